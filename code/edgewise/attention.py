@@ -1,0 +1,174 @@
+"""Chapter 1: scaled dot-product attention and its many heads, dense."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.validation import check_choice, check_count
+
+
+def attention_scores(query: Tensor, key: Tensor) -> Tensor:
+    r"""Compare each query with each key: :math:`Q K^\top / \sqrt{d_k}` (Vaswani et al. 2017, eq. 1).
+
+    Parameters
+    ----------
+    query : Tensor
+        [..., n, d_k]
+    key : Tensor
+        [..., m, d_k]
+
+    Returns
+    -------
+    Tensor
+        [..., n, m]
+
+    Raises
+    ------
+    ValueError
+        If the widths differ.
+    """
+    if query.shape[-1] != key.shape[-1]:
+        raise ValueError(f"query and key must have one width, got {query.shape[-1]} and {key.shape[-1]}")
+    return query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
+
+
+def dot_product_attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Let each query gather the values whose keys answer it.
+
+    Parameters
+    ----------
+    query : Tensor
+        [..., n, d_k]
+    key : Tensor
+        [..., m, d_k]
+    value : Tensor
+        [..., m, d_v]
+    mask : Tensor, optional
+        bool, broadcast to [..., n, m]; True where a query may listen. A query that may listen to nobody
+        gets zeros.
+
+    Returns
+    -------
+    context : Tensor
+        [..., n, d_v], each row a weighted mean of the values.
+    weights : Tensor
+        [..., n, m], each row a probability distribution over the keys.
+
+    Raises
+    ------
+    TypeError
+        If ``mask`` is not bool.
+    ValueError
+        If shapes do not fit.
+    """
+    scores = attention_scores(query, key)  # [..., n, m]
+    if mask is not None:
+        if mask.dtype != torch.bool:
+            raise TypeError(f"mask must be bool (True = may listen), got {mask.dtype}")
+        scores = scores.masked_fill(~mask, -math.inf)
+        silent = ~mask.any(-1, keepdim=True)
+        scores = scores.masked_fill(silent, 0.0)
+    weights = scores.softmax(-1)
+    if mask is not None:
+        weights = weights.masked_fill(silent, 0.0)
+    return weights @ value, weights
+
+
+class MultiHeadAttention(nn.Module):
+    """Several attentions side by side, each in a narrow space of its own (Vaswani et al. 2017, sec. 3.2.2).
+
+    The graph model calls :meth:`get` before its messages travel and :meth:`get_o` after; :meth:`forward` does
+    all of it densely.
+
+    Parameters
+    ----------
+    h : int
+        Number of heads.
+    dim_model : int
+        Width of a token's state; head width is ``d_k = dim_model // h``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not a positive integer or ``dim_model`` is not divisible by ``h``.
+    """
+
+    def __init__(self, h: int, dim_model: int):
+        super().__init__()
+        self.h = check_count("h", h, 1)
+        self.dim_model = check_count("dim_model", dim_model, 1)
+        if dim_model % h:
+            raise ValueError(f"dim_model ({dim_model}) must be divisible by h ({h})")
+        self.d_k = dim_model // h
+        self.in_proj = nn.Linear(dim_model, 3 * dim_model)  # rows: W_q, W_k, W_v
+        self.out_proj = nn.Linear(dim_model, dim_model)  # W_o
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw each of the four matrices from Glorot's uniform distribution; set biases to zero."""
+        for block in (*self.in_proj.weight.split(self.dim_model), self.out_proj.weight):
+            nn.init.xavier_uniform_(block)
+        nn.init.zeros_(self.in_proj.bias)
+        nn.init.zeros_(self.out_proj.bias)
+
+    def get(self, x: Tensor, fields: str = "qkv") -> dict[str, Tensor]:
+        """Project states to the fields asked for.
+
+        Parameters
+        ----------
+        x : Tensor
+            [..., dim_model]
+        fields : str
+            ``"qkv"``, ``"q"``, ``"kv"``: a run of those three letters.
+
+        Returns
+        -------
+        dict of str to Tensor
+            Each [..., h, d_k].
+
+        Raises
+        ------
+        ValueError
+            If ``x`` has another width or ``fields`` is not such a run.
+        """
+        check_choice("fields", fields, ("q", "k", "v", "qk", "kv", "qkv"))
+        if x.shape[-1] != self.dim_model:
+            raise ValueError(f"x must be [..., {self.dim_model}], got {list(x.shape)}")
+        first = "qkv".index(fields)
+        rows = slice(first * self.dim_model, (first + len(fields)) * self.dim_model)
+        projected = nn.functional.linear(x, self.in_proj.weight[rows], self.in_proj.bias[rows])
+        heads = projected.unflatten(-1, (len(fields), self.h, self.d_k))  # [..., fields, h, d_k]
+        return dict(zip(fields, heads.unbind(-3), strict=True))
+
+    def get_o(self, x: Tensor) -> Tensor:
+        """Join the heads' answers [..., h, d_k] and mix them into [..., dim_model]."""
+        return self.out_proj(x.flatten(-2))
+
+    def forward(
+        self, x: Tensor, memory: Tensor | None = None, mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Attend densely: from ``x`` to itself, or to ``memory`` where there is one.
+
+        Parameters
+        ----------
+        x : Tensor
+            [..., n, dim_model], the tokens that listen.
+        memory : Tensor, optional
+            [..., m, dim_model], the tokens listened to.
+        mask : Tensor, optional
+            bool, broadcast to [..., h, n, m]; True where a token may listen.
+
+        Returns
+        -------
+        output : Tensor
+            [..., n, dim_model]
+        weights : Tensor
+            [..., h, n, m]
+        """
+        fields = self.get(x) if memory is None else self.get(x, "q") | self.get(memory, "kv")
+        q, k, v = (fields[f].transpose(-3, -2) for f in "qkv")  # [..., h, n or m, d_k]
+        context, weights = dot_product_attention(q, k, v, mask)
+        return self.get_o(context.transpose(-3, -2)), weights

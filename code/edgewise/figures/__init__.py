@@ -1,0 +1,21 @@
+"""Every drawing of the book: arrays in, picture out; nothing here knows a model."""
+
+from edgewise.figures.curves import bars, curves
+from edgewise.figures.graphs import draw_batch, draw_forward_pass, draw_graph, draw_packing
+from edgewise.figures.maps import attention_maps
+from edgewise.figures.player import AttentionPlayer, att_animation
+from edgewise.figures.style import PALETTE, use_style
+
+__all__ = [
+    "PALETTE",
+    "AttentionPlayer",
+    "att_animation",
+    "attention_maps",
+    "bars",
+    "curves",
+    "draw_batch",
+    "draw_forward_pass",
+    "draw_graph",
+    "draw_packing",
+    "use_style",
+]

@@ -1,0 +1,50 @@
+"""Lines and bars."""
+
+from collections.abc import Mapping, Sequence
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from edgewise.figures.style import LINES
+
+
+def curves(
+    series: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    xlabel: str,
+    ylabel: str,
+    ax: Axes | None = None,
+    markers: bool = False,
+) -> Figure:
+    """Draw named lines (x, y), told apart by colour, dash and, if asked for, marker."""
+    ax = ax or plt.subplots()[1]
+    for i, (name, (x, y)) in enumerate(series.items()):
+        color, dash, marker = LINES[i % len(LINES)]
+        ax.plot(x, y, color=color, linestyle=dash, marker=marker if markers else None, label=name)
+    ax.set_xlabel(xlabel)
+    ax.set_ylabel(ylabel)
+    if len(series) > 1:
+        ax.legend()
+    return ax.figure
+
+
+def bars(
+    values: Mapping[str, Mapping[str, float]], ylabel: str, log: bool = False, ax: Axes | None = None
+) -> Figure:
+    """Draw groups of bars: ``values[group][series]``."""
+    ax = ax or plt.subplots()[1]
+    groups, names = list(values), list(next(iter(values.values())))
+    width = 0.8 / len(names)
+    hatches = ("", "//", "..", "xx", "\\\\")
+    for i, name in enumerate(names):
+        color = LINES[i % len(LINES)][0]
+        places = [g + (i - (len(names) - 1) / 2) * width for g in range(len(groups))]
+        heights = [values[group].get(name, float("nan")) for group in groups]
+        ax.bar(places, heights, width, color=color, label=name, hatch=hatches[i % 5], edgecolor="white")
+    ax.set_xticks(range(len(groups)), groups)
+    ax.set_ylabel(ylabel)
+    if log:
+        ax.set_yscale("log")
+    if len(names) > 1:
+        ax.legend(ncols=3, loc="upper left")
+    return ax.figure

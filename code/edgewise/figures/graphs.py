@@ -1,0 +1,193 @@
+"""Graphs of tokens, drawn by networkx."""
+
+import math
+from collections.abc import Hashable, Sequence
+
+import matplotlib.pyplot as plt
+import networkx as nx
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+
+from edgewise.figures.style import EDGE_KINDS, PALETTE
+
+NODE = {"node_color": "white", "edgecolors": PALETTE["ink"], "linewidths": 1.2}
+
+
+def _node_size(labels: Sequence[str]) -> int:
+    """Room for the longest label, in square points."""
+    return 480 + 230 * max(max(map(len, labels), default=0) - 2, 0)
+
+
+def draw_graph(
+    graph: nx.DiGraph,
+    labels: Sequence[str],
+    layout: str = "line",
+    highlight: Hashable | None = None,
+    ax: Axes | None = None,
+    title: str = "",
+) -> Figure:
+    """Draw who listens to whom; arrows run from the token heard to the token that listens.
+
+    Parameters
+    ----------
+    graph : networkx.DiGraph
+        Of ``AttentionGraph.to_networkx()``.
+    labels : sequence of str
+        One a node, in the order of the graph's nodes.
+    layout : str
+        ``"line"``, ``"circle"``, or ``"sides"`` for two sets of tokens.
+    highlight : node, optional
+        A listener whose in-edges stand out.
+
+    Raises
+    ------
+    ValueError
+        If there is not one label a node or the layout is unknown.
+    """
+    nodes = list(graph)
+    if len(labels) != len(nodes):
+        raise ValueError(f"labels must name each of the {len(nodes)} nodes, got {len(labels)}")
+    layouts = {"line": _line, "circle": _circle, "sides": _sides}
+    if layout not in layouts:
+        raise ValueError(f"layout must be one of {', '.join(layouts)}; got {layout!r}")
+    ax = ax or plt.subplots(figsize=(4.6, 2.3 if layout == "line" else 3.2))[1]
+    places = layouts[layout](nodes)
+    bend = {"line": "arc3,rad=-0.55", "circle": "arc3,rad=0.08", "sides": "arc3,rad=0"}[layout]
+    strong = [e for e in graph.edges if e[1] == highlight]
+    weak = [e for e in graph.edges if e[1] != highlight]
+    style = {"node_size": _node_size(labels), "arrowsize": 9, "connectionstyle": bend, "ax": ax}
+    nx.draw_networkx_nodes(graph, places, node_size=_node_size(labels), ax=ax, **NODE)
+    nx.draw_networkx_labels(graph, places, dict(zip(nodes, labels, strict=True)), font_size=10, ax=ax)
+    faint = PALETTE["pale"] if highlight is not None else PALETTE["blue"]
+    nx.draw_networkx_edges(graph, places, weak, edge_color=faint, width=0.9, **style)
+    nx.draw_networkx_edges(graph, places, strong, edge_color=PALETTE["orange"], width=2.0, **style)
+    ax.set_title(title)
+    ax.set_axis_off()
+    ax.margins(0.12)
+    return ax.figure
+
+
+def _line(nodes: Sequence[Hashable]) -> dict[Hashable, tuple[float, float]]:
+    return {node: (float(i), 0.0) for i, node in enumerate(nodes)}
+
+
+def _circle(nodes: Sequence[Hashable]) -> dict[Hashable, tuple[float, float]]:
+    turn = 2 * math.pi / max(len(nodes), 1)
+    return {node: (math.sin(i * turn), math.cos(i * turn)) for i, node in enumerate(nodes)}
+
+
+def _sides(nodes: Sequence[Hashable]) -> dict[Hashable, tuple[float, float]]:
+    places = {}
+    for side, height in (("src", 1.0), ("dst", 0.0)):
+        members = [node for node in nodes if node[0] == side]
+        for i, node in enumerate(members):
+            places[node] = (i - (len(members) - 1) / 2, height)
+    return places
+
+
+def draw_batch(
+    enc: nx.DiGraph, cross: nx.DiGraph, dec: nx.DiGraph, source: Sequence[str], target: Sequence[str]
+) -> Figure:
+    """Draw the three graphs of a sentence pair in one picture: source tokens above, target tokens below."""
+    fig, ax = plt.subplots(figsize=(6.4, 4.2))
+    top = {i: (i - (len(source) - 1) / 2, 1.0) for i in range(len(source))}
+    bottom = {j: (j - (len(target) - 1) / 2, 0.0) for j in range(len(target))}
+    room = _node_size([*source, *target])
+    both = {("src", i): top[i] for i in top} | {("dst", j): bottom[j] for j in bottom}
+    for graph, places, kind, bend in (
+        (enc, top, "enc", "arc3,rad=-0.5"),
+        (cross, both, "cross", "arc3,rad=0"),
+        (dec, bottom, "dec", "arc3,rad=0.5"),
+    ):
+        color, dash = EDGE_KINDS[kind]
+        edges = [(i, j) for i, j in graph.edges if i != j]
+        nx.draw_networkx_edges(
+            graph, places, edges, edge_color=color, style=dash, alpha=0.75, arrowsize=8,
+            connectionstyle=bend, node_size=room, ax=ax,
+        )  # fmt: skip
+    labels = {("src", i): s for i, s in enumerate(source)} | {("dst", j): t for j, t in enumerate(target)}
+    nx.draw_networkx_nodes(cross, both, node_size=room, ax=ax, **NODE)
+    nx.draw_networkx_labels(cross, both, labels, font_size=10, ax=ax)
+    names = {"enc": "source to source", "cross": "source to target", "dec": "target to target"}
+    for kind, (color, dash) in EDGE_KINDS.items():
+        ax.plot([], [], color=color, linestyle=dash, label=names[kind])
+    ax.legend(loc="lower center", bbox_to_anchor=(0.5, -0.12), ncols=3)
+    ax.set_axis_off()
+    ax.margins(0.1, 0.35)
+    return fig
+
+
+def draw_packing(lengths: Sequence[int]) -> Figure:
+    """Draw sentences padded to one length above the same sentences packed end to end."""
+    fig, (padded, packed) = plt.subplots(
+        2, 1, figsize=(6.4, 2.6), height_ratios=(len(lengths), 1.2), sharex=False
+    )
+    colors = [PALETTE["blue"], PALETTE["orange"], PALETTE["green"], PALETTE["purple"]]
+    longest, first = max(lengths), 0
+    for row, length in enumerate(lengths):
+        color = colors[row % len(colors)]
+        padded.barh(row, length, color=color, height=0.75)
+        padding = {"color": "white", "edgecolor": PALETTE["pale"], "hatch": "////"}
+        padded.barh(row, longest - length, left=length, height=0.75, **padding)
+        packed.barh(0, length, left=first, color=color, edgecolor="white", height=0.75)
+        packed.text(first + length / 2, 0, str(length), color="white", ha="center", va="center")
+        first += length
+    padded.invert_yaxis()
+    padded.set_title(f"padded: {len(lengths) * longest} slots", loc="left")
+    packed.set_title(f"packed: {first} tokens", loc="left")
+    for ax in (padded, packed):
+        ax.set_xlim(0, max(first, longest))
+        ax.set_yticks([])
+        ax.set_xticks([])
+        ax.spines[:].set_visible(False)
+    return fig
+
+
+def draw_forward_pass(num_layers: int) -> Figure:
+    """Draw the two stages of a forward pass: what is updated, on which graph, from which states."""
+    fig, ax = plt.subplots(figsize=(6.4, 1.5 + 1.15 * num_layers))
+    height = num_layers + 1.4
+
+    def box(x: float, y: float, text: str, kind: str | None) -> None:
+        color = EDGE_KINDS[kind][0] if kind else PALETTE["ink"]
+        shape = {"boxstyle": "round,pad=0.02", "fc": "white", "ec": color, "lw": 1.6}
+        ax.add_patch(FancyBboxPatch((x - 0.8, y - 0.19), 1.6, 0.38, **shape))
+        ax.text(x, y, text, ha="center", va="center", fontsize=9.5)
+
+    def arrow(start: tuple[float, float], end: tuple[float, float], kind: str | None = None) -> None:
+        color, dash = EDGE_KINDS[kind] if kind else (PALETTE["ink"], "-")
+        shape = {"arrowstyle": "-|>", "mutation_scale": 11, "color": color, "linestyle": dash, "lw": 1.4}
+        ax.add_patch(FancyArrowPatch(start, end, **shape))
+
+    columns = {"enc": 0.0, "dec": 2.7, "cross": 4.9}
+    box(columns["enc"], height, "embed source", None)
+    box(columns["dec"], height, "embed target", None)
+    for i in range(num_layers):
+        y = height - 0.95 - i
+        box(columns["enc"], y, f"enc, layer {i}", "enc")
+        box(columns["dec"], y, f"dec, layer {i}", "dec")
+        box(columns["cross"], y - 0.45, f"cross, layer {i}", "cross")
+        arrow((columns["enc"], height - 0.21 if i == 0 else y + 0.79), (columns["enc"], y + 0.22))
+        if i == 0:
+            arrow((columns["dec"], height - 0.21), (columns["dec"], y + 0.22))
+        else:
+            arrow((columns["cross"] - 0.5, y + 0.34), (columns["dec"] + 0.6, y + 0.2))
+        arrow((columns["dec"] + 0.5, y - 0.21), (columns["cross"] - 0.82, y - 0.45))
+    last = height - 0.95 - (num_layers - 1)
+    bus = last - 0.85
+    ax.plot([columns["enc"], columns["enc"], 6.15, 6.15], [last - 0.21, bus, bus, height - 1.4],
+            color=EDGE_KINDS["cross"][0], linestyle="--", lw=1.4)  # fmt: skip
+    for i in range(num_layers):
+        y = height - 1.4 - i
+        arrow((6.15, y), (columns["cross"] + 0.82, y), "cross")
+    ax.text(0.12, bus + 0.08, "keys and values of the encoded source", fontsize=9.5, va="bottom")
+    ax.text(columns["enc"], height + 0.42, "stage 1", ha="center", fontsize=10.5, weight="bold")
+    ax.text((columns["dec"] + columns["cross"]) / 2, height + 0.42, "stage 2", ha="center", fontsize=10.5,
+            weight="bold")  # fmt: skip
+    box(columns["cross"], bus - 0.55, "logits", None)
+    arrow((columns["cross"], last - 0.66), (columns["cross"], bus - 0.34))
+    ax.set_xlim(-1.0, 6.4)
+    ax.set_ylim(bus - 0.9, height + 0.7)
+    ax.set_axis_off()
+    return fig

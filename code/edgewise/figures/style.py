@@ -1,0 +1,55 @@
+"""One palette, one font size, vector output."""
+
+import matplotlib as mpl
+
+PALETTE = {
+    "blue": "#0072b2",
+    "orange": "#d55e00",
+    "green": "#009e73",
+    "purple": "#aa4499",
+    "sky": "#56b4e9",
+    "ink": "#222222",
+    "pale": "#9a9a9a",
+}
+"""Told apart by people of every kind of colour vision (Okabe and Ito's set, darkened for thin lines)."""
+
+LINES = [
+    (PALETTE["blue"], "-", "o"),
+    (PALETTE["orange"], "--", "s"),
+    (PALETTE["green"], "-.", "^"),
+    (PALETTE["purple"], ":", "D"),
+    (PALETTE["ink"], (0, (5, 1, 1, 1, 1, 1)), "v"),
+]
+"""Colour, line style and marker of the first, second, ... series, so that none is told by colour alone."""
+
+EDGE_KINDS = {
+    "enc": (PALETTE["blue"], "-"),
+    "cross": (PALETTE["orange"], "--"),
+    "dec": (PALETTE["green"], "-"),
+}
+
+
+def use_style() -> None:
+    """Set matplotlib up for the book; in a notebook, draw inline as SVG."""
+    mpl.rcParams.update(
+        {
+            "figure.figsize": (6.4, 3.2),
+            "figure.constrained_layout.use": True,
+            "font.size": 11,
+            "axes.titlesize": 11,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.edgecolor": PALETTE["ink"],
+            "axes.labelcolor": PALETTE["ink"],
+            "text.color": PALETTE["ink"],
+            "image.cmap": "Blues",
+            "legend.frameon": False,
+            "lines.linewidth": 1.8,
+            "svg.hashsalt": "edgewise",
+        }
+    )
+    try:
+        from matplotlib_inline.backend_inline import set_matplotlib_formats
+    except ImportError:  # no notebook here
+        return
+    set_matplotlib_formats("svg")

@@ -1,0 +1,21 @@
+"""Chapter 4: which token listens to which.
+
+:class:`AttentionGraph` and its constructors, the :class:`GraphPool` that turns pairs of sentences into a
+:class:`Batch`, and :func:`load_dgl`, the one place where DGL is imported.
+"""
+
+from edgewise.graphs.attention_graph import AttentionGraph, batch, bipartite, causal, complete, window
+from edgewise.graphs.interop import load_dgl
+from edgewise.graphs.pool import Batch, GraphPool
+
+__all__ = [
+    "AttentionGraph",
+    "Batch",
+    "GraphPool",
+    "batch",
+    "bipartite",
+    "causal",
+    "complete",
+    "load_dgl",
+    "window",
+]

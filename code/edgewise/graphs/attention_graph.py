@@ -1,0 +1,355 @@
+"""The attention graph: edge ``e`` carries a message from token ``src[e]`` to token ``dst[e]``.
+
+A graph is held in one of two forms. *Explicit*: two lists of edges. *Interval*: receiver ``i`` hears the run
+of senders ``start[i] .. stop[i] - 1``, which says everything about complete, causal, bipartite and windowed
+attention in two numbers a token; their edges are derived only when somebody asks for them.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from edgewise.graphs.interop import load_dgl
+from edgewise.validation import check_count, check_counts, check_ids
+
+if TYPE_CHECKING:
+    import networkx
+
+
+class AttentionGraph:
+    """Which token listens to which.
+
+    Parameters
+    ----------
+    src, dst : Tensor
+        int64 [E]. Receiver ``dst[e]`` attends to sender ``src[e]``. Any order, no edge twice.
+    num_src : int
+        Number of sending tokens.
+    num_dst : int, optional
+        Number of receiving tokens. Without it the two sides are the same ``num_src`` tokens
+        (self-attention); with it they are two sets (cross-attention).
+
+    Raises
+    ------
+    TypeError
+        If an edge list is not a tensor of int64 or a count is not an integer.
+    ValueError
+        If the lists differ in length or device, an edge is out of range, or one stands there twice.
+    """
+
+    def __init__(self, src: Tensor, dst: Tensor, num_src: int, num_dst: int | None = None):
+        self._set_sides(num_src, num_dst)
+        check_ids("src", src, self.num_src)
+        check_ids("dst", dst, self.num_dst)
+        if src.dim() != 1 or src.shape != dst.shape or src.device != dst.device:
+            raise ValueError(
+                "src and dst must be two lists of the same length on one device, "
+                f"got {list(src.shape)} on {src.device} and {list(dst.shape)} on {dst.device}"
+            )
+        pairs = (dst * self.num_src + src).sort().values
+        twice = pairs[1:][pairs[1:] == pairs[:-1]]
+        if len(twice):
+            edge = (int(twice[0]) % self.num_src, int(twice[0]) // self.num_src)
+            raise ValueError(f"no edge may stand twice, got {edge} more than once")
+        self._edges: tuple[Tensor, Tensor] | None = (src, dst)
+        self.intervals: tuple[Tensor, Tensor] | None = None
+        self._remembered: dict[str, Any] = {}
+
+    @classmethod
+    def from_intervals(
+        cls, start: Tensor, stop: Tensor, num_src: int, *, self_attention: bool
+    ) -> "AttentionGraph":
+        """Receiver ``i`` attends to senders ``start[i] .. stop[i] - 1``, or to none if the two are equal.
+
+        Raises
+        ------
+        TypeError
+            If ``start`` or ``stop`` is not a tensor of int64.
+        ValueError
+            If ``0 <= start <= stop <= num_src`` does not hold for every receiver.
+        """
+        check_ids("start", start, num_src + 1)
+        check_ids("stop", stop, num_src + 1)
+        if start.dim() != 1 or start.shape != stop.shape or start.device != stop.device:
+            raise ValueError(
+                "start and stop must be two lists of the same length on one device, "
+                f"got {list(start.shape)} on {start.device} and {list(stop.shape)} on {stop.device}"
+            )
+        if bool((start > stop).any()):
+            bad = int((start > stop).nonzero()[0])
+            raise ValueError(f"start must not exceed stop, got {int(start[bad])} > {int(stop[bad])} at {bad}")
+        if self_attention and num_src != len(start):
+            raise ValueError(
+                f"self-attention has one interval a token, got {len(start)} for num_src={num_src}"
+            )
+        return cls._trusted(start, stop, num_src, self_attention)
+
+    @classmethod
+    def _trusted(cls, start: Tensor, stop: Tensor, num_src: int, self_attention: bool) -> "AttentionGraph":
+        """Build from intervals that are right by construction."""
+        graph = cls.__new__(cls)
+        graph._set_sides(num_src, None if self_attention else len(start))
+        graph._edges = None
+        graph.intervals = (start, stop)
+        graph._remembered = {}
+        return graph
+
+    def _set_sides(self, num_src: int, num_dst: int | None) -> None:
+        self.num_src = check_count("num_src", num_src)
+        self.self_attention = num_dst is None
+        self.num_dst = self.num_src if num_dst is None else check_count("num_dst", num_dst)
+
+    @property
+    def src(self) -> Tensor:
+        """int64 [E]: the sender of each edge."""
+        return self._derive_edges()[0]
+
+    @property
+    def dst(self) -> Tensor:
+        """int64 [E]: the receiver of each edge."""
+        return self._derive_edges()[1]
+
+    def _derive_edges(self) -> tuple[Tensor, Tensor]:
+        if self._edges is None:
+            start, stop = self.intervals
+            degree = stop - start
+            dst = torch.repeat_interleave(torch.arange(self.num_dst, device=self.device), degree)
+            first_edge = degree.cumsum(0) - degree
+            src = torch.arange(len(dst), device=self.device) + (start - first_edge)[dst]
+            order = src.argsort(stable=True)
+            self._edges = (src[order], dst[order])
+        return self._edges
+
+    @property
+    def num_edges(self) -> int:
+        """E, counted without deriving the edges."""
+        if self.intervals is not None:
+            start, stop = self.intervals
+            return self.remember("num_edges", lambda: int((stop - start).sum()))
+        return len(self._edges[0])
+
+    @property
+    def device(self) -> torch.device:
+        """Where the graph's tensors lie."""
+        return (self.intervals or self._edges)[0].device
+
+    def remember(self, name: str, make: Callable[[], Any]) -> Any:
+        """Return what ``make`` gave the first time it was asked for under ``name`` on this graph."""
+        if name not in self._remembered:
+            self._remembered[name] = make()
+        return self._remembered[name]
+
+    def forget(self) -> None:
+        """Drop what :meth:`remember` holds (tile plans, DGL's copy of the graph)."""
+        self._remembered.clear()
+
+    def to(self, device: torch.device | str) -> "AttentionGraph":
+        """Return the same graph on another device."""
+        if torch.device(device) == self.device:
+            return self
+        if self.intervals is not None:
+            start, stop = (x.to(device) for x in self.intervals)
+            return self._trusted(start, stop, self.num_src, self.self_attention)
+        return self._from_edges(*(x.to(device) for x in self._edges))
+
+    def _from_edges(self, src: Tensor, dst: Tensor) -> "AttentionGraph":
+        return AttentionGraph(src, dst, self.num_src, None if self.self_attention else self.num_dst)
+
+    def restrict(self, active: Tensor) -> "AttentionGraph":
+        """Keep only the edges into active receivers; the numbering stays.
+
+        Parameters
+        ----------
+        active : Tensor
+            bool [num_dst].
+        """
+        if active.dtype != torch.bool or active.shape != (self.num_dst,):
+            raise ValueError(f"active must be bool [{self.num_dst}], got {active.dtype} {list(active.shape)}")
+        if self.intervals is not None:
+            start, stop = self.intervals
+            return self._trusted(start, torch.where(active, stop, start), self.num_src, self.self_attention)
+        keep = active[self.dst]
+        return self._from_edges(self.src[keep], self.dst[keep])
+
+    def between(self, src: slice, dst: slice) -> "AttentionGraph":
+        """Return the graph between a run of senders and a run of receivers, numbered anew from zero.
+
+        It counts as self-attention where this graph does and both runs are the same.
+        """
+        (first_src, last_src), (first_dst, last_dst) = (
+            s.indices(n)[:2] for s, n in ((src, self.num_src), (dst, self.num_dst))
+        )
+        same = self.self_attention and (first_src, last_src) == (first_dst, last_dst)
+        num_src, num_dst = max(last_src - first_src, 0), max(last_dst - first_dst, 0)
+        if self.intervals is not None:
+            start, stop = (x[dst].clamp(first_src, last_src) - first_src for x in self.intervals)
+            return self._trusted(start, stop, num_src, same)
+        keep = (
+            (self.src >= first_src) & (self.src < last_src) & (self.dst >= first_dst) & (self.dst < last_dst)
+        )
+        return AttentionGraph(
+            self.src[keep] - first_src, self.dst[keep] - first_dst, num_src, None if same else num_dst
+        )
+
+    def to_mask(self) -> Tensor:
+        """Bool [num_dst, num_src]; True where the receiver listens to the sender."""
+        if self.intervals is not None:
+            start, stop = self.intervals
+            sender = torch.arange(self.num_src, device=self.device)
+            return (sender >= start[:, None]) & (sender < stop[:, None])
+        mask = torch.zeros(self.num_dst, self.num_src, dtype=torch.bool, device=self.device)
+        mask[self.dst, self.src] = True
+        return mask
+
+    def to_matrix(self, edge_values: Tensor) -> Tensor:
+        """Lay values on edges [E, ...] out as [..., num_dst, num_src], zero where there is no edge."""
+        if len(edge_values) != self.num_edges:
+            raise ValueError(
+                f"edge_values must have one row an edge ({self.num_edges}), got {len(edge_values)}"
+            )
+        matrix = edge_values.new_zeros(self.num_dst, self.num_src, *edge_values.shape[1:])
+        matrix[self.dst, self.src] = edge_values
+        return matrix.movedim((0, 1), (-2, -1))
+
+    def to_networkx(self) -> "networkx.DiGraph":
+        """Return a directed graph: tokens ``0..n-1``, or ``("src", i)`` and ``("dst", j)`` for two sets."""
+        import networkx
+
+        src, dst = self.src.tolist(), self.dst.tolist()
+        graph = networkx.DiGraph()
+        if self.self_attention:
+            graph.add_nodes_from(range(self.num_src))
+            graph.add_edges_from(zip(src, dst, strict=True))
+        else:
+            graph.add_nodes_from((("src", i) for i in range(self.num_src)), side="src")
+            graph.add_nodes_from((("dst", j) for j in range(self.num_dst)), side="dst")
+            graph.add_edges_from((("src", i), ("dst", j)) for i, j in zip(src, dst, strict=True))
+        return graph
+
+    def to_dgl(self) -> Any:
+        """Return a homogeneous ``DGLGraph``, or a heterograph ``src -attends-> dst`` for two sets of tokens.
+
+        Edge ``e`` of the result is edge ``e`` of this graph. Made once and remembered.
+
+        Raises
+        ------
+        ImportError
+            If DGL cannot be imported.
+        """
+        dgl = load_dgl()
+        if self.self_attention:
+            return self.remember("dgl", lambda: dgl.graph((self.src, self.dst), num_nodes=self.num_src))
+        edges = {("src", "attends", "dst"): (self.src, self.dst)}
+        return self.remember(
+            "dgl", lambda: dgl.heterograph(edges, {"src": self.num_src, "dst": self.num_dst})
+        )
+
+    def __repr__(self) -> str:
+        sides = (
+            f"{self.num_src} tokens" if self.self_attention else f"{self.num_src} -> {self.num_dst} tokens"
+        )
+        form = "intervals" if self.intervals is not None else "edges"
+        return f"AttentionGraph({sides}, {self.num_edges} edges, held as {form})"
+
+
+def complete(sizes: int | Sequence[int]) -> AttentionGraph:
+    """Every token attends to every token of its sentence, itself included: the encoder's graph.
+
+    Parameters
+    ----------
+    sizes : int or sequence of int
+        Tokens in the sentence; several sizes give the disjoint union of as many sentences.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a size is not an integer or negative.
+    """
+    first, length, _ = _sentences("sizes", sizes)
+    return AttentionGraph._trusted(first, first + length, len(first), True)
+
+
+def causal(sizes: int | Sequence[int]) -> AttentionGraph:
+    """Every token attends to itself and to those before it: the decoder's half-complete graph.
+
+    Parameters and errors are those of :func:`complete`.
+    """
+    first, _, position = _sentences("sizes", sizes)
+    return AttentionGraph._trusted(first, first + position + 1, len(first), True)
+
+
+def bipartite(src_sizes: int | Sequence[int], dst_sizes: int | Sequence[int]) -> AttentionGraph:
+    """Every receiving token attends to every sending token of its pair: the graph of cross-attention.
+
+    Parameters
+    ----------
+    src_sizes, dst_sizes : int or sequence of int
+        Sending and receiving tokens; several give the disjoint union of as many pairs.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a size is not an integer or negative, or the two sequences differ in length.
+    """
+    src_sizes, dst_sizes = check_counts("src_sizes", src_sizes), check_counts("dst_sizes", dst_sizes)
+    if len(src_sizes) != len(dst_sizes):
+        raise ValueError(
+            f"src_sizes and dst_sizes must pair up, got {len(src_sizes)} and {len(dst_sizes)} of them"
+        )
+    length = torch.tensor(src_sizes, dtype=torch.int64)
+    first, receivers = length.cumsum(0) - length, torch.tensor(dst_sizes, dtype=torch.int64)
+    start, stop = (x.repeat_interleave(receivers) for x in (first, first + length))
+    return AttentionGraph._trusted(start, stop, sum(src_sizes), False)
+
+
+def window(sizes: int | Sequence[int], left: int, right: int) -> AttentionGraph:
+    """Every token attends to itself, to ``left`` tokens before it and ``right`` after it.
+
+    The window ends where the sentence does. ``sizes`` as in :func:`complete`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not an integer or negative.
+    """
+    left, right = check_count("left", left), check_count("right", right)
+    first, length, position = _sentences("sizes", sizes)
+    start = first + (position - left).clamp(min=0)
+    stop = first + torch.minimum(position + right + 1, length)
+    return AttentionGraph._trusted(start, stop, len(first), True)
+
+
+def _sentences(name: str, sizes: int | Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
+    """For each token: where its sentence begins, how long that is, and its own position in it."""
+    lengths = torch.tensor(check_counts(name, sizes), dtype=torch.int64)
+    first = (lengths.cumsum(0) - lengths).repeat_interleave(lengths)
+    return first, lengths.repeat_interleave(lengths), torch.arange(len(first)) - first
+
+
+def batch(graphs: Sequence[AttentionGraph]) -> AttentionGraph:
+    """Return the disjoint union: tokens and edges of the first graph, then of the second, and so on.
+
+    Raises
+    ------
+    ValueError
+        If there is none, or self- and cross-attention are mixed.
+    """
+    graphs = list(graphs)
+    if not graphs:
+        raise ValueError("batch needs at least one graph, got none")
+    same = graphs[0].self_attention
+    if any(g.self_attention != same for g in graphs):
+        raise ValueError("batch takes graphs of self-attention or of cross-attention, not both at once")
+    offsets_src = [0, *torch.tensor([g.num_src for g in graphs]).cumsum(0).tolist()]
+    offsets_dst = [0, *torch.tensor([g.num_dst for g in graphs]).cumsum(0).tolist()]
+    if all(g.intervals is not None for g in graphs):
+        start, stop = (
+            torch.cat([g.intervals[i] + offset for g, offset in zip(graphs, offsets_src, strict=False)])
+            for i in (0, 1)
+        )
+        return AttentionGraph._trusted(start, stop, offsets_src[-1], same)
+    src = torch.cat([g.src + offset for g, offset in zip(graphs, offsets_src, strict=False)])
+    dst = torch.cat([g.dst + offset for g, offset in zip(graphs, offsets_dst, strict=False)])
+    return AttentionGraph(src, dst, offsets_src[-1], None if same else offsets_dst[-1])

@@ -1,0 +1,40 @@
+"""DGL, imported on demand and without its noise."""
+
+import importlib
+import importlib.metadata
+import os
+import sys
+import types
+from typing import Any
+
+
+def load_dgl() -> Any:
+    """Import DGL and return the module.
+
+    DGL 2 imports its data loader GraphBolt, which needs a binary for the very torch version at hand; nothing
+    here uses it, so an empty module stands in for it.
+
+    Raises
+    ------
+    ImportError
+        If DGL is not there or cannot be imported; the message says how to get it and what works without it.
+    """
+    os.environ.setdefault("DGLBACKEND", "pytorch")
+    try:
+        if int(importlib.metadata.version("dgl").split(".")[0]) >= 2:
+            sys.modules.setdefault("dgl.graphbolt", types.ModuleType("dgl.graphbolt"))
+        return importlib.import_module("dgl")
+    except (ImportError, OSError) as error:
+        raise ImportError(
+            f"DGL cannot be imported ({error}). Install it with \"pip install 'edgewise[dgl]'\" on Python "
+            "3.11 or 3.12; without it use the engines 'tiles' and 'scatter', which need PyTorch alone."
+        ) from error
+
+
+def dgl_available() -> bool:
+    """Whether DGL can be imported here."""
+    try:
+        load_dgl()
+    except ImportError:
+        return False
+    return True

@@ -1,0 +1,197 @@
+"""From pairs of sentences to the three graphs of a batch."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgewise.graphs.attention_graph import AttentionGraph, bipartite, causal, complete
+from edgewise.graphs.interop import load_dgl
+
+Sentence = Sequence[int] | Tensor
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch of sentence pairs as three graphs over packed tokens, without any padding.
+
+    Tokens of all source sentences stand in one list, those of all target sentences in another; each graph
+    numbers its own side from zero. The single ``DGLGraph`` of the DGL tutorial, in which both sides share one
+    numbering, is made only when ``g``, ``nids`` or ``eids`` is asked for.
+
+    Attributes
+    ----------
+    enc, dec, cross : AttentionGraph
+        Source to source (complete), target to target (causal), source to target (bipartite).
+    src, tgt : tuple of Tensor
+        Ids and positions, each int64 [N]: what the encoder and the decoder read.
+    tgt_y : Tensor
+        int64 [n_tokens]: what the decoder should predict, ``tgt`` shifted by one.
+    src_lengths, tgt_lengths : list of int
+        Tokens a sentence.
+    """
+
+    enc: AttentionGraph
+    dec: AttentionGraph
+    cross: AttentionGraph
+    src: tuple[Tensor, Tensor]
+    tgt: tuple[Tensor, Tensor]
+    tgt_y: Tensor
+    src_lengths: list[int]
+    tgt_lengths: list[int]
+    pool: "GraphPool" = field(repr=False)
+
+    @property
+    def n_nodes(self) -> int:
+        """Source and target tokens together."""
+        return self.enc.num_src + self.dec.num_src
+
+    @property
+    def n_edges(self) -> int:
+        """Edges of the three graphs together."""
+        return self.enc.num_edges + self.cross.num_edges + self.dec.num_edges
+
+    @property
+    def n_tokens(self) -> int:
+        """Target tokens to predict."""
+        return len(self.tgt_y)
+
+    @property
+    def n_sentences(self) -> int:
+        """Sentence pairs."""
+        return len(self.src_lengths)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the batch lies."""
+        return self.tgt_y.device
+
+    def sentence(self, index: int) -> tuple[slice, slice]:
+        """Return where sentence ``index`` lies among the packed source and target tokens.
+
+        Raises
+        ------
+        IndexError
+            If there is no such sentence.
+        """
+        if not 0 <= index < self.n_sentences:
+            raise IndexError(f"sentence must lie in 0..{self.n_sentences - 1}, got {index}")
+        first_src, first_tgt = sum(self.src_lengths[:index]), sum(self.tgt_lengths[:index])
+        return (
+            slice(first_src, first_src + self.src_lengths[index]),
+            slice(first_tgt, first_tgt + self.tgt_lengths[index]),
+        )
+
+    @cached_property
+    def g(self) -> Any:
+        """One ``DGLGraph`` of the whole batch, as the DGL tutorial builds it."""
+        pairs = zip(self.src_lengths, self.tgt_lengths, strict=True)
+        return load_dgl().batch([self.pool.pair_graph(n, m) for n, m in pairs]).to(self.device)
+
+    @cached_property
+    def nids(self) -> dict[str, Tensor]:
+        """Ids of the nodes of ``g``: ``enc`` for source tokens, ``dec`` for target tokens."""
+        return self._numbering(enc=self.src_lengths, dec=self.tgt_lengths)
+
+    @cached_property
+    def eids(self) -> dict[str, Tensor]:
+        """Ids of the edges of ``g``: ``ee`` within the source, ``ed`` across, ``dd`` within the target."""
+        return self._numbering(
+            ee=[n * n for n in self.src_lengths],
+            ed=[n * m for n, m in zip(self.src_lengths, self.tgt_lengths, strict=True)],
+            dd=[m * (m + 1) // 2 for m in self.tgt_lengths],
+        )
+
+    def _numbering(self, **counts: list[int]) -> dict[str, Tensor]:
+        """Number things sentence by sentence and, within one, kind by kind."""
+        sizes = torch.tensor(list(counts.values())).T.flatten()
+        ids = torch.arange(int(sizes.sum())).split(sizes.tolist())
+        return {kind: torch.cat(ids[i :: len(counts)]).to(self.device) for i, kind in enumerate(counts)}
+
+
+class GraphPool:
+    """Turns lists of sentences into batches; keeps one ``DGLGraph`` for each pair of lengths it has met."""
+
+    def __init__(self):
+        self._pairs: dict[tuple[int, int], Any] = {}
+
+    def __call__(
+        self,
+        src_buf: Iterable[Sentence],
+        tgt_buf: Iterable[Sentence],
+        device: torch.device | str = "cpu",
+    ) -> Batch:
+        """Batch sentence pairs.
+
+        Parameters
+        ----------
+        src_buf : iterable of sequences of int
+            Source sentences, at least one id each.
+        tgt_buf : iterable of sequences of int
+            Target sentences from start to end symbol: the decoder reads all ids but the last and predicts
+            all but the first.
+        device : torch.device or str
+            Where the batch goes.
+
+        Raises
+        ------
+        TypeError
+            If an id is not an integer.
+        ValueError
+            If there is no sentence, the two lists differ in length, or a sentence is too short.
+        """
+        sources, targets = (
+            [_ids(name, i, s) for i, s in enumerate(buffer)]
+            for name, buffer in (("src_buf", src_buf), ("tgt_buf", tgt_buf))
+        )
+        if not sources or len(sources) != len(targets):
+            raise ValueError(
+                f"src_buf and tgt_buf must pair up, one pair at least; got {len(sources)} and {len(targets)}"
+            )
+        for name, buffer, fewest in (("src_buf", sources, 1), ("tgt_buf", targets, 2)):
+            for i, ids in enumerate(buffer):
+                if len(ids) < fewest:
+                    what = "an id" if fewest == 1 else "a start and an end symbol"
+                    raise ValueError(f"{name}[{i}] must hold at least {what}, got {len(ids)} ids")
+        src_lengths, tgt_lengths = [len(s) for s in sources], [len(t) - 1 for t in targets]
+        return Batch(
+            enc=complete(src_lengths).to(device),
+            dec=causal(tgt_lengths).to(device),
+            cross=bipartite(src_lengths, tgt_lengths).to(device),
+            src=_pack(sources, src_lengths, device),
+            tgt=_pack([ids[:-1] for ids in targets], tgt_lengths, device),
+            tgt_y=torch.cat([ids[1:] for ids in targets]).to(device),
+            src_lengths=src_lengths,
+            tgt_lengths=tgt_lengths,
+            pool=self,
+        )
+
+    def pair_graph(self, num_src: int, num_tgt: int) -> Any:
+        """Return the ``DGLGraph`` of one pair: nodes source then target, edges ``ee``, ``ed``, ``dd``.
+
+        Raises
+        ------
+        ImportError
+            If DGL cannot be imported.
+        """
+        if (num_src, num_tgt) not in self._pairs:
+            ee, ed, dd = complete(num_src), bipartite(num_src, num_tgt), causal(num_tgt)
+            src = torch.cat([ee.src, ed.src, dd.src + num_src])
+            dst = torch.cat([ee.dst, ed.dst + num_src, dd.dst + num_src])
+            self._pairs[num_src, num_tgt] = load_dgl().graph((src, dst), num_nodes=num_src + num_tgt)
+        return self._pairs[num_src, num_tgt]
+
+
+def _ids(name: str, index: int, sentence: Sentence) -> Tensor:
+    ids = sentence if isinstance(sentence, Tensor) else torch.tensor(sentence)
+    if ids.numel() and (ids.is_floating_point() or ids.dtype == torch.bool or ids.dim() != 1):
+        raise TypeError(f"{name}[{index}] must be a list of integers, got {sentence!r}")
+    return ids.long().flatten()
+
+
+def _pack(sentences: list[Tensor], lengths: list[int], device: torch.device | str) -> tuple[Tensor, Tensor]:
+    positions = torch.cat([torch.arange(n) for n in lengths])
+    return torch.cat(sentences).to(device), positions.to(device)

@@ -1,0 +1,166 @@
+"""Chapter 2: what surrounds attention: embeddings, positions, feed-forward, residual connections, norms."""
+
+import copy
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.attention import MultiHeadAttention
+from edgewise.validation import check_count, check_ids, check_probability
+
+
+def clones(module: nn.Module, count: int) -> nn.ModuleList:
+    """Return ``count`` copies of a module; each has its own parameters, of the same value."""
+    return nn.ModuleList(copy.deepcopy(module) for _ in range(check_count("count", count)))
+
+
+class Embeddings(nn.Module):
+    """Token ids to vectors, multiplied by the square root of the width (Vaswani et al. 2017, sec. 3.4)."""
+
+    def __init__(self, vocab: int, dim_model: int):
+        super().__init__()
+        self.lut = nn.Embedding(check_count("vocab", vocab, 1), check_count("dim_model", dim_model, 1))
+        nn.init.normal_(self.lut.weight, std=dim_model**-0.5)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """int64 [N] to [N, dim_model]. An id outside the vocabulary is a ``ValueError``."""
+        check_ids("token id", ids, self.lut.num_embeddings)
+        return self.lut(ids) * math.sqrt(self.lut.embedding_dim)
+
+
+class PositionalEncoding(nn.Module):
+    """Sine and cosine waves that tell positions apart (Vaswani et al. 2017, sec. 3.5).
+
+    Parameters
+    ----------
+    dim_model : int
+        Width.
+    dropout : float
+        For ``self.dropout``, which the model applies to the sum of embedding and position.
+    max_len : int, optional
+        Longest sequence allowed. Without it the table grows as needed.
+    """
+
+    def __init__(self, dim_model: int, dropout: float = 0.0, max_len: int | None = None):
+        super().__init__()
+        self.dim_model = check_count("dim_model", dim_model, 1)
+        self.max_len = max_len if max_len is None else check_count("max_len", max_len, 1)
+        self.dropout = nn.Dropout(check_probability("dropout", dropout))
+        table = position_table(max_len or 128, dim_model)
+        self.register_buffer("table", table, persistent=False)
+
+    def forward(self, positions: Tensor) -> Tensor:
+        """int64 [N] to [N, dim_model]. A position at or past ``max_len`` is a ``ValueError``."""
+        check_ids("position", positions, self.max_len or torch.iinfo(torch.int64).max)
+        longest = int(positions.max()) + 1 if positions.numel() else 0
+        if longest > len(self.table):
+            table = position_table(max(longest, 2 * len(self.table)), self.dim_model)
+            self.table = table.to(self.table)
+        return self.table[positions]
+
+
+def position_table(length: int, dim_model: int) -> Tensor:
+    r"""Even columns :math:`\sin(pos / 10000^{2i/d})`, odd ones the cosine; float32 [length, dim_model]."""
+    position = torch.arange(length, dtype=torch.float64)[:, None]
+    frequency = 10000.0 ** (-torch.arange(0, dim_model, 2, dtype=torch.float64) / dim_model)
+    table = torch.empty(length, dim_model, dtype=torch.float64)
+    table[:, 0::2] = (position * frequency).sin()
+    table[:, 1::2] = (position * frequency[: dim_model // 2]).cos()
+    return table.float()
+
+
+class PositionwiseFeedForward(nn.Module):
+    """The same two linear maps, a ReLU between them, for every token alone (Vaswani et al. 2017, eq. 2)."""
+
+    def __init__(self, dim_model: int, dim_ff: int, dropout: float = 0.0):
+        super().__init__()
+        self.inner = nn.Linear(dim_model, check_count("dim_ff", dim_ff, 1))
+        self.outer = nn.Linear(dim_ff, dim_model)
+        self.dropout = nn.Dropout(check_probability("dropout", dropout))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw both matrices from Glorot's uniform distribution; set biases to zero."""
+        for linear in (self.inner, self.outer):
+            _glorot(linear)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., dim_model] to [..., dim_model]."""
+        return self.outer(self.dropout(self.inner(x).relu()))
+
+
+class SublayerConnection(nn.Module):
+    """Norm, sub-layer, dropout, and the input added back: x + dropout(f(norm(x))), "pre-norm"."""
+
+    def __init__(self, size: int, dropout: float = 0.0):
+        super().__init__()
+        self.norm = nn.LayerNorm(size)
+        self.dropout = nn.Dropout(check_probability("dropout", dropout))
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """Apply ``sublayer``, which keeps the shape [..., size]."""
+        return x + self.dropout(sublayer(self.norm(x)))
+
+
+class EncoderLayer(nn.Module):
+    """The parts of one encoder layer: self-attention and feed-forward, each in a sub-layer connection."""
+
+    def __init__(
+        self,
+        size: int,
+        self_attn: MultiHeadAttention,
+        feed_forward: PositionwiseFeedForward,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        self.size = size
+        self.self_attn = self_attn
+        self.feed_forward = feed_forward
+        self.sublayer = clones(SublayerConnection(size, dropout), 2)
+
+
+class DecoderLayer(nn.Module):
+    """The parts of one decoder layer: self-attention, attention to the source, feed-forward."""
+
+    def __init__(
+        self,
+        size: int,
+        self_attn: MultiHeadAttention,
+        src_attn: MultiHeadAttention,
+        feed_forward: PositionwiseFeedForward,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        self.size = size
+        self.self_attn = self_attn
+        self.src_attn = src_attn
+        self.feed_forward = feed_forward
+        self.sublayer = clones(SublayerConnection(size, dropout), 3)
+
+
+class Generator(nn.Module):
+    """States to log-probabilities over the vocabulary."""
+
+    def __init__(self, dim_model: int, vocab: int):
+        super().__init__()
+        self.proj = nn.Linear(dim_model, check_count("vocab", vocab, 1))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the matrix from Glorot's uniform distribution; set the bias to zero."""
+        _glorot(self.proj)
+
+    def logits(self, x: Tensor) -> Tensor:
+        """[N, dim_model] to scores [N, vocab]."""
+        return self.proj(x)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[N, dim_model] to log-probabilities [N, vocab]."""
+        return self.logits(x).log_softmax(-1)
+
+
+def _glorot(linear: nn.Linear) -> None:
+    nn.init.xavier_uniform_(linear.weight)
+    nn.init.zeros_(linear.bias)

@@ -1,0 +1,91 @@
+"""Attention in DGL, three ways: mailboxes, built-in functions, fused kernels."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgewise.graphs import AttentionGraph, load_dgl
+
+
+def mailbox(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Send score and value along each edge; let each receiver read its mailbox."""
+    g = _local_graph(graph)
+    g.srcdata.update({"k": k, "v": v})
+    g.dstdata.update({"q": q})
+    g.update_all(send_score_and_value, read_mailbox)
+    return g.dstdata["wv"]
+
+
+def send_score_and_value(edges: Any) -> dict[str, Tensor]:
+    """Message function: what travels along an edge."""
+    score = (edges.src["k"] * edges.dst["q"]).sum(-1, keepdim=True)  # [E, h, 1]
+    return {"score": score / math.sqrt(edges.src["k"].shape[-1]), "v": edges.src["v"]}
+
+
+def read_mailbox(nodes: Any) -> dict[str, Tensor]:
+    """Reduce function: softmax over a receiver's messages, then the weighted sum of their values."""
+    weight = nodes.mailbox["score"].softmax(1)  # [N, in-degree, h, 1]
+    return {"wv": (weight * nodes.mailbox["v"]).sum(1)}
+
+
+def builtin(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Decompose as the DGL tutorial does, made exact: each receiver's highest score is subtracted."""
+    fn = load_dgl().function
+    g = _local_graph(graph)
+    g.srcdata.update({"k": k, "v": v})
+    g.dstdata.update({"q": q})
+    g.apply_edges(src_dot_dst("k", "q", "score"))
+    with torch.no_grad():  # a softmax does not change when its scores are shifted
+        g.update_all(fn.copy_e("score", "m"), fn.max("m", "highest"))
+    g.apply_edges(exp_below("score", "highest"))
+    g.update_all(fn.u_mul_e("v", "score", "m"), fn.sum("m", "wv"))
+    g.update_all(fn.copy_e("score", "m"), fn.sum("m", "z"))
+    heard = (g.in_degrees() > 0)[:, None, None]
+    return g.dstdata["wv"] / torch.where(heard, g.dstdata["z"], 1.0)
+
+
+def src_dot_dst(src_field: str, dst_field: str, out_field: str) -> Callable[[Any], dict[str, Tensor]]:
+    """Return an edge function: the scaled product of sender and receiver, [E, h, 1]."""
+
+    def score(edges: Any) -> dict[str, Tensor]:
+        product = edges.src[src_field] * edges.dst[dst_field]
+        return {out_field: product.sum(-1, keepdim=True) / math.sqrt(product.shape[-1])}
+
+    return score
+
+
+def exp_below(field: str, highest_field: str) -> Callable[[Any], dict[str, Tensor]]:
+    """Return an edge function: the exponential of how far a score lies below its receiver's highest."""
+
+    def exponentiate(edges: Any) -> dict[str, Tensor]:
+        return {field: (edges.data[field] - edges.dst[highest_field]).exp()}
+
+    return exponentiate
+
+
+def fused(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Three kernels that never hold a message a feature wide: score, softmax, weighted sum."""
+    dgl = load_dgl()
+    g = _message_graph(graph)
+    score = dgl.ops.v_dot_u(g, q, k) / math.sqrt(q.shape[-1])  # [E, h, 1]
+    weight = dgl.ops.edge_softmax(g, score)
+    return dgl.ops.u_mul_e_sum(g, v, weight)
+
+
+def _message_graph(graph: AttentionGraph) -> Any:
+    """Senders on one side, receivers on the other, also where they are the same tokens."""
+    dgl = load_dgl()
+    return graph.remember(
+        "dgl block",
+        lambda: dgl.create_block(
+            (graph.src, graph.dst), num_src_nodes=graph.num_src, num_dst_nodes=graph.num_dst
+        ),
+    )
+
+
+def _local_graph(graph: AttentionGraph) -> Any:
+    """A view of the message graph whose features vanish after use."""
+    return _message_graph(graph).local_var()

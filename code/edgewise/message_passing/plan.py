@@ -1,0 +1,173 @@
+"""The plan of a graph's tiles: made once for a graph, used by every layer and every pass."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from edgewise.graphs import AttentionGraph
+from edgewise.message_passing.cuts import Cut, cut_graph
+
+MOST_WASTE = 8
+"""A plan may compute this many scores an edge ..."""
+
+ALWAYS_AFFORDABLE = 10_000_000
+"""... or this many scores in all."""
+
+BUCKET_RATIO = 1.5
+"""Tiles whose longer sides differ by less than about this factor share a bucket."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where tokens lie in the padded slots of all tiles.
+
+    Token ``tokens[i]`` lies in slot ``slots[i]``; slot ``s`` is filled from token ``source[s]``, padding
+    included. ``once`` says that no token lies in two slots, ``everywhere`` that besides ``tokens`` is all of
+    them in order, ``trivial`` that slots and tokens are the same list.
+    """
+
+    num_tokens: int
+    tokens: Tensor
+    slots: Tensor
+    source: Tensor
+    once: bool
+    everywhere: bool
+    trivial: bool
+
+    @classmethod
+    def of(cls, num_tokens: int, source: Tensor, real: Tensor) -> "Placement":
+        """``source`` names a token for each slot; where ``real`` is false that is only padding."""
+        slots = real.nonzero().squeeze(1)
+        tokens = source[slots]
+        once = len(tokens) <= num_tokens and bool((torch.bincount(tokens, minlength=1) <= 1).all())
+        everywhere = once and len(tokens) == num_tokens
+        if everywhere:
+            slots = torch.empty_like(slots).index_copy_(0, tokens, slots)
+            tokens = torch.arange(num_tokens, device=tokens.device)
+        trivial = everywhere and len(source) == num_tokens and torch.equal(source, tokens)
+        return cls(num_tokens, tokens, slots, source, once, everywhere, trivial)
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Tiles of similar size, padded to one shape and executed by one dense call.
+
+    ``mask`` is bool [num_tiles, 1, 1 or rows, columns]; without it every row hears every column, or with
+    ``is_causal`` those up to its own number.
+    """
+
+    num_tiles: int
+    rows: int
+    columns: int
+    mask: Tensor | None = None
+    is_causal: bool = False
+
+
+@dataclass(frozen=True)
+class TilePlan:
+    """Tiles of a graph.
+
+    Attributes
+    ----------
+    scores : int
+        Query-key products that the plan computes, padding included.
+    edges : int
+        Those that the graph asks for.
+    buckets : list of Bucket
+        Empty if the plan is not affordable.
+    receivers, senders : Placement or None
+        Where queries and where keys and values go; ``None`` if there is nothing to do.
+    """
+
+    scores: int
+    edges: int
+    buckets: list[Bucket]
+    receivers: Placement | None = None
+    senders: Placement | None = None
+
+    @property
+    def affordable(self) -> bool:
+        """Whether the plan stays within ``MOST_WASTE`` scores an edge or ``ALWAYS_AFFORDABLE`` in all."""
+        return self.scores <= max(MOST_WASTE * self.edges, ALWAYS_AFFORDABLE)
+
+
+def plan_tiles(graph: AttentionGraph) -> TilePlan:
+    """Return the graph's plan; made on first use and remembered on the graph."""
+    return graph.remember("tiles", lambda: _plan(graph))
+
+
+def _plan(graph: AttentionGraph) -> TilePlan:
+    if graph.num_edges == 0:
+        return TilePlan(0, 0, [])
+    cut = cut_graph(graph)
+    groups = _group_by_size(torch.maximum(cut.rows, cut.columns))
+    shapes = [(int(cut.rows[tiles].max()), int(cut.columns[tiles].max())) for tiles in groups]
+    scores = sum(len(tiles) * rows * columns for tiles, (rows, columns) in zip(groups, shapes, strict=True))
+    plan = TilePlan(scores, graph.num_edges, [])
+    return _lay_out(graph, cut, groups, shapes, scores) if plan.affordable else plan
+
+
+def _group_by_size(size: Tensor) -> list[Tensor]:
+    """Tiles of similar size, by the logarithm of their longer side."""
+    group = (size.double().log() / math.log(BUCKET_RATIO)).long()
+    return [(group == g).nonzero().squeeze(1) for g in group.unique().tolist()]
+
+
+def _lay_out(
+    graph: AttentionGraph, cut: Cut, groups: list[Tensor], shapes: list[tuple[int, int]], scores: int
+) -> TilePlan:
+    """Give every row and column of every tile a slot, bucket after bucket."""
+    first_row = cut.rows.cumsum(0) - cut.rows
+    buckets, sources, reals = [], ([], []), ([], [])
+    for tiles, (height, width) in zip(groups, shapes, strict=True):
+        row, real_row = _padded(first_row[tiles], cut.rows[tiles], height)
+        column, real_column = _padded(cut.first[tiles], cut.columns[tiles], width)
+        if cut.senders is None:
+            buckets.append(_bucket_of_runs(cut, row, real_row, real_column))
+        else:
+            buckets.append(_bucket_of_pairs(cut, row, real_row, width))
+            column = cut.senders[column]
+        for side, source, real in ((0, cut.receivers[row], real_row), (1, column, real_column)):
+            sources[side].append(source.flatten())
+            reals[side].append(real.flatten())
+    receivers, senders = (
+        Placement.of(count, torch.cat(sources[side]), torch.cat(reals[side]))
+        for side, count in ((0, graph.num_dst), (1, graph.num_src))
+    )
+    return TilePlan(scores, graph.num_edges, buckets, receivers, senders)
+
+
+def _padded(first: Tensor, count: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    """Runs ``first .. first + count - 1`` as rows of ``width``, the last element repeated as padding."""
+    place = torch.arange(width, device=first.device)
+    index = first[:, None] + torch.minimum(place, count[:, None] - 1)
+    return index, place < count[:, None]
+
+
+def _bucket_of_runs(cut: Cut, row: Tensor, real_row: Tensor, real_column: Tensor) -> Bucket:
+    """Find what must be masked where each row hears a run of columns: nothing, the future, or more."""
+    (num_tiles, height), width = row.shape, real_column.shape[1]
+    start, stop = (x[row] for x in cut.heard)  # [tiles, height]
+    place = torch.arange(width, device=row.device)
+    from_first = not bool(start.any())
+    if from_first and torch.equal(stop, real_column.sum(1, keepdim=True).expand_as(stop)):
+        if bool(real_column.all()):
+            return Bucket(num_tiles, height, width)
+        return Bucket(num_tiles, height, width, real_column[:, None, None])
+    if from_first and height == width and bool((stop == place + 1)[real_row].all()):
+        return Bucket(num_tiles, height, width, is_causal=True)
+    mask = (place >= start[..., None]) & (place < stop[..., None])
+    return Bucket(num_tiles, height, width, mask[:, None])
+
+
+def _bucket_of_pairs(cut: Cut, row: Tensor, real_row: Tensor, width: int) -> Bucket:
+    """Mask all but the single pairs that hear each other; padding repeats the row before it."""
+    slot_of = torch.full((len(cut.receivers),), -1, dtype=torch.int64, device=row.device)
+    slot_of[row[real_row]] = real_row.flatten().nonzero().squeeze(1)
+    slot, column = slot_of[cut.heard[0]], cut.heard[1]
+    mask = torch.zeros(row.numel(), width, dtype=torch.bool, device=row.device)
+    mask[slot[slot >= 0], column[slot >= 0]] = True
+    mask = mask[slot_of[row.flatten()]]
+    return Bucket(*row.shape, width, mask.view(len(row), 1, -1, width))

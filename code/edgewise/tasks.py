@@ -1,0 +1,171 @@
+"""Chapter 7: toy tasks with a known answer, in the shape of a translation data set."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+
+from edgewise.graphs import Batch, GraphPool
+from edgewise.validation import check_choice, check_count
+
+SOS, EOS, PAD = "<sos>", "<eos>", "<pad>"
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+SIZES = {"train": 9000, "valid": 1000, "test": 1000}
+MEAN_LENGTH, LENGTH_DEVIATION = 15, 3
+
+Pair = tuple[list[str], list[str]]
+
+
+class TranslationDataset:
+    """Pairs of symbol sequences in three splits, and the vocabulary they share.
+
+    Call it to iterate over batches. Each call for training draws a new order from the data set's own seeded
+    generator; validation and test keep theirs.
+
+    Parameters
+    ----------
+    splits : dict of str to list of pairs
+        Source and target symbols of each pair, by mode.
+    symbols : sequence of str
+        Every symbol that occurs, in the order of their ids, which follow those of the special symbols.
+    seed : int
+        For the order of training pairs.
+
+    Raises
+    ------
+    ValueError
+        If a symbol stands twice in ``symbols``.
+    """
+
+    def __init__(self, splits: dict[str, list[Pair]], symbols: Sequence[str], seed: int = 0):
+        self.splits = splits
+        self.symbols = [SOS, EOS, PAD, *symbols]
+        self.ids = {symbol: i for i, symbol in enumerate(self.symbols)}
+        if len(self.ids) != len(self.symbols):
+            raise ValueError("no symbol may stand twice in the vocabulary")
+        self._generator = np.random.default_rng(seed)
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of symbols, special ones included."""
+        return len(self.symbols)
+
+    @property
+    def sos_id(self) -> int:
+        """Id of the start symbol."""
+        return self.ids[SOS]
+
+    @property
+    def eos_id(self) -> int:
+        """Id of the end symbol."""
+        return self.ids[EOS]
+
+    @property
+    def pad_id(self) -> int:
+        """Id of padding. Packed batches never hold it; the loss leaves it out of its distribution."""
+        return self.ids[PAD]
+
+    def get_seq_by_id(self, idx: int, mode: str = "train", field: str = "src") -> list[str]:
+        """Return one sequence as symbols; a target from start to end symbol.
+
+        Raises
+        ------
+        ValueError
+            If ``mode`` or ``field`` is unknown, or ``idx`` is out of range.
+        """
+        pairs = self._split(mode)
+        check_choice("field", field, ("src", "tgt"))
+        if check_count("idx", idx) >= len(pairs):
+            raise ValueError(f"idx must lie in 0..{len(pairs) - 1} for mode {mode!r}, got {idx}")
+        source, target = pairs[idx]
+        return list(source) if field == "src" else [SOS, *target, EOS]
+
+    def __call__(
+        self,
+        graph_pool: GraphPool,
+        mode: str = "train",
+        batch_size: int = 32,
+        device: torch.device | str = "cpu",
+        devices: Sequence[torch.device | str] | None = None,
+    ) -> Iterator[Batch]:
+        """Iterate over the batches of a split, the last one maybe smaller.
+
+        Parameters
+        ----------
+        graph_pool : GraphPool
+            Builds the batches.
+        mode : str
+            ``"train"`` (in a new order), ``"valid"`` or ``"test"`` (in theirs).
+        batch_size : int
+            Pairs a batch.
+        device : torch.device or str
+            Where batches go.
+        devices : sequence of one device, optional
+            The DGL tutorial's spelling of ``device``.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is not what it should be; the message says which.
+        """
+        pairs = self._split(mode)
+        check_count("batch_size", batch_size, 1)
+        if devices is not None:
+            if len(devices) != 1:
+                raise ValueError(f"devices must name one device, got {list(devices)!r}")
+            device = devices[0]
+        order = self._generator.permutation(len(pairs)) if mode == "train" else np.arange(len(pairs))
+        return self._batches(graph_pool, mode, order, batch_size, device)
+
+    def _batches(
+        self, graph_pool: GraphPool, mode: str, order: np.ndarray, size: int, device: torch.device | str
+    ) -> Iterator[Batch]:
+        for first in range(0, len(order), size):
+            chosen = order[first : first + size].tolist()
+            buffers = (
+                [self.encode(self.get_seq_by_id(i, mode, field)) for i in chosen] for field in ("src", "tgt")
+            )
+            yield graph_pool(*buffers, device=device)
+
+    def encode(self, symbols: Sequence[str]) -> list[int]:
+        """Symbols to ids.
+
+        Raises
+        ------
+        ValueError
+            If a symbol is not in the vocabulary.
+        """
+        unknown = [s for s in symbols if s not in self.ids]
+        if unknown:
+            raise ValueError(f"symbols must be in the vocabulary, got {unknown[:3]!r}")
+        return [self.ids[s] for s in symbols]
+
+    def decode(self, ids: Sequence[int]) -> list[str]:
+        """Ids to symbols, special ones included."""
+        return [self.symbols[check_count("id", i)] for i in ids]
+
+    def _split(self, mode: str) -> list[Pair]:
+        check_choice("mode", mode, self.splits)
+        return self.splits[mode]
+
+
+def get_dataset(name: str, seed: int = 0) -> TranslationDataset:
+    """Return ``"copy"`` or ``"sort"``: sequences of letters to be repeated, or put in order.
+
+    9,000 training, 1,000 validation and 1,000 test sequences; lengths are drawn from a normal distribution of
+    mean 15 and standard deviation 3, rounded, at least 1; letters are drawn alike.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown.
+    """
+    check_choice("name", name, ("copy", "sort"))
+    answer = list if name == "copy" else sorted
+    generator = np.random.default_rng([seed, len(SIZES)])
+    splits = {}
+    for mode, size in SIZES.items():
+        lengths = np.maximum(generator.normal(MEAN_LENGTH, LENGTH_DEVIATION, size).round().astype(int), 1)
+        sources = [generator.choice(list(LETTERS), n).tolist() for n in lengths]
+        splits[mode] = [(source, answer(source)) for source in sources]
+    return TranslationDataset(splits, LETTERS, seed)

@@ -1,0 +1,306 @@
+"""Chapter 6: the Transformer as three graphs and one function that updates them."""
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.attention import MultiHeadAttention
+from edgewise.graphs import AttentionGraph, Batch
+from edgewise.layers import (
+    DecoderLayer,
+    Embeddings,
+    EncoderLayer,
+    Generator,
+    PositionalEncoding,
+    PositionwiseFeedForward,
+    clones,
+)
+from edgewise.message_passing import ENGINES, attention_weights, propagate_attention
+from edgewise.validation import check_choice, check_count
+
+State = dict[str, Tensor]
+"""States [N, dim_model] of the source tokens under ``"enc"`` and of the target tokens under ``"dec"``."""
+
+PreFunc = Callable[[Tensor], dict[str, Tensor]]
+"""States [N, dim_model] to some of the fields q, k, v, each [N, h, d_k]."""
+
+PostFunc = Callable[[Tensor, Tensor], Tensor]
+"""States [N, dim_model] and what attention brought them [N, h, d_k], to new states."""
+
+Heard = tuple[AttentionGraph, Tensor, Tensor]
+"""A graph that attention ran on, its queries and its keys."""
+
+
+class Encoder(nn.Module):
+    """``N`` encoder layers and a final norm, as functions that run before and after attention."""
+
+    def __init__(self, layer: EncoderLayer, N: int):  # noqa: N803 (the tutorial's keyword)
+        super().__init__()
+        self.N = check_count("N", N, 1)
+        self.layers = clones(layer, N)
+        self.norm = nn.LayerNorm(layer.size)
+
+    def pre_func(self, i: int, fields: str = "qkv") -> PreFunc:
+        """Return what layer ``i`` does before attention: norm, then projections."""
+        layer = self.layers[i]
+
+        def project(x: Tensor) -> dict[str, Tensor]:
+            return layer.self_attn.get(layer.sublayer[0].norm(x), fields)
+
+        return project
+
+    def post_func(self, i: int) -> PostFunc:
+        """Return what layer ``i`` does after attention: output projection, residual, feed-forward."""
+        layer = self.layers[i]
+
+        def update(x: Tensor, wv: Tensor) -> Tensor:
+            x = x + layer.sublayer[0].dropout(layer.self_attn.get_o(wv))
+            x = layer.sublayer[1](x, layer.feed_forward)
+            return self.norm(x) if i == self.N - 1 else x
+
+        return update
+
+
+class Decoder(nn.Module):
+    """``N`` decoder layers and a final norm; sub-layer 0 is self-attention, 1 is attention to the source."""
+
+    def __init__(self, layer: DecoderLayer, N: int):  # noqa: N803 (the tutorial's keyword)
+        super().__init__()
+        self.N = check_count("N", N, 1)
+        self.layers = clones(layer, N)
+        self.norm = nn.LayerNorm(layer.size)
+
+    def pre_func(self, i: int, fields: str = "qkv", l: int = 0) -> PreFunc:  # noqa: E741 (the tutorial's)
+        """Return what sub-layer ``l`` of layer ``i`` does before attention.
+
+        Keys and values of the source are taken as they are: the encoder has normed them already.
+        """
+        layer = self.layers[i]
+        attention = (layer.self_attn, layer.src_attn)[l]
+
+        def project(x: Tensor) -> dict[str, Tensor]:
+            return attention.get(x if fields == "kv" else layer.sublayer[l].norm(x), fields)
+
+        return project
+
+    def post_func(self, i: int, l: int = 0) -> PostFunc:  # noqa: E741 (the tutorial's)
+        """Return what sub-layer ``l`` of layer ``i`` does after attention."""
+        layer = self.layers[i]
+        attention = (layer.self_attn, layer.src_attn)[l]
+
+        def update(x: Tensor, wv: Tensor) -> Tensor:
+            x = x + layer.sublayer[l].dropout(attention.get_o(wv))
+            if l == 0:
+                return x
+            x = layer.sublayer[2](x, layer.feed_forward)
+            return self.norm(x) if i == self.N - 1 else x
+
+        return update
+
+
+class Transformer(nn.Module):
+    """Encoder and decoder as message passing on the graphs of a batch.
+
+    Attributes
+    ----------
+    engine : str
+        How attention is executed; see :func:`edgewise.message_passing.propagate_attention`.
+    att_weight_map : list of Tensor or None
+        Attention of the last layer on one sentence, ``[e2e, e2d, d2d]``, each [heads, receivers, senders].
+        Set it to ``None``: in evaluation mode the next batch that has a sentence ``viz_index`` fills it.
+    viz_index : int
+        Which sentence of the batch that is.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        decoder: Decoder,
+        src_embed: Embeddings,
+        tgt_embed: Embeddings,
+        pos_enc: PositionalEncoding,
+        generator: Generator,
+        engine: str = "auto",
+    ):
+        super().__init__()
+        self.encoder, self.decoder = encoder, decoder
+        self.src_embed, self.tgt_embed = src_embed, tgt_embed
+        self.pos_enc = pos_enc
+        self.generator = generator
+        self.engine = engine
+        self.att_weight_map: list[Tensor] | None = None
+        self.viz_index = 3
+        self._heard: list[Heard] | None = None
+
+    def propagate_attention(self, graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Let every receiver of ``graph`` gather what it listens to: [num_dst, h, d_k]."""
+        if self._heard is not None:
+            self._heard.append((graph, q, k))
+        return propagate_attention(graph, q, k, v, self.engine)
+
+    def update_graph(
+        self,
+        graph: AttentionGraph,
+        state: State,
+        pre_pairs: list[tuple[PreFunc, str]],
+        post_pairs: list[tuple[PostFunc, str]],
+    ) -> State:
+        """Project, propagate, update: one round of message passing on any graph.
+
+        Parameters
+        ----------
+        graph : AttentionGraph
+            Who listens to whom in this round.
+        state : dict of str to Tensor
+            States of the two sides.
+        pre_pairs, post_pairs : list of (function, side)
+            What happens on which side (``"enc"`` or ``"dec"``) before and after attention.
+
+        Returns
+        -------
+        dict of str to Tensor
+            The states, with the sides of ``post_pairs`` replaced.
+        """
+        fields: dict[str, Tensor] = {}
+        for pre_func, side in pre_pairs:
+            fields |= pre_func(state[side])
+        wv = self.propagate_attention(graph, **fields)
+        return state | {side: post_func(state[side], wv) for post_func, side in post_pairs}
+
+    def hidden(self, batch: Batch) -> Tensor:
+        """Run encoder and decoder: the target tokens' final states [n_tokens, dim_model]."""
+        return self.decode(batch, self.encode(batch))["dec"]
+
+    def encode(self, batch: Batch) -> State:
+        """Embed the source and pass it through the encoder."""
+        state = {"enc": self._embed(self.src_embed, *batch.src)}
+        for i in range(self.encoder.N):
+            state = self.update_graph(
+                batch.enc, state, [(self.encoder.pre_func(i), "enc")], [(self.encoder.post_func(i), "enc")]
+            )
+        return state
+
+    def decode(self, batch: Batch, state: State) -> State:
+        """Embed the target and pass it through the decoder, which listens to the encoded source."""
+        state = state | {"dec": self._embed(self.tgt_embed, *batch.tgt)}
+        decoder = self.decoder
+        for i in range(decoder.N):
+            state = self.update_graph(
+                batch.dec, state, [(decoder.pre_func(i), "dec")], [(decoder.post_func(i), "dec")]
+            )
+            state = self.update_graph(
+                batch.cross,
+                state,
+                [(decoder.pre_func(i, "q", 1), "dec"), (decoder.pre_func(i, "kv", 1), "enc")],
+                [(decoder.post_func(i, 1), "dec")],
+            )
+        return state
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Return log-probabilities of the next token, [n_tokens, vocabulary].
+
+        Raises
+        ------
+        ValueError
+            If an id lies outside the vocabulary or a position past the table.
+        """
+        if self.training or self.att_weight_map is not None or self.viz_index >= batch.n_sentences:
+            return self.generator(self.hidden(batch))
+        with self._recording() as heard:
+            hidden = self.hidden(batch)
+        self.att_weight_map = _maps(batch, heard, self.viz_index, -1)
+        return self.generator(hidden)
+
+    @torch.no_grad()
+    def attention_of(self, batch: Batch, sentence: int, layer: int = -1) -> list[Tensor]:
+        """Return the attention on one sentence: ``[e2e, e2d, d2d]``, each [heads, receivers, senders].
+
+        Parameters
+        ----------
+        batch : Batch
+            Any batch.
+        sentence : int
+            Which of its sentences.
+        layer : int
+            Which layer, from 0; -1 is the last.
+
+        Raises
+        ------
+        IndexError
+            If there is no such sentence or layer.
+        """
+        with self._recording() as heard:
+            self.hidden(batch)
+        return _maps(batch, heard, sentence, layer)
+
+    @contextmanager
+    def _recording(self) -> Iterator[list[Heard]]:
+        self._heard = []
+        try:
+            yield self._heard
+        finally:
+            self._heard = None
+
+    def _embed(self, embed: Embeddings, ids: Tensor, positions: Tensor) -> Tensor:
+        return self.pos_enc.dropout(embed(ids) + self.pos_enc(positions))
+
+
+def _maps(batch: Batch, heard: list[Heard], sentence: int, layer: int) -> list[Tensor]:
+    """Work out one layer's attention on one sentence from the queries and keys that were propagated."""
+    src, tgt = batch.sentence(sentence)
+    maps = []
+    for graph, senders, receivers in ((batch.enc, src, src), (batch.cross, src, tgt), (batch.dec, tgt, tgt)):
+        q, k = [(q, k) for g, q, k in heard if g is graph][layer]
+        part = graph.between(senders, receivers)
+        weights = attention_weights(part, q[receivers].detach(), k[senders].detach())
+        maps.append(part.to_matrix(weights).cpu())
+    return maps
+
+
+def make_model(
+    src_vocab: int,
+    tgt_vocab: int,
+    N: int = 6,  # noqa: N803 (the tutorial's keyword)
+    dim_model: int = 512,
+    dim_ff: int = 2048,
+    h: int = 8,
+    dropout: float = 0.1,
+    engine: str = "auto",
+) -> Transformer:
+    """Build a Transformer; the defaults are the base model of Vaswani et al. 2017, table 3, with pre-norm.
+
+    Parameters
+    ----------
+    src_vocab, tgt_vocab : int
+        Sizes of the two vocabularies.
+    N, dim_model, dim_ff, h : int
+        Layers on each side, width, width of the feed-forward layer, heads.
+    dropout : float
+        Probability in [0, 1) of dropping a feature of a sub-layer's output or of an embedded token.
+    engine : str
+        How attention is executed.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not what it should be; the message says which.
+    """
+    check_choice("engine", engine, ["auto", *ENGINES])
+    attention = MultiHeadAttention(h, dim_model)
+    feed_forward = PositionwiseFeedForward(dim_model, dim_ff)
+    model = Transformer(
+        Encoder(EncoderLayer(dim_model, attention, feed_forward, dropout), N),
+        Decoder(DecoderLayer(dim_model, attention, copy.deepcopy(attention), feed_forward, dropout), N),
+        Embeddings(src_vocab, dim_model),
+        Embeddings(tgt_vocab, dim_model),
+        PositionalEncoding(dim_model, dropout),
+        Generator(dim_model, tgt_vocab),
+        engine,
+    )
+    for module in model.modules():
+        if isinstance(module, MultiHeadAttention | PositionwiseFeedForward | Generator):
+            module.reset_parameters()
+    return model

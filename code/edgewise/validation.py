@@ -1,0 +1,84 @@
+"""Checks of arguments, shared by every module: what was given and what is allowed, in one sentence."""
+
+import operator
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+
+def check_count(name: str, value: object, minimum: int = 0) -> int:
+    """Return ``value`` as an ``int``.
+
+    Raises
+    ------
+    TypeError
+        If it is not an integer (``True`` and ``3.0`` are not).
+    ValueError
+        If it is less than ``minimum``.
+    """
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        count = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an integer, got {value!r}") from None
+    if count < minimum:
+        raise ValueError(f"{name} must be at least {minimum}, got {count}")
+    return count
+
+
+def check_counts(name: str, values: object, minimum: int = 0) -> list[int]:
+    """Return one count or several as a list of ``int``.
+
+    Raises
+    ------
+    TypeError
+        If any of them is not an integer.
+    ValueError
+        If any of them is less than ``minimum``.
+    """
+    if isinstance(values, Tensor):
+        values = values.tolist()
+    if isinstance(values, Iterable) and not isinstance(values, str):
+        return [check_count(f"{name}[{i}]", value, minimum) for i, value in enumerate(values)]
+    return [check_count(name, values, minimum)]
+
+
+def check_probability(name: str, value: float) -> float:
+    """Return ``value``, which must lie in [0, 1).
+
+    Raises
+    ------
+    ValueError
+        If it does not.
+    """
+    if not 0 <= value < 1:
+        raise ValueError(f"{name} must lie in [0, 1), got {value!r}")
+    return value
+
+
+def check_choice(name: str, value: object, allowed: Iterable[str]) -> None:
+    """Raise ``ValueError`` unless ``value`` is one of ``allowed``."""
+    allowed = list(allowed)
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}")
+
+
+def check_ids(name: str, ids: Tensor, size: int) -> None:
+    """Check that every id lies in ``[0, size)``; negative ids never count from the end.
+
+    Raises
+    ------
+    TypeError
+        If ``ids`` is not a tensor of int64.
+    ValueError
+        If an id is out of range.
+    """
+    if not isinstance(ids, Tensor) or ids.dtype != torch.int64:
+        raise TypeError(f"{name} must be a tensor of int64, got {getattr(ids, 'dtype', type(ids).__name__)}")
+    if ids.numel():
+        low, high = (int(x) for x in ids.aminmax())
+        if low < 0 or high >= size:
+            worst = low if low < 0 else high
+            raise ValueError(f"{name} must lie in 0..{size - 1}, got {worst}")
