@@ -65,16 +65,22 @@ def dot_product_attention(
         If shapes do not fit.
     """
     scores = attention_scores(query, key)  # [..., n, m]
-    if mask is not None:
-        if mask.dtype != torch.bool:
-            raise TypeError(f"mask must be bool (True = may listen), got {mask.dtype}")
-        scores = scores.masked_fill(~mask, -math.inf)
-        silent = ~mask.any(-1, keepdim=True)
-        scores = scores.masked_fill(silent, 0.0)
-    weights = scores.softmax(-1)
-    if mask is not None:
-        weights = weights.masked_fill(silent, 0.0)
+    weights = scores.softmax(-1) if mask is None else masked_softmax(scores, mask)
     return weights @ value, weights
+
+
+def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
+    """Softmax over the last axis where ``mask`` is true, zero elsewhere; a row without any true is all zero.
+
+    Raises
+    ------
+    TypeError
+        If ``mask`` is not bool.
+    """
+    if mask.dtype != torch.bool:
+        raise TypeError(f"mask must be bool (True = may listen), got {mask.dtype}")
+    lowest = torch.finfo(scores.dtype).min
+    return scores.masked_fill(~mask, lowest).softmax(-1).masked_fill(~mask, 0.0)
 
 
 class MultiHeadAttention(nn.Module):

@@ -141,8 +141,17 @@ class TranslationDataset:
         return [self.ids[s] for s in symbols]
 
     def decode(self, ids: Sequence[int]) -> list[str]:
-        """Ids to symbols, special ones included."""
-        return [self.symbols[check_count("id", i)] for i in ids]
+        """Ids to symbols, special ones included.
+
+        Raises
+        ------
+        ValueError
+            If an id is not in the vocabulary.
+        """
+        for i in ids:
+            if check_count("id", i) >= self.vocab_size:
+                raise ValueError(f"id must lie in 0..{self.vocab_size - 1}, got {i}")
+        return [self.symbols[i] for i in ids]
 
     def _split(self, mode: str) -> list[Pair]:
         check_choice("mode", mode, self.splits)

@@ -71,8 +71,8 @@ class LabelSmoothing(nn.Module):
         share = self.smoothing / (self.size - 2)
         cross_entropy = -(1 - self.smoothing - share) * right
         if share:
-            padding = log_probs[:, self.padding_idx]
-            cross_entropy = cross_entropy - share * (log_probs.sum(1) - padding)
+            padding = torch.tensor([self.padding_idx], device=log_probs.device)
+            cross_entropy = cross_entropy - share * log_probs.index_fill(1, padding, 0.0).sum(1)
         return (cross_entropy[real] - self.entropy()).sum()
 
     def entropy(self) -> float:

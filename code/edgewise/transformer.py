@@ -253,7 +253,10 @@ def _maps(batch: Batch, heard: list[Heard], sentence: int, layer: int) -> list[T
     src, tgt = batch.sentence(sentence)
     maps = []
     for graph, senders, receivers in ((batch.enc, src, src), (batch.cross, src, tgt), (batch.dec, tgt, tgt)):
-        q, k = [(q, k) for g, q, k in heard if g is graph][layer]
+        rounds = [(q, k) for g, q, k in heard if g is graph]
+        if not -len(rounds) <= layer < len(rounds):
+            raise IndexError(f"layer must lie in {-len(rounds)}..{len(rounds) - 1}, got {layer}")
+        q, k = rounds[layer]
         part = graph.between(senders, receivers)
         weights = attention_weights(part, q[receivers].detach(), k[senders].detach())
         maps.append(part.to_matrix(weights).cpu())

@@ -4,6 +4,7 @@ from edgewise.figures.curves import bars, curves
 from edgewise.figures.graphs import draw_batch, draw_forward_pass, draw_graph, draw_packing
 from edgewise.figures.maps import attention_maps
 from edgewise.figures.player import AttentionPlayer, att_animation
+from edgewise.figures.source import show_source
 from edgewise.figures.style import PALETTE, use_style
 
 __all__ = [
@@ -17,5 +18,6 @@ __all__ = [
     "draw_forward_pass",
     "draw_graph",
     "draw_packing",
+    "show_source",
     "use_style",
 ]

@@ -5,7 +5,7 @@ of senders ``start[i] .. stop[i] - 1``, which says everything about complete, ca
 attention in two numbers a token; their edges are derived only when somebody asks for them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -84,17 +84,27 @@ class AttentionGraph:
             raise ValueError(
                 f"self-attention has one interval a token, got {len(start)} for num_src={num_src}"
             )
-        return cls._trusted(start, stop, num_src, self_attention)
+        return cls._trusted(num_src, None if self_attention else len(start), (start, stop))
 
     @classmethod
-    def _trusted(cls, start: Tensor, stop: Tensor, num_src: int, self_attention: bool) -> "AttentionGraph":
-        """Build from intervals that are right by construction."""
+    def _trusted(
+        cls,
+        num_src: int,
+        num_dst: int | None,
+        intervals: tuple[Tensor, Tensor] | None = None,
+        edges: tuple[Tensor, Tensor] | None = None,
+    ) -> "AttentionGraph":
+        """Build from intervals or edges that are right by construction."""
         graph = cls.__new__(cls)
-        graph._set_sides(num_src, None if self_attention else len(start))
-        graph._edges = None
-        graph.intervals = (start, stop)
+        graph._set_sides(num_src, num_dst)
+        graph._edges = edges
+        graph.intervals = intervals
         graph._remembered = {}
         return graph
+
+    def _like(self, **form: tuple[Tensor, Tensor]) -> "AttentionGraph":
+        """Build a graph over the same tokens."""
+        return self._trusted(self.num_src, None if self.self_attention else self.num_dst, **form)
 
     def _set_sides(self, num_src: int, num_dst: int | None) -> None:
         self.num_src = check_count("num_src", num_src)
@@ -149,13 +159,8 @@ class AttentionGraph:
         """Return the same graph on another device."""
         if torch.device(device) == self.device:
             return self
-        if self.intervals is not None:
-            start, stop = (x.to(device) for x in self.intervals)
-            return self._trusted(start, stop, self.num_src, self.self_attention)
-        return self._from_edges(*(x.to(device) for x in self._edges))
-
-    def _from_edges(self, src: Tensor, dst: Tensor) -> "AttentionGraph":
-        return AttentionGraph(src, dst, self.num_src, None if self.self_attention else self.num_dst)
+        form, held = ("edges", self._edges) if self.intervals is None else ("intervals", self.intervals)
+        return self._like(**{form: tuple(x.to(device) for x in held)})
 
     def restrict(self, active: Tensor) -> "AttentionGraph":
         """Keep only the edges into active receivers; the numbering stays.
@@ -169,9 +174,9 @@ class AttentionGraph:
             raise ValueError(f"active must be bool [{self.num_dst}], got {active.dtype} {list(active.shape)}")
         if self.intervals is not None:
             start, stop = self.intervals
-            return self._trusted(start, torch.where(active, stop, start), self.num_src, self.self_attention)
+            return self._like(intervals=(start, torch.where(active, stop, start)))
         keep = active[self.dst]
-        return self._from_edges(self.src[keep], self.dst[keep])
+        return self._like(edges=(self.src[keep], self.dst[keep]))
 
     def between(self, src: slice, dst: slice) -> "AttentionGraph":
         """Return the graph between a run of senders and a run of receivers, numbered anew from zero.
@@ -182,16 +187,13 @@ class AttentionGraph:
             s.indices(n)[:2] for s, n in ((src, self.num_src), (dst, self.num_dst))
         )
         same = self.self_attention and (first_src, last_src) == (first_dst, last_dst)
-        num_src, num_dst = max(last_src - first_src, 0), max(last_dst - first_dst, 0)
+        sides = (max(last_src - first_src, 0), None if same else max(last_dst - first_dst, 0))
         if self.intervals is not None:
             start, stop = (x[dst].clamp(first_src, last_src) - first_src for x in self.intervals)
-            return self._trusted(start, stop, num_src, same)
-        keep = (
-            (self.src >= first_src) & (self.src < last_src) & (self.dst >= first_dst) & (self.dst < last_dst)
-        )
-        return AttentionGraph(
-            self.src[keep] - first_src, self.dst[keep] - first_dst, num_src, None if same else num_dst
-        )
+            return self._trusted(*sides, intervals=(start, stop))
+        keep = (self.src >= first_src) & (self.src < last_src)
+        keep &= (self.dst >= first_dst) & (self.dst < last_dst)
+        return self._trusted(*sides, edges=(self.src[keep] - first_src, self.dst[keep] - first_dst))
 
     def to_mask(self) -> Tensor:
         """Bool [num_dst, num_src]; True where the receiver listens to the sender."""
@@ -268,7 +270,7 @@ def complete(sizes: int | Sequence[int]) -> AttentionGraph:
         If a size is not an integer or negative.
     """
     first, length, _ = _sentences("sizes", sizes)
-    return AttentionGraph._trusted(first, first + length, len(first), True)
+    return AttentionGraph._trusted(len(first), None, (first, first + length))
 
 
 def causal(sizes: int | Sequence[int]) -> AttentionGraph:
@@ -277,7 +279,7 @@ def causal(sizes: int | Sequence[int]) -> AttentionGraph:
     Parameters and errors are those of :func:`complete`.
     """
     first, _, position = _sentences("sizes", sizes)
-    return AttentionGraph._trusted(first, first + position + 1, len(first), True)
+    return AttentionGraph._trusted(len(first), None, (first, first + position + 1))
 
 
 def bipartite(src_sizes: int | Sequence[int], dst_sizes: int | Sequence[int]) -> AttentionGraph:
@@ -301,7 +303,7 @@ def bipartite(src_sizes: int | Sequence[int], dst_sizes: int | Sequence[int]) ->
     length = torch.tensor(src_sizes, dtype=torch.int64)
     first, receivers = length.cumsum(0) - length, torch.tensor(dst_sizes, dtype=torch.int64)
     start, stop = (x.repeat_interleave(receivers) for x in (first, first + length))
-    return AttentionGraph._trusted(start, stop, sum(src_sizes), False)
+    return AttentionGraph._trusted(sum(src_sizes), len(start), (start, stop))
 
 
 def window(sizes: int | Sequence[int], left: int, right: int) -> AttentionGraph:
@@ -318,7 +320,7 @@ def window(sizes: int | Sequence[int], left: int, right: int) -> AttentionGraph:
     first, length, position = _sentences("sizes", sizes)
     start = first + (position - left).clamp(min=0)
     stop = first + torch.minimum(position + right + 1, length)
-    return AttentionGraph._trusted(start, stop, len(first), True)
+    return AttentionGraph._trusted(len(first), None, (start, stop))
 
 
 def _sentences(name: str, sizes: int | Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
@@ -344,12 +346,13 @@ def batch(graphs: Sequence[AttentionGraph]) -> AttentionGraph:
         raise ValueError("batch takes graphs of self-attention or of cross-attention, not both at once")
     offsets_src = [0, *torch.tensor([g.num_src for g in graphs]).cumsum(0).tolist()]
     offsets_dst = [0, *torch.tensor([g.num_dst for g in graphs]).cumsum(0).tolist()]
+    sides = (offsets_src[-1], None if same else offsets_dst[-1])
+
+    def joined(parts: Iterable[Tensor], offsets: list[int]) -> Tensor:
+        return torch.cat([part + offset for part, offset in zip(parts, offsets, strict=False)])
+
     if all(g.intervals is not None for g in graphs):
-        start, stop = (
-            torch.cat([g.intervals[i] + offset for g, offset in zip(graphs, offsets_src, strict=False)])
-            for i in (0, 1)
-        )
-        return AttentionGraph._trusted(start, stop, offsets_src[-1], same)
-    src = torch.cat([g.src + offset for g, offset in zip(graphs, offsets_src, strict=False)])
-    dst = torch.cat([g.dst + offset for g, offset in zip(graphs, offsets_dst, strict=False)])
-    return AttentionGraph(src, dst, offsets_src[-1], None if same else offsets_dst[-1])
+        intervals = tuple(joined((g.intervals[i] for g in graphs), offsets_src) for i in (0, 1))
+        return AttentionGraph._trusted(*sides, intervals=intervals)
+    src, dst = joined((g.src for g in graphs), offsets_src), joined((g.dst for g in graphs), offsets_dst)
+    return AttentionGraph._trusted(*sides, edges=(src, dst))

@@ -186,10 +186,13 @@ class GraphPool:
 
 
 def _ids(name: str, index: int, sentence: Sentence) -> Tensor:
-    ids = sentence if isinstance(sentence, Tensor) else torch.tensor(sentence)
-    if ids.numel() and (ids.is_floating_point() or ids.dtype == torch.bool or ids.dim() != 1):
-        raise TypeError(f"{name}[{index}] must be a list of integers, got {sentence!r}")
-    return ids.long().flatten()
+    try:
+        ids = torch.as_tensor(sentence)
+        if ids.dim() != 1 or (ids.numel() and (ids.is_floating_point() or ids.dtype == torch.bool)):
+            raise TypeError
+    except (TypeError, ValueError):
+        raise TypeError(f"{name}[{index}] must be a list of integers, got {sentence!r}") from None
+    return ids.long()
 
 
 def _pack(sentences: list[Tensor], lengths: list[int], device: torch.device | str) -> tuple[Tensor, Tensor]:

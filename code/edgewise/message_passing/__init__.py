@@ -59,8 +59,8 @@ def propagate_attention(
     v : Tensor
         Values [num_src, h, d].
     engine : str
-        One of ``ENGINES``, or ``"auto"``: ``tiles`` where its plan is affordable, else ``fused`` on a CPU
-        with DGL, else ``scatter``.
+        One of ``ENGINES``, or ``"auto"``: ``tiles`` where few of its scores are wasted, else ``fused`` on a
+        CPU with DGL, else ``tiles`` if it can afford the graph, else ``scatter``.
 
     Returns
     -------
@@ -94,9 +94,12 @@ def attention_weights(graph: AttentionGraph, q: Tensor, k: Tensor) -> Tensor:
 
 
 def _choose(graph: AttentionGraph) -> str:
-    if plan_tiles(graph).affordable:
+    plan = plan_tiles(graph)
+    if plan.economical:
         return "tiles"
-    return "fused" if graph.device.type == "cpu" and dgl_available() else "scatter"
+    if graph.device.type == "cpu" and dgl_available():
+        return "fused"
+    return "tiles" if plan.affordable else "scatter"
 
 
 def _check_tensors(graph: AttentionGraph, **tensors: Tensor) -> None:

@@ -8,7 +8,7 @@ from torch import Tensor
 from edgewise.graphs import AttentionGraph
 
 ROWS = (16, 256)
-"""Fewest and most receivers in a tile of a window; between the two, as many as the window is wide."""
+"""Fewest and most receivers in a tile of a window; between the two, as many as it is wide on average."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def _cut_intervals(start: Tensor, stop: Tensor) -> Cut:
     span = _highest(stop, group, rows) - start[first_row]
     wasteful = rows * span > 2 * edges
     if bool(wasteful.any()):
-        most_rows = torch.where(wasteful, _highest(width, group, rows).clamp(*ROWS), rows)
+        most_rows = torch.where(wasteful, (edges // rows).clamp(*ROWS), rows)
         position = torch.arange(len(start), device=start.device) - first_row[group]
         group, rows, first_row = _groups(position % most_rows[group] == 0)
         span = _highest(stop, group, rows) - start[first_row]
@@ -93,7 +93,7 @@ def _cut_edges(graph: AttentionGraph) -> Cut:
     """Cut receivers into runs of the length that computes the fewest scores."""
     receivers, rank = graph.dst.unique(return_inverse=True)
     cheapest, cut = None, None
-    for height in (256, 64, 16, 4):
+    for height in (256, 64, 16):
         tile = rank // height
         keys, place = (tile * graph.num_src + graph.src).unique(return_inverse=True)
         columns = torch.bincount(keys // graph.num_src)

@@ -88,9 +88,14 @@ class TilePlan:
     senders: Placement | None = None
 
     @property
+    def economical(self) -> bool:
+        """Whether the plan stays within ``MOST_WASTE`` scores an edge."""
+        return self.scores <= MOST_WASTE * self.edges
+
+    @property
     def affordable(self) -> bool:
-        """Whether the plan stays within ``MOST_WASTE`` scores an edge or ``ALWAYS_AFFORDABLE`` in all."""
-        return self.scores <= max(MOST_WASTE * self.edges, ALWAYS_AFFORDABLE)
+        """Whether the plan is economical or stays within ``ALWAYS_AFFORDABLE`` scores in all."""
+        return self.economical or self.scores <= ALWAYS_AFFORDABLE
 
 
 def plan_tiles(graph: AttentionGraph) -> TilePlan:

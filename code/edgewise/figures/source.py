@@ -1,0 +1,63 @@
+"""Source code as the package runs it, for pages that show it rather than retype it."""
+
+import ast
+import html
+import inspect
+import textwrap
+from typing import Any
+
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import PythonLexer
+
+
+class Source:
+    """The source of one or several functions or classes of this package, ready to be displayed.
+
+    Parameters
+    ----------
+    objects : functions, methods or classes
+        Shown one after the other, each under the name of its module.
+    docstrings : bool
+        Whether to keep the docstrings.
+    """
+
+    def __init__(self, *objects: Any, docstrings: bool = False):
+        self.parts = [(_place(o), _source(o, docstrings)) for o in objects]
+
+    def _repr_html_(self) -> str:
+        formatter = HtmlFormatter(nowrap=False, cssclass="highlight")
+        blocks = (
+            f'<p class="source-place"><code>{html.escape(place)}</code></p>'
+            f"{highlight(code, PythonLexer(), formatter)}"
+            for place, code in self.parts
+        )
+        return f'<div class="edgewise-source">{"".join(blocks)}</div>'
+
+    def __repr__(self) -> str:
+        return "\n\n".join(f"# {place}\n{code}" for place, code in self.parts)
+
+
+def show_source(*objects: Any, docstrings: bool = False) -> Source:
+    """Return the source of functions, methods or classes as something a notebook displays."""
+    return Source(*objects, docstrings=docstrings)
+
+
+def _place(item: Any) -> str:
+    return f"{item.__module__.replace('.', '/')}.py: {item.__qualname__}"
+
+
+def _source(item: Any, docstrings: bool) -> str:
+    code = textwrap.dedent(inspect.getsource(item))
+    return code if docstrings else _without_docstrings(code)
+
+
+def _without_docstrings(code: str) -> str:
+    lines = code.splitlines()
+    tree = ast.parse(code)
+    gone: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node) is not None:
+            text = node.body[0]
+            gone.update(range(text.lineno - 1, text.end_lineno))
+    return "\n".join(line for i, line in enumerate(lines) if i not in gone)

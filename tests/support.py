@@ -1,0 +1,87 @@
+"""What several test files share: references, graph strategies, small models."""
+
+import torch
+from edgewise.graphs import AttentionGraph, bipartite, causal, complete, window
+from edgewise.transformer import make_model
+from hypothesis import strategies as st
+
+VOCAB = 11
+
+
+def dense_attention(mask, q, k, v):
+    """Masked attention with the formula written out, in the dtype given; q, k, v are [tokens, h, d]."""
+    q, k, v = (x.transpose(0, 1) for x in (q, k, v))
+    scores = q @ k.transpose(1, 2) / q.shape[-1] ** 0.5
+    scores = scores - scores.detach().masked_fill(~mask, -torch.inf).amax(-1, keepdim=True).clamp(min=-1e30)
+    weights = torch.where(mask, scores.clamp(max=0).exp(), 0.0)
+    total = weights.sum(-1, keepdim=True)
+    return (weights / torch.where(total > 0, total, 1.0) @ v).transpose(0, 1)
+
+
+def assert_equal_as_stated(actual, reference):
+    """The book's meaning of equal: within 1e-5 * max(1, |reference|) of a float64 reference."""
+    bound = 1e-5 * max(1.0, float(reference.detach().abs().max())) if reference.numel() else 1e-5
+    torch.testing.assert_close(actual.double(), reference, atol=bound, rtol=0)
+
+
+@st.composite
+def edge_graphs(draw, max_tokens=9):
+    """Graphs held as edges: any degrees, edges in any order, isolated tokens, one token, two sets or one."""
+    num_src = draw(st.integers(1, max_tokens))
+    num_dst = draw(st.one_of(st.none(), st.integers(1, max_tokens)))
+    pairs = [(i, j) for i in range(num_src) for j in range(num_src if num_dst is None else num_dst)]
+    chosen = draw(st.lists(st.sampled_from(pairs), unique=True))
+    src, dst = (torch.tensor([pair[side] for pair in chosen], dtype=torch.int64) for side in (0, 1))
+    return AttentionGraph(src, dst, num_src, num_dst)
+
+
+sizes = st.lists(st.integers(0, 7), min_size=1, max_size=4).filter(any)
+
+
+@st.composite
+def interval_graphs(draw):
+    """Sentences, windows and arbitrary intervals, some of their receivers silenced."""
+    lengths = draw(sizes)
+    kind = draw(st.sampled_from(["complete", "causal", "bipartite", "window", "any"]))
+    if kind == "bipartite":
+        other = draw(st.lists(st.integers(0, 7), min_size=len(lengths), max_size=len(lengths)))
+        graph = bipartite(lengths, other)
+    elif kind == "window":
+        graph = window(lengths, draw(st.integers(0, 3)), draw(st.integers(0, 3)))
+    elif kind == "any":
+        num_src = draw(st.integers(1, 9))
+        ends = draw(st.lists(st.tuples(*[st.integers(0, num_src)] * 2), min_size=1, max_size=9))
+        start, stop = torch.tensor([sorted(pair) for pair in ends]).T
+        graph = AttentionGraph.from_intervals(start, stop, num_src, self_attention=False)
+    else:
+        graph = {"complete": complete, "causal": causal}[kind](lengths)
+    if draw(st.booleans()) and graph.num_dst:
+        silent = draw(st.lists(st.booleans(), min_size=graph.num_dst, max_size=graph.num_dst))
+        graph = graph.restrict(torch.tensor(silent))
+    return graph
+
+
+def random_fields(graph, heads, width, scale=1.0, dtype=torch.float32, seed=0):
+    """q, k, v for a graph, from a seed of their own."""
+    generator = torch.Generator().manual_seed(seed)
+    counts = (graph.num_dst, graph.num_src, graph.num_src)
+    q, k, v = (torch.randn(n, heads, width, generator=generator, dtype=dtype) for n in counts)
+    return [x.requires_grad_() for x in (q * scale, k * scale, v)]
+
+
+def small_model(engine="auto", N=2, h=2, dim_model=8, dim_ff=12):
+    """A small Transformer in evaluation mode whose norms and biases differ from their start values."""
+    model = make_model(VOCAB, VOCAB, N=N, dim_model=dim_model, dim_ff=dim_ff, h=h, engine=engine).eval()
+    for parameter in model.parameters():
+        if parameter.dim() == 1:
+            torch.nn.init.normal_(parameter, mean=parameter.mean().item(), std=0.2)
+    return model
+
+
+def random_pairs(lengths, seed=0):
+    """Source and target id lists of the given (source, target) lengths; targets hold one id more."""
+    generator = torch.Generator().manual_seed(seed)
+    return tuple(
+        [torch.randint(0, VOCAB, (pair[side] + side,), generator=generator).tolist() for pair in lengths]
+        for side in (0, 1)
+    )

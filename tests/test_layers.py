@@ -1,0 +1,89 @@
+import math
+
+import pytest
+import torch
+from edgewise.layers import (
+    Embeddings,
+    Generator,
+    PositionalEncoding,
+    PositionwiseFeedForward,
+    SublayerConnection,
+    clones,
+    position_table,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+@given(st.integers(0, 300), st.integers(1, 12))
+def test_positions_follow_the_paper(pos, dim_model):
+    row = PositionalEncoding(dim_model)(torch.tensor([pos]))[0]
+    for column, value in enumerate(row.tolist()):
+        angle = pos / 10000 ** (2 * (column // 2) / dim_model)
+        assert value == pytest.approx(math.sin(angle) if column % 2 == 0 else math.cos(angle), abs=1e-6)
+
+
+def test_the_table_grows_unless_it_may_not():
+    assert torch.equal(PositionalEncoding(4)(torch.tensor([999])), position_table(1000, 4)[999:])
+    limited = PositionalEncoding(4, max_len=10)
+    assert limited(torch.arange(10)).shape == (10, 4)
+    with pytest.raises(ValueError, match=r"position must lie in 0\.\.9, got 10"):
+        limited(torch.tensor([10]))
+
+
+def test_embeddings_are_scaled_by_the_root_of_the_width():
+    embed = Embeddings(5, 16)
+    torch.testing.assert_close(embed(torch.tensor([3])), 4 * embed.lut.weight[3:4])
+
+
+def test_a_layer_norm_comes_before_and_the_input_is_added_after():
+    connection = SublayerConnection(6)
+    torch.nn.init.normal_(connection.norm.weight)
+    x = torch.randn(4, 6)
+    torch.testing.assert_close(connection(x, torch.sin), x + connection.norm(x).sin())
+
+
+def test_dropout_acts_on_what_the_sublayer_adds_only():
+    connection = SublayerConnection(1000, dropout=0.5)
+    x = torch.randn(1, 1000)
+    added = connection(x, torch.ones_like) - x
+    assert set(added.round(decimals=3).unique().tolist()) == {0.0, 2.0}
+
+
+def test_feed_forward_is_two_maps_and_a_relu():
+    layer = PositionwiseFeedForward(3, 5)
+    x = torch.randn(2, 3)
+    inner = (x @ layer.inner.weight.T + layer.inner.bias).clamp(min=0)
+    torch.testing.assert_close(layer(x), inner @ layer.outer.weight.T + layer.outer.bias)
+
+
+def test_generator_gives_log_probabilities():
+    generator = Generator(4, 7)
+    x = torch.randn(3, 4)
+    torch.testing.assert_close(generator(x).exp().sum(1), torch.ones(3))
+    torch.testing.assert_close(generator(x), generator.logits(x).log_softmax(1))
+
+
+def test_clones_share_nothing():
+    first, second = clones(torch.nn.Linear(2, 2), 2)
+    assert torch.equal(first.weight, second.weight)
+    assert first.weight is not second.weight
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: Embeddings(5, 4)(torch.tensor([5])), ValueError, r"token id must lie in 0\.\.4, got 5"),
+        (lambda: Embeddings(5, 4)(torch.tensor([-1])), ValueError, r"token id must lie in 0\.\.4, got -1"),
+        (lambda: Embeddings(5, 4)(torch.tensor([1.0])), TypeError, "token id must be a tensor of int64"),
+        (lambda: Embeddings(0, 4), ValueError, "vocab must be at least 1, got 0"),
+        (lambda: PositionalEncoding(4)(torch.tensor([-1])), ValueError, "position must lie in .* got -1"),
+        (lambda: PositionalEncoding(4, dropout=1.0), ValueError, r"dropout must lie in \[0, 1\), got 1.0"),
+        (lambda: PositionwiseFeedForward(4, 2.5), TypeError, "dim_ff must be an integer, got 2.5"),
+        (lambda: Generator(4, 0), ValueError, "vocab must be at least 1, got 0"),
+        (lambda: clones(torch.nn.Linear(1, 1), -1), ValueError, "count must be at least 0, got -1"),
+    ],
+)
+def test_bad_input(call, error, message):
+    with pytest.raises(error, match=message):
+        call()

@@ -1,0 +1,261 @@
+import importlib
+
+import pytest
+import torch
+from edgewise import message_passing
+from edgewise.graphs import AttentionGraph, bipartite, causal, complete, interop, window
+from edgewise.message_passing import ENGINES, attention_weights, plan_tiles, propagate_attention
+from edgewise.message_passing import plan as planning
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import assert_equal_as_stated, dense_attention, edge_graphs, interval_graphs, random_fields
+
+graphs = st.one_of(edge_graphs(), interval_graphs())
+engines = pytest.mark.parametrize("engine", ENGINES)
+
+
+def check(graph, engine, heads, width, scale=1.0, seed=0):
+    """Values and gradients against the dense formula in float64."""
+    fields = random_fields(graph, heads, width, scale, seed=seed)
+    doubles = [x.detach().double().requires_grad_() for x in fields]
+    actual = propagate_attention(graph, *fields, engine)
+    expected = dense_attention(graph.to_mask(), *doubles)
+    assert actual.shape == (graph.num_dst, heads, width)
+    assert_equal_as_stated(actual, expected)
+    upstream = torch.randn(actual.shape, generator=torch.Generator().manual_seed(1))
+    gradients = torch.autograd.grad(actual, fields, upstream)
+    references = torch.autograd.grad(expected, doubles, upstream.double())
+    for gradient, reference in zip(gradients, references, strict=True):
+        assert_equal_as_stated(gradient, reference)
+
+
+@engines
+@settings(max_examples=40)
+@given(graphs, st.integers(1, 8), st.integers(1, 7), st.integers(0, 5))
+def test_equal_to_dense_attention_on_any_graph(engine, graph, heads, width, seed):
+    check(graph, engine, heads, width, seed=seed)
+
+
+@engines
+@settings(max_examples=15)
+@given(graphs.filter(lambda g: g.num_edges), st.integers(1, 4), st.integers(1, 5))
+def test_equal_for_scores_up_to_a_hundred(engine, graph, heads, width):
+    fields = random_fields(graph, heads, width)
+    doubles = [x.detach().double() for x in fields]
+    highest = (doubles[0].transpose(0, 1) @ doubles[1].permute(1, 2, 0)).abs().max() / width**0.5
+    fields[0] = (fields[0] * (100 / highest)).detach()
+    doubles[0] = fields[0].double()
+    assert_equal_as_stated(
+        propagate_attention(graph, *fields, engine), dense_attention(graph.to_mask(), *doubles)
+    )
+
+
+@engines
+def test_equal_on_a_window_that_needs_several_tiles(engine):
+    check(window([90, 3, 41], 5, 2), engine, 2, 3)
+
+
+@pytest.mark.parametrize("rows", [(1, 1), (2, 3), (16, 256)])
+@settings(max_examples=40)
+@given(graph=graphs)
+def test_tiles_of_any_height_agree(rows, graph):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(importlib.import_module("edgewise.message_passing.cuts"), "ROWS", rows)
+        patch.setattr(planning, "BUCKET_RATIO", 1.1)
+        check(graph, "tiles", 2, 3)
+
+
+@settings(max_examples=25)
+@given(edge_graphs(max_tokens=40))
+def test_tiles_of_irregular_graphs_agree(graph):
+    check(graph, "tiles", 1, 2)
+
+
+@pytest.mark.parametrize("engine", ["scatter", "tiles"])
+@pytest.mark.parametrize(
+    "graph",
+    [
+        causal([3, 1, 2]),
+        window(7, 1, 2),
+        AttentionGraph(torch.tensor([0, 2, 2, 1]), torch.tensor([1, 1, 0, 3]), 4),
+        bipartite([2, 3], [1, 2]),
+    ],
+    ids=["causal", "window", "edges", "bipartite"],
+)
+def test_gradcheck(engine, graph):
+    fields = random_fields(graph, 2, 3, dtype=torch.float64)
+    assert torch.autograd.gradcheck(lambda *f: propagate_attention(graph, *f, engine), fields)
+
+
+@engines
+@settings(max_examples=15)
+@given(graphs.filter(lambda g: g.num_edges), st.data())
+def test_deleting_an_edge_is_masking_a_pair(engine, graph, data):
+    """Outputs and gradients change exactly as when the pair is masked in dense attention, and no others."""
+    gone = data.draw(st.integers(0, graph.num_edges - 1))
+    keep = torch.arange(graph.num_edges) != gone
+    num_dst = None if graph.self_attention else graph.num_dst
+    smaller = AttentionGraph(graph.src[keep], graph.dst[keep], graph.num_src, num_dst)
+    mask = graph.to_mask()
+    mask[graph.dst[gone], graph.src[gone]] = False
+    assert torch.equal(smaller.to_mask(), mask)
+    check(smaller, engine, 2, 3)
+    fields = random_fields(graph, 2, 3)
+    before, after = (propagate_attention(g, *fields, engine) for g in (graph, smaller))
+    others = torch.arange(graph.num_dst) != graph.dst[gone]
+    torch.testing.assert_close(before[others], after[others])
+    assert not torch.allclose(before[~others], after[~others], atol=1e-6)
+
+
+@given(graphs)
+def test_weights_are_the_softmax_that_the_engines_use(graph):
+    q, k, v = random_fields(graph, 2, 3)
+    weights = attention_weights(graph, q, k)
+    assert weights.shape == (graph.num_edges, 2)
+    heard = torch.bincount(graph.dst, minlength=graph.num_dst) > 0
+    totals = torch.zeros(graph.num_dst, 2).index_add(0, graph.dst, weights)
+    torch.testing.assert_close(totals, heard[:, None].expand(-1, 2).float())
+    messages = weights[..., None] * v[graph.src]
+    output = torch.zeros(graph.num_dst, 2, 3).index_add(0, graph.dst, messages)
+    torch.testing.assert_close(output, propagate_attention(graph, q, k, v))
+
+
+@engines
+def test_a_token_without_in_edges_gets_zeros(engine):
+    graph = AttentionGraph(torch.tensor([0]), torch.tensor([1]), 3)
+    output = propagate_attention(graph, *random_fields(graph, 2, 3), engine)
+    assert bool((output[[0, 2]] == 0).all())
+    assert bool((output[1] != 0).all())
+
+
+@engines
+def test_a_graph_without_edges_gives_zeros_and_zero_gradients(engine):
+    none = torch.zeros(0, dtype=torch.int64)
+    graph, fields = AttentionGraph(none, none, 3, 2), None
+    fields = random_fields(graph, 1, 2)
+    output = propagate_attention(graph, *fields, engine)
+    assert torch.equal(output, torch.zeros(2, 1, 2))
+    for gradient in torch.autograd.grad(output.sum(), fields):
+        assert bool((gradient == 0).all())
+
+
+class TestPlan:
+    def test_sentences_of_one_length_need_neither_copy_nor_mask(self):
+        plan = plan_tiles(complete([5, 5, 5]))
+        assert plan.receivers.trivial
+        assert plan.senders.trivial
+        assert [(b.num_tiles, b.rows, b.columns, b.mask) for b in plan.buckets] == [(3, 5, 5, None)]
+        assert plan.scores == plan.edges == 75
+
+    def test_causal_sentences_need_no_mask_even_when_padded(self):
+        plan = plan_tiles(causal([5, 6, 7]))
+        assert [(b.mask, b.is_causal) for b in plan.buckets] == [(None, True)] * len(plan.buckets)
+
+    def test_a_window_is_cut_so_that_at_most_half_its_scores_are_wasted(self):
+        plan = plan_tiles(window(4096, 32, 32))
+        assert plan.scores <= 2.1 * plan.edges
+
+    def test_edges_that_form_intervals_are_planned_as_intervals(self):
+        graph = window(300, 4, 4)
+        order = torch.randperm(graph.num_edges)
+        same = AttentionGraph(graph.src[order], graph.dst[order], 300)
+        assert plan_tiles(same).scores == plan_tiles(graph).scores
+
+    def test_a_plan_is_made_once(self):
+        graph = complete([2, 3])
+        assert plan_tiles(graph) is plan_tiles(graph)
+
+    def test_similar_sizes_share_a_bucket_and_others_do_not(self):
+        plan = plan_tiles(complete([10, 11, 100, 10]))
+        assert sorted(b.num_tiles for b in plan.buckets) == [1, 3]
+
+
+def ladder(tokens):
+    """A graph no tile likes: each token hears two that are far away and apart."""
+    i = torch.arange(tokens)
+    src = torch.cat([i * 37 % tokens, (i * 37 + tokens // 2) % tokens])
+    return AttentionGraph(src, torch.cat([i, i]), tokens)
+
+
+def test_tiles_refuses_a_plan_it_cannot_afford_and_auto_takes_another_engine(monkeypatch):
+    graph = ladder(2_001)
+    monkeypatch.setattr(planning, "ALWAYS_AFFORDABLE", 10_000)
+    fields = random_fields(graph, 1, 2)
+    with pytest.raises(ValueError, match=r"tiles would compute [\d,]+ scores for 4,002 edges.*'auto'"):
+        propagate_attention(graph, *fields, "tiles")
+    torch.testing.assert_close(
+        propagate_attention(graph, *fields), propagate_attention(graph, *fields, "scatter")
+    )
+
+
+def test_auto_takes_the_engine_that_fits(monkeypatch):
+    taken = []
+
+    def spy(name):
+        return lambda graph, q, k, v: taken.append(name)
+
+    monkeypatch.setattr(message_passing, "ENGINES", {name: spy(name) for name in ENGINES})
+
+    def auto(graph):
+        propagate_attention(graph, *random_fields(graph, 1, 1))
+        return taken.pop()
+
+    assert auto(complete(3)) == auto(window(500, 3, 3)) == "tiles"
+    assert auto(ladder(2_001)) == "fused"
+    monkeypatch.setattr(message_passing, "dgl_available", lambda: False)
+    assert auto(ladder(2_001)) == "tiles"
+    monkeypatch.setattr(planning, "ALWAYS_AFFORDABLE", 10_000)
+    assert auto(ladder(2_001)) == "scatter"
+
+
+def test_the_limits_of_a_plan_are_those_of_the_design():
+    assert (planning.MOST_WASTE, planning.ALWAYS_AFFORDABLE) == (8, 10_000_000)
+
+
+def test_without_dgl_its_engines_say_so_and_the_others_work(monkeypatch):
+    def missing(name):
+        raise ModuleNotFoundError(f"No module named {name!r}")
+
+    graph = complete(3)
+    fields = random_fields(graph, 1, 2)
+    importlib.import_module("edgewise.message_passing.dgl_engines")
+    real = interop.importlib.import_module
+    monkeypatch.setattr(
+        interop.importlib, "import_module", lambda name: missing(name) if name == "dgl" else real(name)
+    )
+    for engine in ("mailbox", "builtin", "fused"):
+        with pytest.raises(ImportError, match="DGL cannot be imported"):
+            propagate_attention(graph, *fields, engine)
+    for engine in ("scatter", "tiles", "auto"):
+        assert propagate_attention(graph, *fields, engine).shape == (3, 1, 2)
+
+
+three, two = complete(3), torch.zeros(2, 1, 4)
+good = torch.zeros(3, 1, 4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (
+            (three, good, good, good, "tile"),
+            ValueError,
+            "engine must be one of 'auto', 'mailbox'.*got 'tile'",
+        ),
+        ((three, two, good, good), ValueError, r"q must be \[num_dst, h, d\] = \[3, 1, 4\], got \[2, 1, 4\]"),
+        ((three, good, two, good), ValueError, r"k must be \[num_src, h, d\] = \[3, 1, 4\], got \[2, 1, 4\]"),
+        ((three, good, good, torch.zeros(3, 2, 4)), ValueError, r"v must be .* got \[3, 2, 4\]"),
+        ((three, good[0], good, good), ValueError, r"q must be \[num_dst, h, d\], got \[1, 4\]"),
+        (
+            (three, good, good.double(), good),
+            ValueError,
+            "k must have q's dtype torch.float32, got torch.float64",
+        ),
+        ((three, good.long(), good, good), TypeError, "q must be a floating-point tensor, got torch.int64"),
+        ((three, [1.0], good, good), TypeError, "q must be a floating-point tensor, got list"),
+        ((three, good, good, good.to("meta")), ValueError, "v must be on the graph's device cpu, got meta"),
+    ],
+)
+def test_bad_input(arguments, error, message):
+    with pytest.raises(error, match=message):
+        propagate_attention(*arguments)

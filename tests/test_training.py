@@ -1,0 +1,219 @@
+import math
+
+import pytest
+import torch
+from edgewise.figures import att_animation
+from edgewise.graphs import GraphPool
+from edgewise.tasks import get_dataset
+from edgewise.training import LabelSmoothing, NoamOpt, SimpleLossCompute, run_epoch
+from edgewise.transformer import make_model
+from hypothesis import given
+from hypothesis import strategies as st
+from support import small_model
+
+VOCAB, PAD = 6, 2
+
+
+@given(st.floats(0, 0.9), st.integers(0, 3))
+def test_label_smoothing_is_the_divergence_from_the_smoothed_target(smoothing, seed):
+    torch.manual_seed(seed)
+    log_probs = torch.randn(5, VOCAB, dtype=torch.float64).log_softmax(1).requires_grad_()
+    target = torch.tensor([0, 1, PAD, 5, 3])
+    share = smoothing / (VOCAB - 2)
+    wanted = torch.full((5, VOCAB), share, dtype=torch.float64)
+    wanted[torch.arange(5), target] = 1 - smoothing
+    wanted[:, PAD] = 0
+    wanted[target == PAD] = 0
+    criterion = LabelSmoothing(VOCAB, PAD, smoothing)
+    torch.testing.assert_close(criterion.distribution(target).double(), wanted)
+    expected = torch.nn.functional.kl_div(log_probs, wanted, reduction="sum")
+    loss = criterion(log_probs, target)
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(*(torch.autograd.grad(x, log_probs)[0] for x in (loss, expected)))
+
+
+def test_a_prediction_of_the_smoothed_target_costs_nothing():
+    criterion = LabelSmoothing(VOCAB, PAD, 0.1)
+    target = torch.tensor([0, 4])
+    assert float(criterion(criterion.distribution(target).clamp(min=1e-30).log(), target)) == pytest.approx(
+        0, abs=1e-5
+    )
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_impossible_padding_leaves_the_loss_finite(smoothing):
+    log_probs = torch.zeros(1, VOCAB).index_fill(1, torch.tensor([PAD]), -torch.inf).log_softmax(1)
+    log_probs.requires_grad_()
+    loss = LabelSmoothing(VOCAB, PAD, smoothing)(log_probs, torch.tensor([3]))
+    loss.backward()
+    assert loss.isfinite()
+    assert bool(log_probs.grad.isfinite().all())
+
+
+def test_noam_follows_its_formula_and_sets_the_rate_that_is_used():
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    noam = NoamOpt(128, 2.0, 400, torch.optim.SGD([parameter], lr=123.0))
+    for step in (1, 400, 4000):
+        assert noam.rate(step) == pytest.approx(2 * 128**-0.5 * min(step**-0.5, step * 400**-1.5))
+    assert noam.rate(400) == max(noam.rate(step) for step in range(1, 4000))
+    parameter.grad = torch.ones(1)
+    noam.step()
+    noam.step()
+    assert parameter.item() == pytest.approx(-(noam.rate(1) + noam.rate(2)))
+    noam.zero_grad()
+    assert parameter.grad is None
+
+
+def test_noam_continues_where_it_was():
+    def make():
+        parameter = torch.nn.Parameter(torch.ones(2))
+        parameter.grad = torch.ones(2)
+        return parameter, NoamOpt(8, 1, 10, torch.optim.Adam([parameter]))
+
+    (first, one), (second, two) = make(), make()
+    for _ in range(3):
+        one.step()
+    two.load_state_dict(one.state_dict())
+    second.data.copy_(first.data)
+    one.step()
+    two.step()
+    assert torch.equal(first, second)
+    assert two.steps == 4
+
+
+class TestLossCompute:
+    log_probs = torch.tensor([[0.7, 0.2, 0.1], [0.1, 0.1, 0.8], [0.3, 0.4, 0.3]]).log()
+    target = torch.tensor([0, 1, 1])
+
+    def test_it_counts(self):
+        compute = SimpleLossCompute(torch.nn.NLLLoss(reduction="sum"))
+        assert math.isnan(compute.avg_loss)
+        losses = [compute(self.log_probs, self.target, 3) for _ in range(2)]
+        expected = -math.log(0.7 * 0.1 * 0.4) / 3
+        assert losses == pytest.approx([expected] * 2)
+        assert compute.avg_loss == pytest.approx(expected)
+        assert compute.accuracy == pytest.approx(2 / 3)
+
+    def test_accumulated_gradients_equal_those_of_the_whole(self):
+        steps = []
+        for parts in (1, 2):
+            weight = torch.nn.Parameter(torch.zeros(3, 3))
+            compute = SimpleLossCompute(
+                torch.nn.NLLLoss(reduction="sum"), torch.optim.SGD([weight], lr=1.0), grad_accum=parts
+            )
+            for _ in range(parts):
+                compute((self.log_probs + weight).log_softmax(1), self.target, 3)
+            steps.append(weight.detach())
+        torch.testing.assert_close(*steps)
+        assert float(steps[0].abs().sum()) > 0
+
+
+def test_evaluation_learns_nothing_and_keeps_no_gradient():
+    model, data = small_tutorial_model()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    model.eval()
+    result = run_epoch(
+        data(GraphPool(), "valid", 500), model, SimpleLossCompute(criterion_of(data)), is_train=False
+    )
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    assert all(p.grad is None for p in model.parameters())
+    assert len(result.losses) == 2
+
+
+def criterion_of(data):
+    return LabelSmoothing(data.vocab_size, padding_idx=data.pad_id, smoothing=0.1)
+
+
+def small_tutorial_model():
+    torch.manual_seed(0)
+    data = get_dataset("copy")
+    model = make_model(data.vocab_size, data.vocab_size, N=1, dim_model=128, dim_ff=128, h=1)
+    model.src_embed.lut.weight = model.tgt_embed.lut.weight
+    model.generator.proj.weight = model.tgt_embed.lut.weight
+    return model, data
+
+
+def test_a_tutorial_readers_calls_train_on_copy_and_record_the_attention():
+    """The calls of DGL's closing script: two epochs must improve, four suffice in the book."""
+    model, data = small_tutorial_model()
+    pool, losses, maps = GraphPool(), [], []
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, betas=(0.9, 0.98), eps=1e-9)
+    schedule = NoamOpt(128, 1, 400, optimizer)
+    for _ in range(4):
+        model.train(True)
+        learn = SimpleLossCompute(criterion_of(data), schedule)
+        for g in data(pool, mode="train", batch_size=128, devices=["cpu"]):
+            with torch.set_grad_enabled(True):
+                learn(model(g), g.tgt_y, g.n_tokens)
+        model.att_weight_map = None
+        model.eval()
+        judge = SimpleLossCompute(criterion_of(data), None)
+        for g in data(pool, mode="valid", batch_size=128, devices=["cpu"]):
+            with torch.set_grad_enabled(False):
+                judge(model(g), g.tgt_y, g.n_tokens)
+        losses.append(judge.avg_loss)
+        maps.append(model.att_weight_map)
+    assert losses[-1] < 0.2 < losses[0]
+    assert judge.accuracy >= 0.95
+    source = data.get_seq_by_id(3, mode="valid", field="src")
+    target = data.get_seq_by_id(3, mode="valid", field="tgt")[:-1]
+    for epoch_maps in maps:
+        assert [tuple(m.shape) for m in epoch_maps] == [
+            (1, len(source), len(source)), (1, len(target), len(source)), (1, len(target), len(target)),
+        ]  # fmt: skip
+    diagonal = [m[1][0].diagonal().mean().item() for m in maps]
+    assert diagonal[-1] > 0.5 > diagonal[0]
+    assert "epoch 4" in att_animation(maps, "e2d", source, target, 0)._repr_html_()
+
+
+log_probs, target = torch.zeros(2, VOCAB), torch.tensor([0, 1])
+sgd = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: LabelSmoothing(2, 0), ValueError, "size must be at least 3, got 2"),
+        (lambda: LabelSmoothing(6, 6), ValueError, r"padding_idx must lie in 0\.\.5, got 6"),
+        (lambda: LabelSmoothing(6, -1), ValueError, "padding_idx must be at least 0, got -1"),
+        (lambda: LabelSmoothing(6, 0, 1.0), ValueError, r"smoothing must lie in \[0, 1\), got 1.0"),
+        (
+            lambda: LabelSmoothing(6, 0)(log_probs[:, :5], target),
+            ValueError,
+            r"log_probs must be \[2, 6\], got \[2, 5\]",
+        ),
+        (
+            lambda: LabelSmoothing(6, 0)(log_probs, target + 5),
+            ValueError,
+            r"target must lie in 0\.\.5, got 6",
+        ),
+        (lambda: NoamOpt(8, 1, 0, sgd), ValueError, "warmup must be at least 1, got 0"),
+        (lambda: NoamOpt(8, 0, 10, sgd), ValueError, "factor must be positive, got 0"),
+        (lambda: NoamOpt(8, 1, 10, sgd).rate(0), ValueError, "step must be at least 1, got 0"),
+        (lambda: NoamOpt(8, 1, 10, sgd).rate(), ValueError, "step must be at least 1, got 0"),
+        (
+            lambda: SimpleLossCompute(None, 0.1),
+            TypeError,
+            r"opt must have step\(\) and zero_grad\(\), got 0.1",
+        ),
+        (lambda: SimpleLossCompute(None, sgd, 0), ValueError, "grad_accum must be at least 1, got 0"),
+        (
+            lambda: SimpleLossCompute(LabelSmoothing(6, 0))(log_probs, target, 0),
+            ValueError,
+            "n_tokens must be at least 1, got 0",
+        ),
+        (
+            lambda: run_epoch([], small_model(), SimpleLossCompute(None), is_train=True),
+            ValueError,
+            "is_train is True, but loss_compute has no optimiser",
+        ),
+        (
+            lambda: run_epoch([], small_model(), SimpleLossCompute(None, sgd), is_train=False),
+            ValueError,
+            "is_train is False, but loss_compute has an optimiser",
+        ),
+    ],
+)
+def test_bad_input(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
