@@ -1,7 +1,7 @@
 """Break the package on purpose, a line at a time, and see the tests notice.
 
-``make mutants`` applies each fault of ``mutants.toml`` to a scratch copy and runs the tests that should catch it; it fails if any
-fault survives. ``python tests/mutants.py WORD`` runs those whose name holds the word.
+``make mutants`` applies each fault of ``mutants.toml`` to a scratch copy and runs the tests that should catch
+it; it fails if any fault survives. ``python tests/mutants.py WORD`` runs those whose name holds the word.
 """
 
 import os

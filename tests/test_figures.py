@@ -121,9 +121,10 @@ class TestPlayer:
         assert text.count("</script>") == 2
 
     def test_animation_picks_mode_and_head(self):
-        maps = [[np.full((2, r, s), m) for r, s in ((3, 3), (2, 3), (2, 2))] for m in (0.1, 0.2)]
+        heads = np.array([0.0, 0.3])[:, None, None]
+        maps = [[np.full((2, r, s), m) + heads for r, s in ((3, 3), (2, 3), (2, 2))] for m in (0.1, 0.2)]
         shown = att_animation(maps, "e2d", list("abc"), list("xy"), 1)
-        assert shown.weights.shape == (2, 2, 3)
+        assert np.array_equal(shown.weights, [np.full((2, 3), m) for m in (0.4, 0.5)])
         assert (shown.senders, shown.receivers) == (list("abc"), list("xy"))
         assert att_animation(maps, "d2d", list("abc"), list("xy"), 0).senders == list("xy")
         assert att_animation(maps, "e2e", list("abc"), list("xy"), 0).receivers == list("abc")

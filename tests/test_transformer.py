@@ -181,6 +181,14 @@ class TestAttentionMaps:
             v, wv = seen[id(graph)]
             torch.testing.assert_close(torch.einsum("hji,ihd->jhd", weights, v), wv)
 
+    def test_the_map_of_a_sentence_does_not_depend_on_its_neighbours(self):
+        model, (sources, targets) = small_model(), random_pairs([(2, 3), (4, 2), (3, 4)])
+        batch = pool(sources, targets)
+        for i, pair in enumerate(zip(sources, targets, strict=True)):
+            alone = model.attention_of(pool([pair[0]], [pair[1]]), 0)
+            for mine, other in zip(model.attention_of(batch, i), alone, strict=True):
+                torch.testing.assert_close(mine, other)
+
     def test_nothing_is_recorded_in_training_or_twice_or_beyond_the_batch(self):
         model, batch = small_model(), pool(*random_pairs([(2, 2)] * 4))
         model.train()(batch)

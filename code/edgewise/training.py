@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from edgewise.graphs import Batch
 from edgewise.validation import check_count, check_ids, check_probability

@@ -91,21 +91,22 @@ def draw_batch(
 ) -> Figure:
     """Draw the three graphs of a sentence pair in one picture: source tokens above, target tokens below."""
     fig, ax = plt.subplots(figsize=(6.4, 4.2))
+    room = _node_size([*source, *target])
     top = {i: (i - (len(source) - 1) / 2, 1.0) for i in range(len(source))}
     bottom = {j: (j - (len(target) - 1) / 2, 0.0) for j in range(len(target))}
-    room = _node_size([*source, *target])
     both = {("src", i): top[i] for i in top} | {("dst", j): bottom[j] for j in bottom}
-    for graph, places, kind, bend in (
-        (enc, top, "enc", "arc3,rad=-0.5"),
-        (cross, both, "cross", "arc3,rad=0"),
-        (dec, bottom, "dec", "arc3,rad=0.5"),
+    for graph, places, kind, bends in (
+        (enc, top, "enc", (-0.4, 0.3)),
+        (cross, both, "cross", (0.0, 0.0)),
+        (dec, bottom, "dec", (0.4, -0.3)),
     ):
         color, dash = EDGE_KINDS[kind]
-        edges = [(i, j) for i, j in graph.edges if i != j]
-        nx.draw_networkx_edges(
-            graph, places, edges, edge_color=color, style=dash, alpha=0.75, arrowsize=8,
-            connectionstyle=bend, node_size=room, ax=ax,
-        )  # fmt: skip
+        for forward, bend in zip((True, False), bends, strict=True):
+            edges = [(i, j) for i, j in graph.edges if i != j and (i < j) == forward]
+            nx.draw_networkx_edges(
+                graph, places, edges, edge_color=color, style=dash, alpha=0.75, arrowsize=8,
+                connectionstyle=f"arc3,rad={bend}", node_size=room, ax=ax,
+            )  # fmt: skip
     labels = {("src", i): s for i, s in enumerate(source)} | {("dst", j): t for j, t in enumerate(target)}
     nx.draw_networkx_nodes(cross, both, node_size=room, ax=ax, **NODE)
     nx.draw_networkx_labels(cross, both, labels, font_size=10, ax=ax)
@@ -114,7 +115,9 @@ def draw_batch(
         ax.plot([], [], color=color, linestyle=dash, label=names[kind])
     ax.legend(loc="lower center", bbox_to_anchor=(0.5, -0.12), ncols=3)
     ax.set_axis_off()
-    ax.margins(0.1, 0.35)
+    ax.margins(x=0.1)
+    reach = 0.17 * max(len(source), len(target))
+    ax.set_ylim(-reach, 1 + reach)
     return fig
 
 

@@ -99,7 +99,12 @@ class AttentionPlayer:
 
 
 def att_animation(
-    maps: Sequence[Sequence[np.ndarray]], mode: str, src: Sequence[str], tgt: Sequence[str], head_id: int
+    maps: Sequence[Sequence[np.ndarray]],
+    mode: str,
+    src: Sequence[str],
+    tgt: Sequence[str],
+    head_id: int,
+    moments: Sequence[str] | None = None,
 ) -> AttentionPlayer:
     """Show how one head's attention changes over the recorded maps.
 
@@ -113,6 +118,8 @@ def att_animation(
         Source symbols, and those that the decoder read.
     head_id : int
         Which head.
+    moments : sequence of str, optional
+        What each moment is called; "epoch 1", "epoch 2", ... if not given.
 
     Raises
     ------
@@ -132,6 +139,6 @@ def att_animation(
         np.stack([weights[head_id] for weights in chosen]),
         receivers,
         senders,
-        [f"epoch {i + 1}" for i in range(len(chosen))],
+        moments or [f"epoch {i + 1}" for i in range(len(chosen))],
         f"{names[mode]}, head {head_id}",
     )

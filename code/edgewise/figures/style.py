@@ -39,6 +39,7 @@ def use_style() -> None:
             "axes.titlesize": 11,
             "axes.spines.top": False,
             "axes.spines.right": False,
+            "axes.prop_cycle": mpl.cycler(color=[color for color, _, _ in LINES]),
             "axes.edgecolor": PALETTE["ink"],
             "axes.labelcolor": PALETTE["ink"],
             "text.color": PALETTE["ink"],

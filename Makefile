@@ -1,0 +1,110 @@
+# Attention on Edges. `make help` lists the commands; `make book` and `make test` do all set-up themselves.
+
+PYTHON ?= python3.11 python3.12 python3 python
+# Chapters run two at a time with one thread each: small models gain little from a second thread, and
+# the figures that they print do not depend on the number of cores.
+JOBS ?= 2
+THREADS ?= 1
+
+BIN := .venv/bin
+ENV := .venv/.installed
+TIMES := _build/times.txt
+CHAPTERS := $(shell grep -l '^kernelspec:' book/*.md)
+EXECUTED := $(CHAPTERS:book/%.md=_build/executed/%.ipynb)
+# What a chapter's outcome depends on besides its own cells, and what a page depends on besides that.
+RUN_ON := requirements.txt book/_ext/run_twin.py \
+	$(shell find code book/artifacts -type f ! -path '*/__pycache__/*' ! -path '*.egg-info/*' 2>/dev/null)
+RENDER_FROM := _config.yml _toc.yml $(shell find book -type f ! -path '*/__pycache__/*' ! -name '*.ipynb')
+
+export JUPYTER_PREFER_ENV_PATH := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export IPYTHONDIR := $(CURDIR)/_build/ipython
+export PYDEVD_DISABLE_FILE_VALIDATION := 1
+
+MAKEFLAGS += --no-print-directory --silent
+.DELETE_ON_ERROR:
+.PHONY: help book test lint notebooks serve mutants lock clean env executed
+
+help: ## list the commands
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 18
+
+# $(call stage,NAME,COMMAND) runs COMMAND and notes how long it took.
+stage = start=$$(date +%s); $(2) || exit 1; \
+	mkdir -p _build; printf '%-10s %4d s\n' '$(1)' $$(($$(date +%s) - start)) >> $(TIMES)
+
+book: ## build the book into _build/html, running the chapters that changed
+	@rm -f $(TIMES)
+	@$(call stage,install,$(MAKE) env)
+	@$(call stage,twins,$(BIN)/python book/_ext/twins.py)
+	@$(call stage,chapters,$(MAKE) -j$(JOBS) executed)
+	@$(call stage,pages,$(MAKE) _build/rendered)
+	@cat $(TIMES)
+	@echo "The book is _build/html/index.html"
+
+test: ## lint, tests, every chapter, the book and its pages in a browser
+	@command -v chromium > /dev/null || command -v chromium-browser > /dev/null || command -v google-chrome > /dev/null || { \
+		echo "make test needs a browser: install Debian's package chromium (or Chrome)." >&2; exit 1; }
+	@rm -f $(TIMES)
+	@$(call stage,install,$(MAKE) env)
+	@$(call stage,lint,$(MAKE) lint)
+	@$(call stage,tests,$(BIN)/pytest -q tests --ignore=tests/test_book.py)
+	@$(call stage,chapters,$(MAKE) -j$(JOBS) executed)
+	@$(call stage,pages,$(MAKE) _build/rendered)
+	@$(call stage,browser,$(BIN)/pytest -q tests/test_book.py)
+	@cat $(TIMES)
+
+lint: env ## ruff's checks and format
+	@$(BIN)/ruff check code tests book/_ext
+	@$(BIN)/ruff format --check code tests book/_ext
+
+notebooks: env ## write the chapters' twins anew
+	@$(BIN)/python book/_ext/twins.py
+
+serve: book ## build the book and show it at http://127.0.0.1:8000
+	@$(BIN)/python -m http.server --bind 127.0.0.1 --directory _build/html 8000
+
+mutants: env ## break the package on purpose, line by line, and see the tests notice
+	@$(BIN)/python tests/mutants.py
+
+lock: ## pin requirements.txt anew from pyproject.toml (needs uv)
+	uv pip compile --quiet --universal --python-version 3.11 --no-annotate --all-extras \
+		--custom-compile-command "make lock" --output-file requirements.txt pyproject.toml
+
+clean: ## remove all that was built; .venv stays
+	rm -rf _build .pytest_cache .ruff_cache .hypothesis
+
+# Leaves the first supported Python of $(PYTHON) in the shell variable py.
+find_python = py=; for p in $(PYTHON); do \
+		if $$p -c 'import sys; sys.exit(sys.version_info[:2] not in [(3, 11), (3, 12)])' 2>/dev/null; \
+		then py=$$p; break; fi; \
+	done; \
+	if [ -z "$$py" ]; then \
+		echo "Python 3.11 or 3.12 is needed; tried: $(PYTHON). Name yours: make PYTHON=/path/to/python3.11" >&2; \
+		exit 1; \
+	fi
+
+env:
+	@$(find_python); [ "$$($(BIN)/python -V 2>&1)" = "$$($$py -V)" ] || rm -f $(ENV)
+	@$(MAKE) $(ENV)
+
+# The stamp goes first and comes back last: an installation that broke off is made again from nothing.
+$(ENV): requirements.txt pyproject.toml
+	@$(find_python); [ -e $@ ] || { echo "making .venv with $$($$py -V)"; $$py -m venv --clear .venv; }
+	@rm -f $@
+	@echo "installing requirements.txt"
+	@$(BIN)/python -m pip install --quiet -r requirements.txt
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+executed: $(EXECUTED)
+	@:
+
+_build/executed/%.ipynb: book/%.ipynb $(RUN_ON)
+	@OMP_NUM_THREADS=$(THREADS) $(BIN)/python book/_ext/run_twin.py $< $@
+
+# Always from nothing: Sphinx forgets the warnings of pages that it does not render again.
+_build/rendered: $(EXECUTED) $(RENDER_FROM)
+	@rm -rf $@ _build/html _build/.doctrees _build/jupyter_execute
+	@$(BIN)/python book/_ext/fill_cache.py
+	@$(BIN)/jupyter-book build . -W --keep-going --quiet > /dev/null || { rm -rf _build/html _build/.doctrees; exit 1; }
+	@touch $@

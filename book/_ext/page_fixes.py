@@ -1,0 +1,20 @@
+"""A Sphinx extension: no Thebe scripts in the pages.
+
+The theme loads sphinx-thebe in every book. Its constants end up in each page twice, which the browser
+logs as an error, and it can fetch scripts from outside. This book has no Thebe button.
+"""
+
+
+def drop_thebe(app, pagename, templatename, context, doctree):
+    """Take sphinx-thebe's scripts off a page."""
+    context["script_files"] = [
+        script
+        for script in context["script_files"]
+        if "thebe" not in str(script.filename) + script.attributes.get("body", "").lower()
+    ]
+
+
+def setup(app):
+    """Run after the theme has added its scripts."""
+    app.connect("html-page-context", drop_thebe, priority=900)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,22 @@
+"""Draws the picture of the README and of the landing page from the graphs of one sentence pair."""
+
+from pathlib import Path
+
+from edgewise.figures import draw_batch, use_style
+from edgewise.graphs import bipartite, causal, complete
+
+SOURCE = ["a", "man", "rides", "a", "bike"]
+TARGET = ["<sos>", "ein", "Mann", "fährt", "Rad"]
+
+
+def main():
+    """Write ``book/_static/picture.svg``."""
+    use_style()
+    n, m = len(SOURCE), len(TARGET)
+    graphs = (graph.to_networkx() for graph in (complete(n), bipartite(n, m), causal(m)))
+    path = Path(__file__).resolve().parents[1] / "_static" / "picture.svg"
+    draw_batch(*graphs, SOURCE, TARGET).savefig(path, metadata={"Date": None})
+
+
+if __name__ == "__main__":
+    main()

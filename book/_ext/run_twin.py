@@ -1,0 +1,37 @@
+"""Runs one chapter's twin through nbmake and keeps what it printed.
+
+    python book/_ext/run_twin.py book/01-attention.ipynb _build/executed/01-attention.ipynb
+
+The twin itself stays as it is, and where a cell fails nothing is written. nbmake is called as a library
+because its command line writes over the notebook that it runs, and passes over all that lies in _build.
+"""
+
+import sys
+import time
+from pathlib import Path
+
+import nbformat
+from nbmake.nb_run import NotebookRun
+
+SECONDS_A_CELL = 600
+
+
+def main(twin, executed):
+    """Execute ``twin`` in its own folder and write the outcome to ``executed``."""
+    start = time.perf_counter()
+    result = NotebookRun(twin.resolve(), SECONDS_A_CELL).execute()
+    if result.error is not None:
+        executed.unlink(missing_ok=True)
+        sys.exit(
+            f"{twin}, cell {result.error.failing_cell_index}: {result.error.summary}\n{result.error.trace}"
+        )
+    for cell in result.nb.cells:
+        cell.metadata.pop("execution", None)  # nbmake's clock readings
+    result.nb.metadata["execution_seconds"] = time.perf_counter() - start
+    executed.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(result.nb, executed)
+    print(f"{twin}: {time.perf_counter() - start:.0f} s")
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:]))

@@ -1,0 +1,77 @@
+"""Writes each chapter's twin, the notebook that Binder, Colab and nbmake run.
+
+    python book/_ext/twins.py           write the set-up cell into the chapters, and the twins
+    python book/_ext/twins.py --check   change nothing; name what differs and fail
+
+A chapter is a page ``book/*.md`` with a ``kernelspec`` in its front matter.
+"""
+
+import re
+import sys
+
+import jupytext
+import nbformat
+from setup_cell import BLOCK, ROOT
+
+FRONT_MATTER = re.compile(r"---\n.*?\n---\n", re.DOTALL)
+# The set-up cell as any version of setup_cell.py wrote it: a first code cell whose metadata begin so.
+SETUP_BLOCK = re.compile(r"\s*```\{code-cell\} ipython3\n---\ncellView: form\n.*?\n```\n", re.DOTALL)
+
+
+def chapters():
+    """Return the paths of all chapters, in order."""
+    pages = sorted((ROOT / "book").glob("*.md"))
+    return [page for page in pages if "\nkernelspec:" in front_matter(page.read_text(encoding="utf-8"))]
+
+
+def front_matter(text):
+    """Return a page's front matter, or nothing."""
+    match = FRONT_MATTER.match(text)
+    return match.group() if match else ""
+
+
+def with_setup_cell(text):
+    """Return a chapter's text with the set-up cell, up to date, right after its front matter."""
+    head = front_matter(text)
+    body = text[len(head) :]
+    old = SETUP_BLOCK.match(body)
+    body = body[old.end() :] if old else body
+    return f"{head}\n{BLOCK}\n{body.lstrip()}"
+
+
+def twin(text):
+    """Return the notebook of a chapter's text, the same bytes for the same text."""
+    notebook = jupytext.reads(text, fmt="md:myst")
+    kernelspec = notebook.metadata["kernelspec"]
+    notebook.metadata = nbformat.from_dict({"kernelspec": kernelspec, "language_info": {"name": "python"}})
+    notebook.nbformat, notebook.nbformat_minor = 4, 5
+    for number, cell in enumerate(notebook.cells):
+        cell["id"] = f"cell-{number:03d}"
+    nbformat.validate(notebook)
+    return nbformat.writes(notebook) + "\n"
+
+
+def main(check):
+    """Bring chapters and twins up to date, or with ``check`` return those that are not."""
+    wanted = {}
+    for page in chapters():
+        wanted[page] = with_setup_cell(page.read_text(encoding="utf-8"))
+        wanted[page.with_suffix(".ipynb")] = twin(wanted[page])
+    stale = [path for path, text in wanted.items() if not path.exists() or path.read_bytes() != text.encode()]
+    stale += [path for path in sorted((ROOT / "book").glob("*.ipynb")) if path not in wanted]
+    for path in stale:
+        name = path.relative_to(ROOT)
+        if check:
+            print(f"{name} is out of date: run make notebooks")
+        elif path in wanted:
+            path.write_bytes(wanted[path].encode())
+            print(f"wrote {name}")
+        else:
+            path.unlink()
+            print(f"removed {name}, which has no chapter")
+    return stale
+
+
+if __name__ == "__main__":
+    outdated = main(check="--check" in sys.argv[1:])
+    sys.exit(bool(outdated) and "--check" in sys.argv[1:])

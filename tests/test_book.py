@@ -1,0 +1,173 @@
+"""The built book in a browser: whole, light, legible on a telephone, and asking nothing of the outside."""
+
+import functools
+import http.server
+import re
+import shutil
+import threading
+from pathlib import Path
+from urllib.parse import unquote, urldefrag
+
+import pytest
+import yaml
+from playwright.sync_api import sync_playwright
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = ROOT / "book"
+HTML = ROOT / "_build" / "html"
+BOOK_PAGES = [f"book/{page.name}" for page in sorted(HTML.glob("book/*.html"))]
+PAGES = [*BOOK_PAGES, "genindex.html", "search.html"]
+# A page with its images and data; the files that all pages share, the theme's and MathJax's, apart.
+MOST_BYTES = 1_000_000
+PHONE = {"width": 390, "height": 844}
+# A browser looks for updates and the like on its own: not while it counts the page's requests.
+QUIET = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    program = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
+    if program is None:
+        pytest.fail("no browser: install Debian's package chromium (or Chrome)", pytrace=False)
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=program, args=QUIET)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="module")
+def site():
+    """Serve the built book and return its address."""
+
+    class Silent(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+    handler = functools.partial(Silent, directory=HTML)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+def open_page(browser, address, wait_until="networkidle", **options):
+    """Open a page and wait for its mathematics; ``page.asked`` and ``page.trouble`` tell what happened."""
+    page = browser.new_context(**options).new_page()
+    page.asked, page.trouble = [], []
+    page.on("request", lambda request: page.asked.append(request.url))
+    page.on("requestfailed", lambda request: page.trouble.append(f"failed: {request.url}"))
+    page.on("response", lambda got: got.status >= 400 and page.trouble.append(f"{got.status}: {got.url}"))
+    page.on("console", lambda said: said.type == "error" and page.trouble.append(said.text))
+    page.on("pageerror", lambda error: page.trouble.append(str(error)))
+    page.goto(address, wait_until=wait_until)
+    page.evaluate("window.MathJax && MathJax.startup && MathJax.startup.promise")
+    return page
+
+
+@pytest.fixture(scope="module", params=PAGES)
+def page(request, browser, site):
+    """Each page of the site, opened once for all the tests that only look."""
+    opened = open_page(browser, site + request.param)
+    opened.name = request.param
+    yield opened
+    opened.context.close()
+
+
+def test_every_page_is_built():
+    assert sorted(f"book/{source.stem}.html" for source in SOURCES.glob("*.md")) == BOOK_PAGES
+    assert BOOK_PAGES
+
+
+def test_root_opens_the_book(browser, site):
+    page = browser.new_page()
+    page.goto(site)
+    page.wait_for_url(site + "book/index.html")
+    page.close()
+
+
+def test_page_loads_without_a_complaint(page):
+    assert page.trouble == []
+
+
+def test_page_asks_nothing_of_the_outside(page, site):
+    assert [url for url in page.asked if not url.startswith((site, "data:", "blob:"))] == []
+
+
+def test_page_has_one_h1(page):
+    assert page.locator("h1").count() == 1
+
+
+def test_images_have_alternative_text(page):
+    images = page.eval_on_selector_all("img", "images => images.map(image => [image.alt.trim(), image.src])")
+    assert [source for alt, source in images if not alt or re.search(r"[0-9a-f]{16}", alt)] == []
+
+
+def test_no_raw_markup_is_left(page):
+    """Directives and roles that nothing has read stay in the text as they are."""
+    text = page.evaluate(
+        """() => {
+            const body = document.body.cloneNode(true);
+            body.querySelectorAll("pre, code, script, style, mjx-container").forEach(part => part.remove());
+            return body.textContent;
+        }"""
+    )
+    assert re.findall(r":::.*|```.*|\{[a-z][\w:-]*\}`.*|^\s*\{[a-z][\w:-]*\}.*", text, re.MULTILINE) == []
+
+
+def test_mathematics_is_set(page):
+    source = SOURCES / Path(page.name).with_suffix(".md").name
+    if page.name.startswith("book/"):
+        prose = re.sub(
+            r"^(`{3,}|~{3,})\{code-cell\}.*?^\1$|`[^`\n]*`", "", source.read_text(), flags=re.DOTALL | re.M
+        )
+        assert (page.locator("mjx-container").count() > 0) == ("$" in prose)
+    assert page.locator(".math:not(:has(mjx-container))").count() == 0
+    assert page.locator("mjx-merror, [data-mjx-error]").count() == 0
+
+
+def test_internal_links_lead_somewhere(page, site):
+    links = page.eval_on_selector_all("a[href]", "links => links.map(link => link.href)")
+    for link in sorted({link for link in links if link.startswith(site)}):
+        address, fragment = urldefrag(link.removeprefix(site))
+        target = HTML / unquote(address.partition("?")[0] or "index.html")
+        assert target.is_file(), link
+        if fragment:
+            assert f'id="{unquote(fragment)}"' in target.read_text(encoding="utf-8"), link
+
+
+def test_launch_buttons_open_the_twin(page):
+    repository = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["repository"]
+    owner_and_name = repository["url"].removeprefix("https://github.com/")
+    twin = Path(page.name).with_suffix(".ipynb")
+    wanted = {
+        f"https://mybinder.org/v2/gh/{owner_and_name}/{repository['branch']}?urlpath=lab/tree/{twin}",
+        f"https://colab.research.google.com/github/{owner_and_name}/blob/{repository['branch']}/{twin}",
+    }
+    links = page.eval_on_selector_all(
+        ".article-header-buttons a[href]", "links => links.map(link => link.href)"
+    )
+    buttons = {link for link in links if "mybinder.org" in link or "colab." in link}
+    assert buttons == (wanted if (ROOT / twin).exists() else set())
+
+
+def test_page_is_light(page, site):
+    own = {url for url in page.asked if url.startswith(site) and "/_static/" not in url}
+    files = [HTML / unquote(urldefrag(url).url.removeprefix(site).partition("?")[0]) for url in own]
+    assert sum(file.stat().st_size for file in files) <= MOST_BYTES
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", PAGES)
+def test_nothing_sticks_out_on_a_telephone(browser, site, name, scheme):
+    page = open_page(browser, site + name, wait_until="load", viewport=PHONE, color_scheme=scheme)
+    assert page.locator("html").get_attribute("data-theme") == scheme
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    page.context.close()
