@@ -21,6 +21,8 @@ from edgewise.figures import (
     use_style,
 )
 from edgewise.graphs import bipartite, causal, complete
+from edgewise.message_passing import propagate_attention
+from edgewise.transformer import Decoder
 from matplotlib.patches import FancyArrowPatch
 
 
@@ -133,12 +135,15 @@ class TestPlayer:
 def test_source_is_the_packages_own_without_its_docstring():
     text = str(show_source(dot_product_attention))
     assert text.startswith("# edgewise/attention.py: dot_product_attention\ndef dot_product_attention(")
+    assert str(show_source(propagate_attention)).startswith("# edgewise/message_passing/__init__.py: ")
+    assert "noqa" not in str(show_source(Decoder))
     assert '"""' not in text
     assert '"""' in str(show_source(dot_product_attention, docstrings=True))
     assert "<script" not in show_source(dot_product_attention)._repr_html_()
 
 
 maps = [[np.zeros((1, 2, 2))] * 3]
+many = {"g": dict.fromkeys("abcdef", 1.0)}
 
 
 @pytest.mark.parametrize(
@@ -158,6 +163,7 @@ maps = [[np.zeros((1, 2, 2))] * 3]
             "mode must be one of e2e, e2d, d2d; got 'e3d'",
         ),
         (lambda: att_animation(maps, "e2d", ["a"] * 2, ["b"] * 2, 1), r"head_id must lie in 0\.\.0, got 1"),
+        (lambda: bars(many, "ms"), "at most 5 series can be told apart, got 6"),
         (lambda: att_animation([], "e2d", ["a"], ["b"], 0), "at least one"),
         (lambda: att_animation([None], "e2d", ["a"], ["b"], 0), "none of them None"),
     ],

@@ -128,8 +128,8 @@ def small_tutorial_model():
     torch.manual_seed(0)
     data = get_dataset("copy")
     model = make_model(data.vocab_size, data.vocab_size, N=1, dim_model=128, dim_ff=128, h=1)
-    model.src_embed.lut.weight = model.tgt_embed.lut.weight
-    model.generator.proj.weight = model.tgt_embed.lut.weight
+    table = model.tgt_embed.lut.weight
+    model.src_embed.lut.weight = model.generator.proj.weight = table
     return model, data
 
 
@@ -137,7 +137,7 @@ def test_a_tutorial_readers_calls_train_on_copy_and_record_the_attention():
     """The calls of DGL's closing script: two epochs must improve, four suffice in the book."""
     model, data = small_tutorial_model()
     pool, losses, maps = GraphPool(), [], []
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, betas=(0.9, 0.98), eps=1e-9)
+    optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9)
     schedule = NoamOpt(128, 1, 400, optimizer)
     for _ in range(4):
         model.train(True)

@@ -214,8 +214,8 @@ class TestAttentionMaps:
 
 def test_weights_can_be_shared_as_the_tutorial_does():
     model = small_model()
-    model.src_embed.lut.weight = model.tgt_embed.lut.weight
-    model.generator.proj.weight = model.tgt_embed.lut.weight
+    table = model.tgt_embed.lut.weight
+    model.src_embed.lut.weight = model.generator.proj.weight = table
     model(pool(*random_pairs([(3, 3)]))).sum().backward()
     assert model.src_embed.lut.weight.grad is model.generator.proj.weight.grad
 

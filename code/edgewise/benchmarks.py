@@ -3,9 +3,11 @@
 import multiprocessing
 import resource
 import statistics
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -206,7 +208,15 @@ def _memory_of(engine: str, tokens: int, reach: int) -> MemoryRow:
 
 
 def _peak() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    """Most memory that this process has held, in bytes.
+
+    Linux keeps it for the program that runs now; ``getrusage`` would include the parent that started it.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        line = next(line for line in status.read_text("ascii").splitlines() if line.startswith("VmHWM:"))
+        return int(line.split()[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def format_engines(rows: Sequence[EngineRow]) -> str:

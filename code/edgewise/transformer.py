@@ -126,11 +126,10 @@ class Transformer(nn.Module):
         engine: str = "auto",
     ):
         super().__init__()
-        self.encoder, self.decoder = encoder, decoder
-        self.src_embed, self.tgt_embed = src_embed, tgt_embed
-        self.pos_enc = pos_enc
-        self.generator = generator
         self.engine = engine
+        self.src_embed, self.encoder = src_embed, encoder
+        self.tgt_embed, self.decoder = tgt_embed, decoder
+        self.generator, self.pos_enc = generator, pos_enc
         self.att_weight_map: list[Tensor] | None = None
         self.viz_index = 3
         self._heard: list[Heard] | None = None

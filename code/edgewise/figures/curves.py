@@ -31,9 +31,17 @@ def curves(
 def bars(
     values: Mapping[str, Mapping[str, float]], ylabel: str, log: bool = False, ax: Axes | None = None
 ) -> Figure:
-    """Draw groups of bars: ``values[group][series]``."""
+    """Draw groups of bars: ``values[group][series]``.
+
+    Raises
+    ------
+    ValueError
+        If there are more series than can be told apart.
+    """
     ax = ax or plt.subplots()[1]
     groups, names = list(values), list(next(iter(values.values())))
+    if len(names) > len(LINES):
+        raise ValueError(f"at most {len(LINES)} series can be told apart, got {len(names)}")
     width = 0.8 / len(names)
     hatches = ("", "//", "..", "xx", "\\\\")
     for i, name in enumerate(names):

@@ -7,7 +7,6 @@ import matplotlib.pyplot as plt
 import networkx as nx
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 from edgewise.figures.style import EDGE_KINDS, PALETTE
 
@@ -56,6 +55,8 @@ def draw_graph(
     bend = {"line": "arc3,rad=-0.55", "circle": "arc3,rad=0.08", "sides": "arc3,rad=0"}[layout]
     strong = [e for e in graph.edges if e[1] == highlight]
     weak = [e for e in graph.edges if e[1] != highlight]
+    if layout == "line":
+        ax.set(xlim=(-0.6, len(nodes) - 0.4), ylim=(-0.6, 0.35 + 0.22 * len(nodes)))
     style = {"node_size": _node_size(labels), "arrowsize": 9, "connectionstyle": bend, "ax": ax}
     nx.draw_networkx_nodes(graph, places, node_size=_node_size(labels), ax=ax, **NODE)
     nx.draw_networkx_labels(graph, places, dict(zip(nodes, labels, strict=True)), font_size=10, ax=ax)
@@ -64,7 +65,8 @@ def draw_graph(
     nx.draw_networkx_edges(graph, places, strong, edge_color=PALETTE["orange"], width=2.0, **style)
     ax.set_title(title)
     ax.set_axis_off()
-    ax.margins(0.12)
+    if layout != "line":
+        ax.margins(0.12)
     return ax.figure
 
 
@@ -144,53 +146,4 @@ def draw_packing(lengths: Sequence[int]) -> Figure:
         ax.set_yticks([])
         ax.set_xticks([])
         ax.spines[:].set_visible(False)
-    return fig
-
-
-def draw_forward_pass(num_layers: int) -> Figure:
-    """Draw the two stages of a forward pass: what is updated, on which graph, from which states."""
-    fig, ax = plt.subplots(figsize=(6.4, 1.5 + 1.15 * num_layers))
-    height = num_layers + 1.4
-
-    def box(x: float, y: float, text: str, kind: str | None) -> None:
-        color = EDGE_KINDS[kind][0] if kind else PALETTE["ink"]
-        shape = {"boxstyle": "round,pad=0.02", "fc": "white", "ec": color, "lw": 1.6}
-        ax.add_patch(FancyBboxPatch((x - 0.8, y - 0.19), 1.6, 0.38, **shape))
-        ax.text(x, y, text, ha="center", va="center", fontsize=9.5)
-
-    def arrow(start: tuple[float, float], end: tuple[float, float], kind: str | None = None) -> None:
-        color, dash = EDGE_KINDS[kind] if kind else (PALETTE["ink"], "-")
-        shape = {"arrowstyle": "-|>", "mutation_scale": 11, "color": color, "linestyle": dash, "lw": 1.4}
-        ax.add_patch(FancyArrowPatch(start, end, **shape))
-
-    columns = {"enc": 0.0, "dec": 2.7, "cross": 4.9}
-    box(columns["enc"], height, "embed source", None)
-    box(columns["dec"], height, "embed target", None)
-    for i in range(num_layers):
-        y = height - 0.95 - i
-        box(columns["enc"], y, f"enc, layer {i}", "enc")
-        box(columns["dec"], y, f"dec, layer {i}", "dec")
-        box(columns["cross"], y - 0.45, f"cross, layer {i}", "cross")
-        arrow((columns["enc"], height - 0.21 if i == 0 else y + 0.79), (columns["enc"], y + 0.22))
-        if i == 0:
-            arrow((columns["dec"], height - 0.21), (columns["dec"], y + 0.22))
-        else:
-            arrow((columns["cross"] - 0.5, y + 0.34), (columns["dec"] + 0.6, y + 0.2))
-        arrow((columns["dec"] + 0.5, y - 0.21), (columns["cross"] - 0.82, y - 0.45))
-    last = height - 0.95 - (num_layers - 1)
-    bus = last - 0.85
-    ax.plot([columns["enc"], columns["enc"], 6.15, 6.15], [last - 0.21, bus, bus, height - 1.4],
-            color=EDGE_KINDS["cross"][0], linestyle="--", lw=1.4)  # fmt: skip
-    for i in range(num_layers):
-        y = height - 1.4 - i
-        arrow((6.15, y), (columns["cross"] + 0.82, y), "cross")
-    ax.text(0.12, bus + 0.08, "keys and values of the encoded source", fontsize=9.5, va="bottom")
-    ax.text(columns["enc"], height + 0.42, "stage 1", ha="center", fontsize=10.5, weight="bold")
-    ax.text((columns["dec"] + columns["cross"]) / 2, height + 0.42, "stage 2", ha="center", fontsize=10.5,
-            weight="bold")  # fmt: skip
-    box(columns["cross"], bus - 0.55, "logits", None)
-    arrow((columns["cross"], last - 0.66), (columns["cross"], bus - 0.34))
-    ax.set_xlim(-1.0, 6.4)
-    ax.set_ylim(bus - 0.9, height + 0.7)
-    ax.set_axis_off()
     return fig

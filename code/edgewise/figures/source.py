@@ -3,7 +3,9 @@
 import ast
 import html
 import inspect
+import re
 import textwrap
+from pathlib import Path
 from typing import Any
 
 from pygments import highlight
@@ -44,11 +46,13 @@ def show_source(*objects: Any, docstrings: bool = False) -> Source:
 
 
 def _place(item: Any) -> str:
-    return f"{item.__module__.replace('.', '/')}.py: {item.__qualname__}"
+    path = Path(inspect.getsourcefile(item))
+    package = next(folder for folder in path.parents if folder.name == item.__module__.split(".")[0])
+    return f"{path.relative_to(package.parent).as_posix()}: {item.__qualname__}"
 
 
 def _source(item: Any, docstrings: bool) -> str:
-    code = textwrap.dedent(inspect.getsource(item))
+    code = re.sub(r"  # noqa.*", "", textwrap.dedent(inspect.getsource(item)))
     return code if docstrings else _without_docstrings(code)
 
 

@@ -5,7 +5,7 @@
 """
 
 from edgewise.graphs.attention_graph import AttentionGraph, batch, bipartite, causal, complete, window
-from edgewise.graphs.interop import load_dgl
+from edgewise.graphs.interop import dgl_available, load_dgl
 from edgewise.graphs.pool import Batch, GraphPool
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "bipartite",
     "causal",
     "complete",
+    "dgl_available",
     "load_dgl",
     "window",
 ]

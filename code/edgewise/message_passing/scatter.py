@@ -11,7 +11,7 @@ from edgewise.graphs import AttentionGraph
 def edge_softmax(graph: AttentionGraph, q: Tensor, k: Tensor) -> Tensor:
     """Score every edge and normalise over each receiver's in-edges: [E, h]."""
     src, dst = graph.src, graph.dst
-    score = (q[dst] * k[src]).sum(-1) / math.sqrt(q.shape[-1])  # [E, h]
+    score = (q.index_select(0, dst) * k.index_select(0, src)).sum(-1) / math.sqrt(q.shape[-1])  # [E, h]
     receiver = dst[:, None].expand_as(score)
     highest = score.new_zeros(graph.num_dst, q.shape[1]).scatter_reduce(
         0, receiver, score.detach(), "amax", include_self=False
@@ -23,5 +23,5 @@ def edge_softmax(graph: AttentionGraph, q: Tensor, k: Tensor) -> Tensor:
 
 def scatter(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Weigh a copy of the sender's value for every edge, then add up at the receivers."""
-    message = edge_softmax(graph, q, k)[..., None] * v[graph.src]  # [E, h, d]
+    message = edge_softmax(graph, q, k)[..., None] * v.index_select(0, graph.src)  # [E, h, d]
     return torch.zeros_like(q).index_add(0, graph.dst, message)
