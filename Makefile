@@ -102,6 +102,11 @@ executed: $(EXECUTED)
 _build/executed/%.ipynb: book/%.ipynb $(RUN_ON)
 	@OMP_NUM_THREADS=$(THREADS) $(BIN)/python book/_ext/run_twin.py $< $@
 
+# Chapter 5 measures speed: it runs after the others, alone, with two threads.
+MEASURING := _build/executed/05-message-passing.ipynb
+$(MEASURING): private THREADS := 2
+$(MEASURING): | $(filter-out $(MEASURING),$(EXECUTED))
+
 # Always from nothing: Sphinx forgets the warnings of pages that it does not render again.
 _build/rendered: $(EXECUTED) $(RENDER_FROM)
 	@rm -rf $@ _build/html _build/.doctrees _build/jupyter_execute

@@ -111,7 +111,7 @@ def test_images_have_alternative_text(page):
 
 
 def test_no_raw_markup_is_left(page):
-    """Directives and roles that nothing has read stay in the text as they are."""
+    """Directives, roles and formulas that nothing has read stay in the text as they are."""
     text = page.evaluate(
         """() => {
             const body = document.body.cloneNode(true);
@@ -119,7 +119,9 @@ def test_no_raw_markup_is_left(page):
             return body.textContent;
         }"""
     )
-    assert re.findall(r":::.*|```.*|\{[a-z][\w:-]*\}`.*|^\s*\{[a-z][\w:-]*\}.*", text, re.MULTILINE) == []
+    directives = r":::.*|```.*|\{[a-z][\w:-]*\}`.*|^\s*\{[a-z][\w:-]*\}.*"
+    mathematics = r"\$\$.*|\$[^$\n]*[\\^_][^$\n]*\$"
+    assert re.findall(f"{directives}|{mathematics}", text, re.MULTILINE) == []
 
 
 def test_mathematics_is_set(page):
@@ -159,7 +161,8 @@ def test_launch_buttons_open_the_twin(page):
 
 
 def test_page_is_light(page, site):
-    own = {url for url in page.asked if url.startswith(site) and "/_static/" not in url}
+    images = page.eval_on_selector_all("img", "images => images.map(image => image.src)")  # lazy ones too
+    own = {url for url in [*page.asked, *images] if url.startswith(site) and "/_static/" not in url}
     files = [HTML / unquote(urldefrag(url).url.removeprefix(site).partition("?")[0]) for url in own]
     assert sum(file.stat().st_size for file in files) <= MOST_BYTES
 

@@ -24,20 +24,20 @@
     const views = make(root, "div", { class: "views" });
     const status = make(root, "p", { "aria-live": "polite" });
 
-    const wide = 24 * Math.max(rows, columns) + 40;
-    const graph = make(views, "svg", { viewBox: `0 0 ${wide} 190`, role: "img" });
+    const wide = 18 * Math.max(rows, columns) + 40, high = Math.max(0.8 * wide, 150);
+    const graph = make(views, "svg", { viewBox: `0 0 ${wide} ${high}`, role: "img" });
     const step = { s: (wide - 40) / columns, r: (wide - 40) / rows };
     const at = (size, i) => 20 + (i + 0.5) * size;
     const edges = [];
     for (let r = 0; r < rows; r++) {
       for (let s = 0; s < columns; s++) {
-        edges.push(make(graph, "line", { class: "edge", x1: at(step.s, s), y1: 38, x2: at(step.r, r), y2: 150 }));
+        edges.push(make(graph, "line", { class: "edge", x1: at(step.s, s), y1: 38, x2: at(step.r, r), y2: high - 40 }));
       }
     }
     data.senders.forEach((t, s) => make(graph, "text", { x: at(step.s, s), y: 26 }, t));
-    data.receivers.forEach((t, r) => make(graph, "text", { x: at(step.r, r), y: 163 }, t));
+    data.receivers.forEach((t, r) => make(graph, "text", { x: at(step.r, r), y: high - 27 }, t));
     make(graph, "text", { x: wide / 2, y: 8 }, "is heard");
-    make(graph, "text", { x: wide / 2, y: 182 }, "listens");
+    make(graph, "text", { x: wide / 2, y: high - 8 }, "listens");
 
     const cell = 18, left = 34, top = 34;
     const size = `0 0 ${left + columns * cell + 4} ${top + rows * cell + 4}`;
