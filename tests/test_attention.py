@@ -125,6 +125,21 @@ def test_projections_start_at_glorots_scale_each():
             TypeError,
             "mask must be bool .*, got torch.float32",
         ),
+        (
+            lambda: dot_product_attention(*[torch.zeros(2, 3)] * 3, torch.ones(2, 3, dtype=torch.bool)),
+            ValueError,
+            r"mask must fit the scores \[2, 2\], got \[2, 3\]",
+        ),
+        (
+            lambda: MultiHeadAttention(2, 8).get_o(torch.zeros(3, 4, 2)),
+            ValueError,
+            r"x must be \[..., 2, 4\], got \[3, 4, 2\]",
+        ),
+        (
+            lambda: dot_product_attention(torch.zeros(2, 3), torch.zeros(4, 3), torch.zeros(2, 3)),
+            ValueError,
+            "key and value must have one length, got 4 and 2",
+        ),
     ],
 )
 def test_bad_input(call, error, message):

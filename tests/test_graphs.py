@@ -1,3 +1,5 @@
+import dataclasses
+
 import networkx as nx
 import pytest
 import torch
@@ -93,6 +95,7 @@ def test_restrict_keeps_the_edges_into_active_receivers(graph, data):
     kept = graph.restrict(torch.tensor(active, dtype=torch.bool))
     assert edges(kept) == [(i, j) for i, j in edges(graph) if active[j]]
     assert (kept.num_src, kept.num_dst) == (graph.num_src, graph.num_dst)
+    assert kept.self_attention == graph.self_attention
 
 
 @given(st.one_of(edge_graphs(), interval_graphs()), st.data())
@@ -102,6 +105,7 @@ def test_between_is_a_block_of_the_mask(graph, data):
     )
     part = graph.between(src, dst)
     assert torch.equal(part.to_mask(), graph.to_mask()[dst, src])
+    assert part.num_edges == int(part.to_mask().sum())
     assert part.self_attention == (graph.self_attention and src == dst)
 
 
@@ -115,13 +119,18 @@ def test_edges_keep_the_order_they_were_given_in():
 def test_a_large_complete_graph_costs_nothing_until_edges_are_asked_for():
     graph = complete(100_000)
     assert graph.num_edges == 10**10
-    assert graph._edges is None
+    assert not graph.has_edge_lists
 
 
 def test_device_move_keeps_the_graph():
-    for graph in (complete(3), AttentionGraph(torch.tensor([0]), torch.tensor([1]), 2)):
+    for graph in (complete(3), bipartite(2, 3), AttentionGraph(torch.tensor([0]), torch.tensor([1]), 2)):
         moved = graph.to("meta")
         assert moved.device.type == "meta"
+        assert (moved.num_src, moved.num_dst) == (graph.num_src, graph.num_dst)
+        assert moved.self_attention == graph.self_attention
+        held, form = (graph.intervals, moved.intervals) if graph.intervals else (graph._edges, moved._edges)
+        assert [x.shape for x in form] == [x.shape for x in held]
+        assert "? edges" in repr(moved)
         assert graph.to("cpu") is graph
 
 
@@ -140,6 +149,18 @@ def test_dgl_graph_has_the_same_edges_in_the_same_order():
     src, dst = crossed.edges()
     assert list(zip(src.tolist(), dst.tolist(), strict=True)) == edges(bipartite(2, 3))
     assert (crossed.num_nodes("src"), crossed.num_nodes("dst")) == (2, 3)
+
+
+def test_a_window_may_reach_farther_than_any_number():
+    assert edges(window([3, 2], 2**70, 2**63 - 1)) == edges(complete([3, 2]))
+
+
+def test_edges_derived_in_inference_mode_serve_training():
+    graph, x = complete(3), torch.ones(3, requires_grad=True)
+    with torch.inference_mode():
+        assert len(graph.src) == 9
+    x[graph.src].sum().backward()
+    assert x.grad.tolist() == [3, 3, 3]
 
 
 class TestPool:
@@ -190,18 +211,33 @@ class TestPool:
     @pytest.mark.parametrize(
         ("source", "target", "error", "message"),
         [
-            ([[]], [[0, 1]], ValueError, r"src_buf\[0\] must hold at least an id, got 0"),
-            ([[3], [4]], [[0, 1], [0]], ValueError, r"tgt_buf\[1\] must hold at least a start and an end"),
+            ([[]], [[0, 1]], ValueError, r"src_buf\[0\] must hold at least one id; got 0"),
+            (
+                [[3], [4]],
+                [[0, 1], [0]],
+                ValueError,
+                r"tgt_buf\[1\] must hold at least two ids, the start and the end symbol; got 1",
+            ),
             ([[3]], [], ValueError, "must pair up, one pair at least; got 1 and 0"),
             ([], [], ValueError, "must pair up, one pair at least; got 0 and 0"),
             ([[3.5]], [[0, 1]], TypeError, r"src_buf\[0\] must be a list of integers"),
             ([["a"]], [[0, 1]], TypeError, r"src_buf\[0\] must be a list of integers"),
+            ([[None]], [[0, 1]], TypeError, r"src_buf\[0\] must be a list of integers"),
+            ([torch.tensor([1 + 2j])], [[0, 1]], TypeError, r"src_buf\[0\] must be a list of integers"),
+            (None, [[0, 1]], TypeError, "src_buf must be a list of sentences, got None"),
             ([3], [[0, 1]], TypeError, r"src_buf\[0\] must be a list of integers"),
         ],
     )
     def test_bad_sentences(self, source, target, error, message):
         with pytest.raises(error, match=message):
             GraphPool()(source, target)
+
+    def test_a_batch_with_another_graph_has_no_dgl_numbering(self):
+        made = GraphPool()([[3, 4, 5]], [[0, 1]])
+        changed = dataclasses.replace(made, enc=window(3, 0, 0))
+        for field in ("g", "eids"):
+            with pytest.raises(ValueError, match=r"describe a batch as the pool made it, \{'ee': 9"):
+                getattr(changed, field)
 
     def test_a_sentence_that_is_not_there(self):
         with pytest.raises(IndexError, match=r"sentence must lie in 0\.\.0, got 1"):
@@ -239,6 +275,10 @@ long = torch.tensor
         ),
         (lambda: complete(3).restrict(torch.ones(3)), ValueError, r"bool \[3\], got torch.float32"),
         (lambda: complete(2).to_matrix(torch.zeros(3)), ValueError, r"one row an edge \(4\), got 3"),
+        (lambda: complete(2).restrict([True, False]), TypeError, "active must be a tensor of bool, got list"),
+        (lambda: complete(4).between(slice(0, 4, 2), slice(0, 4)), ValueError, "slices without a step"),
+        (lambda: complete({3}), TypeError, r"sizes must be an integer, got \{3\}"),
+        (lambda: batch([3]), TypeError, "batch takes graphs, got int"),
         (lambda: batch([]), ValueError, "at least one graph"),
         (lambda: batch([complete(2), bipartite(2, 2)]), ValueError, "not both at once"),
         (

@@ -31,6 +31,12 @@ def test_the_table_grows_unless_it_may_not():
         limited(torch.tensor([10]))
 
 
+def test_a_grown_table_keeps_its_precision_and_stays_out_of_the_state():
+    encoding = PositionalEncoding(4).double()
+    assert encoding(torch.tensor([999])).dtype == torch.float64
+    assert not encoding.state_dict()
+
+
 def test_embeddings_are_scaled_by_the_root_of_the_width():
     embed = Embeddings(5, 16)
     torch.testing.assert_close(embed(torch.tensor([3])), 4 * embed.lut.weight[3:4])

@@ -136,6 +136,27 @@ def test_a_graph_without_edges_gives_zeros_and_zero_gradients(engine):
         assert bool((gradient == 0).all())
 
 
+@engines
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_adds_up_many_messages(engine, dtype):
+    graph = complete(600)
+    q, k, v = (x.detach().to(dtype) for x in random_fields(graph, 1, 4))
+    output = propagate_attention(graph, q * 0, k, v.abs(), engine)
+    assert output.dtype == dtype
+    expected = v.abs().double().mean(0).expand(600, 1, 4)
+    torch.testing.assert_close(output.double(), expected, atol=0.01, rtol=0.02)
+
+
+@engines
+def test_autocast_does_not_change_what_an_engine_returns(engine):
+    graph = complete([3, 4])
+    fields = random_fields(graph, 2, 3)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        output = propagate_attention(graph, *fields, engine)
+    assert output.dtype == torch.float32
+    torch.testing.assert_close(output, propagate_attention(graph, *fields, engine))
+
+
 class TestPlan:
     def test_sentences_of_one_length_need_neither_copy_nor_mask(self):
         plan = plan_tiles(complete([5, 5, 5]))
@@ -161,6 +182,10 @@ class TestPlan:
     def test_a_plan_is_made_once(self):
         graph = complete([2, 3])
         assert plan_tiles(graph) is plan_tiles(graph)
+
+    def test_tall_and_wide_tiles_do_not_share_a_bucket(self):
+        plan = plan_tiles(bipartite([300, 3], [3, 300]))
+        assert plan.scores == plan.edges == 1800
 
     def test_similar_sizes_share_a_bucket_and_others_do_not(self):
         plan = plan_tiles(complete([10, 11, 100, 10]))
@@ -234,6 +259,8 @@ good = torch.zeros(3, 1, 4)
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
+        ((3, good, good, good), TypeError, "graph must be an AttentionGraph, got int"),
+        ((three, good[..., :0], good, good), ValueError, r"h and d at least 1, got \[3, 1, 0\]"),
         (
             (three, good, good, good, "tile"),
             ValueError,
@@ -242,7 +269,11 @@ good = torch.zeros(3, 1, 4)
         ((three, two, good, good), ValueError, r"q must be \[num_dst, h, d\] = \[3, 1, 4\], got \[2, 1, 4\]"),
         ((three, good, two, good), ValueError, r"k must be \[num_src, h, d\] = \[3, 1, 4\], got \[2, 1, 4\]"),
         ((three, good, good, torch.zeros(3, 2, 4)), ValueError, r"v must be .* got \[3, 2, 4\]"),
-        ((three, good[0], good, good), ValueError, r"q must be \[num_dst, h, d\], got \[1, 4\]"),
+        (
+            (three, good[0], good, good),
+            ValueError,
+            r"q must be \[num_dst, h, d\] with h and d at least 1, got \[1, 4\]",
+        ),
         (
             (three, good, good.double(), good),
             ValueError,

@@ -2,6 +2,7 @@ import itertools
 
 import pytest
 import torch
+from edgewise import tasks
 from edgewise.graphs import GraphPool
 from edgewise.tasks import EOS, LETTERS, SOS, TranslationDataset, get_dataset
 
@@ -64,6 +65,11 @@ def test_sequences_by_id_are_what_the_batches_hold():
     assert data.decode(batch.tgt_y[tgt].tolist()) == target[1:]
 
 
+def test_no_sequence_is_empty(monkeypatch):
+    monkeypatch.setattr(tasks, "MEAN_LENGTH", 0)
+    assert min(len(source) for source, _ in get_dataset("copy").splits["train"]) == 1
+
+
 def test_device_in_both_spellings():
     data = get_dataset("copy")
     for spelling in ({"device": "meta"}, {"devices": ["meta"]}):
@@ -80,6 +86,8 @@ copy = get_dataset("copy")
         (lambda: copy(pool, "dev"), ValueError, "mode must be one of 'train', 'valid', 'test'; got 'dev'"),
         (lambda: copy(pool, batch_size=0), ValueError, "batch_size must be at least 1, got 0"),
         (lambda: copy(pool, batch_size=2.5), TypeError, "batch_size must be an integer, got 2.5"),
+        (lambda: copy(pool, devices="cpu"), TypeError, "devices must be a list of one device, got 'cpu'"),
+        (lambda: get_dataset("copy", -1), ValueError, "seed must be at least 0, got -1"),
         (lambda: copy(pool, devices=["cpu", "cpu"]), ValueError, "devices must name one device"),
         (
             lambda: copy.get_seq_by_id(1000, "valid"),

@@ -120,6 +120,52 @@ def test_evaluation_learns_nothing_and_keeps_no_gradient():
     assert len(result.losses) == 2
 
 
+class Watcher(torch.nn.Module):
+    """A model of one parameter that notes whether gradients were on."""
+
+    def __init__(self):
+        super().__init__()
+        self.bias = torch.nn.Parameter(torch.zeros(VOCAB))
+        self.gradients = []
+
+    def forward(self, batch):
+        self.gradients.append(torch.is_grad_enabled())
+        return self.bias.expand(batch.n_tokens, -1).log_softmax(1)
+
+
+def few(count):
+    return [GraphPool()([[3]], [[0, i % 3 + 3, 1]]) for i in range(count)]
+
+
+def test_gradients_are_on_in_training_only():
+    model = Watcher()
+    run_epoch(few(1), model, SimpleLossCompute(LabelSmoothing(VOCAB, PAD)), is_train=False)
+    run_epoch(few(1), model, SimpleLossCompute(LabelSmoothing(VOCAB, PAD), sgd_of(model)))
+    assert model.gradients == [False, True]
+
+
+def sgd_of(model):
+    return torch.optim.SGD(model.parameters(), lr=1.0)
+
+
+def test_a_last_incomplete_group_of_batches_is_learned_from():
+    model = Watcher()
+    compute = SimpleLossCompute(LabelSmoothing(VOCAB, PAD), sgd_of(model), grad_accum=2)
+    run_epoch(few(2), model, compute)
+    after_two = model.bias.detach().clone()
+    run_epoch(few(1), model, compute)
+    assert compute.waiting == 0
+    assert not torch.equal(model.bias, after_two)
+
+
+def test_an_epochs_result_is_its_own():
+    model = Watcher()
+    compute = SimpleLossCompute(LabelSmoothing(VOCAB, PAD), sgd_of(model))
+    run_epoch(few(2), model, compute)
+    second = run_epoch(few(3), model, compute)
+    assert second.loss == pytest.approx(sum(second.losses) / 3)
+
+
 def criterion_of(data):
     return LabelSmoothing(data.vocab_size, padding_idx=data.pad_id, smoothing=0.1)
 
@@ -180,7 +226,7 @@ sgd = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
         (
             lambda: LabelSmoothing(6, 0)(log_probs[:, :5], target),
             ValueError,
-            r"log_probs must be \[2, 6\], got \[2, 5\]",
+            r"must be \[N, 6\] and \[N\], got \[2, 5\] and \[2\]",
         ),
         (
             lambda: LabelSmoothing(6, 0)(log_probs, target + 5),
@@ -188,7 +234,16 @@ sgd = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
             r"target must lie in 0\.\.5, got 6",
         ),
         (lambda: NoamOpt(8, 1, 0, sgd), ValueError, "warmup must be at least 1, got 0"),
-        (lambda: NoamOpt(8, 0, 10, sgd), ValueError, "factor must be positive, got 0"),
+        (lambda: NoamOpt(8, 0, 10, sgd), ValueError, "factor must be a positive number, got 0"),
+        (lambda: NoamOpt(8, "1", 10, sgd), ValueError, "factor must be a positive number, got '1'"),
+        (lambda: NoamOpt(8, 1, 10, None), TypeError, "optimizer must be a torch.optim.Optimizer, got None"),
+        (lambda: LabelSmoothing(6, 0, "0.1"), TypeError, "smoothing must be a number, got '0.1'"),
+        (lambda: LabelSmoothing(6, 0)(log_probs, target[:, None]), ValueError, r"got \[2, 6\] and \[2, 1\]"),
+        (
+            lambda: run_epoch([], small_model(), SimpleLossCompute(None), is_train=False),
+            ValueError,
+            "at least one batch, got none",
+        ),
         (lambda: NoamOpt(8, 1, 10, sgd).rate(0), ValueError, "step must be at least 1, got 0"),
         (lambda: NoamOpt(8, 1, 10, sgd).rate(), ValueError, "step must be at least 1, got 0"),
         (

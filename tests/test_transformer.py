@@ -69,11 +69,11 @@ def test_equals_a_dense_model_with_masks(engine, lengths):
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("which", ["enc", "cross", "dec"])
-def test_deleting_an_edge_is_masking_a_pair_in_the_whole_model(engine, which):
+@pytest.mark.parametrize("gone", [2, 7])
+def test_deleting_an_edge_is_masking_a_pair_in_the_whole_model(engine, which, gone):
     batch = pool(*random_pairs([(3, 4), (2, 2)]))
     graph = getattr(batch, which)
-    before = logits(small_model(engine), batch)
-    keep = torch.arange(graph.num_edges) != 4
+    keep = torch.arange(graph.num_edges) != gone
     smaller = AttentionGraph(
         graph.src[keep], graph.dst[keep], graph.num_src, None if graph.self_attention else graph.num_dst
     )
@@ -143,6 +143,29 @@ def test_cross_attention_has_weights_of_its_own():
     model = small_model(N=1)
     logits(model, pool(*random_pairs([(3, 3)]))).sum().backward()
     assert float(model.decoder.layers[0].src_attn.in_proj.weight.grad.abs().sum()) > 0
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_model_runs_on_its_engine(engine, monkeypatch):
+    calls, real = [], ENGINES[engine]
+    monkeypatch.setitem(ENGINES, engine, lambda *given: calls.append(engine) or real(*given))
+    logits(small_model(engine), pool(*random_pairs([(2, 2)])))
+    assert len(calls) == 2 + 2 * 2, "one round an encoder layer, two a decoder layer"
+
+
+def test_dropout_acts_where_the_paper_has_it(monkeypatch):
+    """On both embeddings, on what attention and feed-forward add: once a sub-layer."""
+    model = make_model(VOCAB, VOCAB, N=2, dim_model=8, dim_ff=12, h=2, dropout=0.5)
+    acted = []
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.Dropout) and module.p:
+            module.register_forward_hook(lambda *_, name=name: acted.append(name))
+    model(pool(*random_pairs([(2, 2)])))
+    expected = ["pos_enc.dropout"] * 2
+    for side, sublayers in (("encoder", 2), ("decoder", 3)):
+        for i in range(2):
+            expected += [f"{side}.layers.{i}.sublayer.{k}.dropout" for k in range(sublayers)]
+    assert sorted(acted) == sorted(expected)
 
 
 def test_update_graph_runs_on_any_graph():
@@ -232,13 +255,27 @@ def test_layers_start_out_different():
         ({"N": 0}, ValueError, "N must be at least 1, got 0"),
         ({"dropout": 1.5}, ValueError, r"dropout must lie in \[0, 1\), got 1.5"),
         ({"engine": "fast"}, ValueError, "engine must be one of 'auto', .*; got 'fast'"),
-        ({"src_vocab": "ten"}, TypeError, "vocab must be an integer, got 'ten'"),
+        ({"src_vocab": "ten"}, TypeError, "src_vocab must be an integer, got 'ten'"),
     ],
 )
 def test_bad_configuration(change, error, message):
     good = {"src_vocab": 5, "tgt_vocab": 5, "N": 1, "dim_model": 8, "dim_ff": 8, "h": 2}
     with pytest.raises(error, match=message):
         make_model(**good | change)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda m: m.encoder.pre_func(2), r"i must lie in 0\.\.1, got 2"),
+        (lambda m: m.encoder.post_func(-1), "i must be at least 0, got -1"),
+        (lambda m: m.decoder.pre_func(0, "q", 2), r"l must be 0 .* or 1 .*, got 2"),
+        (lambda m: m.decoder.post_func(0, -1), r"l must be 0 .* or 1 .*, got -1"),
+    ],
+)
+def test_a_layer_that_is_not_there(call, message):
+    with pytest.raises(ValueError, match=message):
+        call(small_model())
 
 
 def test_an_id_outside_the_vocabulary():

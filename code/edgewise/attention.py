@@ -62,9 +62,11 @@ def dot_product_attention(
     TypeError
         If ``mask`` is not bool.
     ValueError
-        If shapes do not fit.
+        If queries and keys differ in width, keys and values in length, or ``mask`` does not fit the scores.
     """
     scores = attention_scores(query, key)  # [..., n, m]
+    if value.shape[-2] != key.shape[-2]:
+        raise ValueError(f"key and value must have one length, got {key.shape[-2]} and {value.shape[-2]}")
     weights = scores.softmax(-1) if mask is None else masked_softmax(scores, mask)
     return weights @ value, weights
 
@@ -76,9 +78,16 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     ------
     TypeError
         If ``mask`` is not bool.
+    ValueError
+        If it cannot be broadcast to the scores.
     """
-    if mask.dtype != torch.bool:
-        raise TypeError(f"mask must be bool (True = may listen), got {mask.dtype}")
+    kind = getattr(mask, "dtype", type(mask).__name__)
+    if kind != torch.bool:
+        raise TypeError(f"mask must be bool (True = may listen), got {kind}")
+    try:
+        mask = mask.expand_as(scores)
+    except RuntimeError:
+        raise ValueError(f"mask must fit the scores {list(scores.shape)}, got {list(mask.shape)}") from None
     lowest = torch.finfo(scores.dtype).min
     return scores.masked_fill(~mask, lowest).softmax(-1).masked_fill(~mask, 0.0)
 
@@ -150,7 +159,15 @@ class MultiHeadAttention(nn.Module):
         return dict(zip(fields, heads.unbind(-3), strict=True))
 
     def get_o(self, x: Tensor) -> Tensor:
-        """Join the heads' answers [..., h, d_k] and mix them into [..., dim_model]."""
+        """Join the heads' answers [..., h, d_k] and mix them into [..., dim_model].
+
+        Raises
+        ------
+        ValueError
+            If ``x`` has another shape.
+        """
+        if x.shape[-2:] != (self.h, self.d_k):
+            raise ValueError(f"x must be [..., {self.h}, {self.d_k}], got {list(x.shape)}")
         return self.out_proj(x.flatten(-2))
 
     def forward(

@@ -19,7 +19,7 @@ from edgewise.message_passing import ENGINES, propagate_attention
 from edgewise.validation import check_choice, check_count
 
 PADDED = "padded"
-TILES_PLANNED = "tiles, plan made"
+TILES_PLANNED = "tiles, plan included"
 
 TURN = 0.05
 """Seconds that a fast function may take in its turn ..."""
@@ -34,8 +34,8 @@ class Workload:
 
     name: str
     lengths: tuple[int, ...]
-    heads: int
-    width: int
+    num_heads: int
+    d_k: int
 
 
 def _drawn(count: int, shortest: int, longest: int) -> tuple[int, ...]:
@@ -49,7 +49,7 @@ WORKLOADS = (
     Workload("128 x 5-30, 4 x 32", _drawn(128, 5, 30), 4, 32),
     Workload("8 x 200-300, 8 x 64", _drawn(8, 200, 300), 8, 64),
 )
-"""Sentences x lengths, heads x width; lengths are drawn evenly."""
+"""Sentences x lengths, heads x their width; lengths are drawn evenly."""
 
 
 def interleave(functions: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, float]:
@@ -74,7 +74,7 @@ def interleave(functions: Mapping[str, Callable[[], object]], repeats: int) -> d
     calls = {}
     for name, function in functions.items():
         function()
-        calls[name] = 1 + min(int(TURN / _seconds(function)), MOST_CALLS)
+        calls[name] = min(1 + int(TURN / _seconds(function)), MOST_CALLS)
     times: dict[str, list[float]] = {name: [] for name in functions}
     for _ in range(repeats):
         for name, function in functions.items():
@@ -126,7 +126,7 @@ def bench_engines(
 ) -> list[EngineRow]:
     """Time engines against hand-written padded attention, forward and backward, one layer.
 
-    Graphs, plans and DGL's copies are made beforehand; ``"tiles, plan made"`` makes its plan anew each time.
+    Graphs, plans and DGL's copies are made beforehand; ``"tiles, plan included"`` makes its plan each time.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def bench_engines(
 
 def _contestants(workload: Workload, engines: Sequence[str]) -> dict[str, Callable[[], object]]:
     torch.manual_seed(0)
-    shape = (sum(workload.lengths), workload.heads, workload.width)
+    shape = (sum(workload.lengths), workload.num_heads, workload.d_k)
     q, k, v = (torch.randn(shape, requires_grad=True) for _ in range(3))
     upstream = torch.randn(shape)
     graph, padded = complete(workload.lengths), PaddedAttention(workload.lengths)

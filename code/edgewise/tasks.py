@@ -111,6 +111,8 @@ class TranslationDataset:
         pairs = self._split(mode)
         check_count("batch_size", batch_size, 1)
         if devices is not None:
+            if not isinstance(devices, list | tuple):
+                raise TypeError(f"devices must be a list of one device, got {devices!r}")
             if len(devices) != 1:
                 raise ValueError(f"devices must name one device, got {list(devices)!r}")
             device = devices[0]
@@ -170,6 +172,7 @@ def get_dataset(name: str, seed: int = 0) -> TranslationDataset:
         If the name is unknown.
     """
     check_choice("name", name, ("copy", "sort"))
+    check_count("seed", seed)
     answer = list if name == "copy" else sorted
     generator = np.random.default_rng([seed, len(SIZES)])
     splits = {}

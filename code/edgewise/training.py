@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import torch
@@ -63,9 +64,12 @@ class LabelSmoothing(nn.Module):
         TypeError, ValueError
             If shapes differ or a target lies outside the vocabulary.
         """
-        if log_probs.shape != (len(target), self.size):
-            raise ValueError(f"log_probs must be [{len(target)}, {self.size}], got {list(log_probs.shape)}")
         check_ids("target", target, self.size)
+        if target.dim() != 1 or log_probs.shape != (len(target), self.size):
+            raise ValueError(
+                f"log_probs and target must be [N, {self.size}] and [N], "
+                f"got {list(log_probs.shape)} and {list(target.shape)}"
+            )
         real = target != self.padding_idx
         right = log_probs.gather(1, target[:, None]).squeeze(1)
         share = self.smoothing / (self.size - 2)
@@ -108,13 +112,20 @@ class NoamOpt:
         Steps until the rate is highest.
     optimizer : torch.optim.Optimizer
         Whose rate is set before each of its steps.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not what it should be.
     """
 
     def __init__(self, dim_model: int, factor: float, warmup: int, optimizer: torch.optim.Optimizer):
         self.dim_model = check_count("dim_model", dim_model, 1)
         self.warmup = check_count("warmup", warmup, 1)
-        if not factor > 0:
-            raise ValueError(f"factor must be positive, got {factor!r}")
+        if not isinstance(factor, Real) or not factor > 0:
+            raise ValueError(f"factor must be a positive number, got {factor!r}")
+        if not hasattr(optimizer, "param_groups"):
+            raise TypeError(f"optimizer must be a torch.optim.Optimizer, got {optimizer!r}")
         self.factor = factor
         self.optimizer = optimizer
         self.steps = 0
@@ -175,7 +186,7 @@ class SimpleLossCompute:
         self.criterion = criterion
         self.opt = opt
         self.grad_accum = check_count("grad_accum", grad_accum, 1)
-        self.total_loss, self.correct, self.tokens, self.batches = 0.0, 0, 0, 0
+        self.total_loss, self.correct, self.tokens, self.waiting = 0.0, 0, 0, 0
 
     @property
     def avg_loss(self) -> float:
@@ -207,15 +218,22 @@ class SimpleLossCompute:
         check_count("n_tokens", n_tokens, 1)
         total = self.criterion(log_probs, target)
         if self.opt is not None:
-            (total / (n_tokens * self.grad_accum)).backward()
-            if (self.batches + 1) % self.grad_accum == 0:
-                self.opt.step()
+            if self.waiting == 0:
                 self.opt.zero_grad()
-        self.batches += 1
+            (total / (n_tokens * self.grad_accum)).backward()
+            self.waiting += 1
+            if self.waiting == self.grad_accum:
+                self.finish()
         self.total_loss += total.item()
         self.correct += int((log_probs.argmax(1) == target).sum())
         self.tokens += n_tokens
         return total.item() / n_tokens
+
+    def finish(self) -> None:
+        """Take the step that gradients of a last, incomplete group of batches still wait for."""
+        if self.waiting:
+            self.opt.step()
+            self.waiting = 0
 
 
 @dataclass(frozen=True)
@@ -262,13 +280,19 @@ def run_epoch(
     Raises
     ------
     ValueError
-        If ``is_train`` and the loss has no optimiser, or the other way round.
+        If ``is_train`` and the loss has no optimiser, or the other way round, or there is no batch.
     """
     if is_train != (loss_compute.opt is not None):
         has = "no" if loss_compute.opt is None else "an"
         raise ValueError(f"is_train is {is_train}, but loss_compute has {has} optimiser")
     losses = []
+    before = (loss_compute.total_loss, loss_compute.correct, loss_compute.tokens)
     for batch in tqdm(data_iter, disable=not progress, unit="batch"):
         with torch.set_grad_enabled(is_train):
             losses.append(loss_compute(model(batch), batch.tgt_y, batch.n_tokens))
-    return EpochResult(loss_compute.avg_loss, loss_compute.accuracy, losses)
+    loss_compute.finish()
+    after = (loss_compute.total_loss, loss_compute.correct, loss_compute.tokens)
+    loss, correct, tokens = (b - a for a, b in zip(before, after, strict=True))
+    if tokens == 0:
+        raise ValueError("data_iter must hold at least one batch, got none")
+    return EpochResult(loss / tokens, correct / tokens, losses)

@@ -45,7 +45,7 @@ class Encoder(nn.Module):
 
     def pre_func(self, i: int, fields: str = "qkv") -> PreFunc:
         """Return what layer ``i`` does before attention: norm, then projections."""
-        layer = self.layers[i]
+        layer = _layer(self, i)
 
         def project(x: Tensor) -> dict[str, Tensor]:
             return layer.self_attn.get(layer.sublayer[0].norm(x), fields)
@@ -54,7 +54,7 @@ class Encoder(nn.Module):
 
     def post_func(self, i: int) -> PostFunc:
         """Return what layer ``i`` does after attention: output projection, residual, feed-forward."""
-        layer = self.layers[i]
+        layer = _layer(self, i)
 
         def update(x: Tensor, wv: Tensor) -> Tensor:
             x = x + layer.sublayer[0].dropout(layer.self_attn.get_o(wv))
@@ -78,8 +78,7 @@ class Decoder(nn.Module):
 
         Keys and values of the source are taken as they are: the encoder has normed them already.
         """
-        layer = self.layers[i]
-        attention = (layer.self_attn, layer.src_attn)[l]
+        layer, attention = _sublayer(self, i, l)
 
         def project(x: Tensor) -> dict[str, Tensor]:
             return attention.get(x if fields == "kv" else layer.sublayer[l].norm(x), fields)
@@ -88,8 +87,7 @@ class Decoder(nn.Module):
 
     def post_func(self, i: int, l: int = 0) -> PostFunc:  # noqa: E741 (the tutorial's)
         """Return what sub-layer ``l`` of layer ``i`` does after attention."""
-        layer = self.layers[i]
-        attention = (layer.self_attn, layer.src_attn)[l]
+        layer, attention = _sublayer(self, i, l)
 
         def update(x: Tensor, wv: Tensor) -> Tensor:
             x = x + layer.sublayer[l].dropout(attention.get_o(wv))
@@ -99,6 +97,19 @@ class Decoder(nn.Module):
             return self.norm(x) if i == self.N - 1 else x
 
         return update
+
+
+def _layer(stack: Encoder | Decoder, i: int) -> nn.Module:
+    if check_count("i", i) >= stack.N:
+        raise ValueError(f"i must lie in 0..{stack.N - 1}, got {i}")
+    return stack.layers[i]
+
+
+def _sublayer(decoder: Decoder, i: int, l: int) -> tuple[DecoderLayer, MultiHeadAttention]:  # noqa: E741
+    if l not in (0, 1):
+        raise ValueError(f"l must be 0 (self-attention) or 1 (attention to the source), got {l!r}")
+    layer = _layer(decoder, i)
+    return layer, (layer.self_attn, layer.src_attn)[l]
 
 
 class Transformer(nn.Module):
@@ -217,6 +228,8 @@ class Transformer(nn.Module):
     def attention_of(self, batch: Batch, sentence: int, layer: int = -1) -> list[Tensor]:
         """Return the attention on one sentence: ``[e2e, e2d, d2d]``, each [heads, receivers, senders].
 
+        The model runs in the mode it is in: without dropout after ``eval()``.
+
         Parameters
         ----------
         batch : Batch
@@ -291,6 +304,8 @@ def make_model(
         If an argument is not what it should be; the message says which.
     """
     check_choice("engine", engine, ["auto", *ENGINES])
+    check_count("src_vocab", src_vocab, 1)
+    check_count("tgt_vocab", tgt_vocab, 1)
     attention = MultiHeadAttention(h, dim_model)
     feed_forward = PositionwiseFeedForward(dim_model, dim_ff)
     model = Transformer(

@@ -2,6 +2,7 @@
 
 import operator
 from collections.abc import Iterable
+from numbers import Real
 
 import torch
 from torch import Tensor
@@ -40,7 +41,7 @@ def check_counts(name: str, values: object, minimum: int = 0) -> list[int]:
     """
     if isinstance(values, Tensor):
         values = values.tolist()
-    if isinstance(values, Iterable) and not isinstance(values, str):
+    if isinstance(values, list | tuple | range):
         return [check_count(f"{name}[{i}]", value, minimum) for i, value in enumerate(values)]
     return [check_count(name, values, minimum)]
 
@@ -50,9 +51,13 @@ def check_probability(name: str, value: float) -> float:
 
     Raises
     ------
+    TypeError
+        If it is not a number.
     ValueError
-        If it does not.
+        If it does not lie there.
     """
+    if not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, got {value!r}")
     if not 0 <= value < 1:
         raise ValueError(f"{name} must lie in [0, 1), got {value!r}")
     return value

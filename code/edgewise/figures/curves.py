@@ -1,6 +1,6 @@
 """Lines and bars."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
@@ -16,7 +16,14 @@ def curves(
     ax: Axes | None = None,
     markers: bool = False,
 ) -> Figure:
-    """Draw named lines (x, y), told apart by colour, dash and, if asked for, marker."""
+    """Draw named lines (x, y), told apart by colour, dash and, if asked for, marker.
+
+    Raises
+    ------
+    ValueError
+        If there are more than can be told apart.
+    """
+    _check_series(series)
     ax = ax or plt.subplots()[1]
     for i, (name, (x, y)) in enumerate(series.items()):
         color, dash, marker = LINES[i % len(LINES)]
@@ -39,9 +46,8 @@ def bars(
         If there are more series than can be told apart.
     """
     ax = ax or plt.subplots()[1]
-    groups, names = list(values), list(next(iter(values.values())))
-    if len(names) > len(LINES):
-        raise ValueError(f"at most {len(LINES)} series can be told apart, got {len(names)}")
+    groups, names = list(values), list(dict.fromkeys(name for group in values.values() for name in group))
+    _check_series(names)
     width = 0.8 / len(names)
     hatches = ("", "//", "..", "xx", "\\\\")
     for i, name in enumerate(names):
@@ -56,3 +62,8 @@ def bars(
     if len(names) > 1:
         ax.legend(ncols=3, loc="upper left")
     return ax.figure
+
+
+def _check_series(names: Collection[str]) -> None:
+    if not 1 <= len(names) <= len(LINES):
+        raise ValueError(f"1 to {len(LINES)} series can be told apart, got {len(names)}")

@@ -42,7 +42,7 @@ def draw_graph(
     Raises
     ------
     ValueError
-        If there is not one label a node or the layout is unknown.
+        If there is not one label a node, the layout is unknown or does not fit, or nobody is highlighted.
     """
     nodes = list(graph)
     if len(labels) != len(nodes):
@@ -50,13 +50,18 @@ def draw_graph(
     layouts = {"line": _line, "circle": _circle, "sides": _sides}
     if layout not in layouts:
         raise ValueError(f"layout must be one of {', '.join(layouts)}; got {layout!r}")
+    if highlight is not None and highlight not in graph:
+        raise ValueError(f"highlight must be a node of the graph, got {highlight!r}")
+    if (layout == "sides") != any(isinstance(node, tuple) for node in nodes):
+        raise ValueError(f"layout 'sides' is for two sets of tokens, the others for one; got {layout!r}")
     ax = ax or plt.subplots(figsize=(4.6, 2.3 if layout == "line" else 3.2))[1]
     places = layouts[layout](nodes)
     bend = {"line": "arc3,rad=-0.55", "circle": "arc3,rad=0.08", "sides": "arc3,rad=0"}[layout]
     strong = [e for e in graph.edges if e[1] == highlight]
     weak = [e for e in graph.edges if e[1] != highlight]
     if layout == "line":
-        ax.set(xlim=(-0.6, len(nodes) - 0.4), ylim=(-0.6, 0.35 + 0.22 * len(nodes)))
+        reach, backward = 0.35 + 0.22 * len(nodes), any(i > j for i, j in graph.edges)
+        ax.set(xlim=(-0.6, len(nodes) - 0.4), ylim=(-reach if backward else -0.6, reach))
     style = {"node_size": _node_size(labels), "arrowsize": 9, "connectionstyle": bend, "ax": ax}
     nx.draw_networkx_nodes(graph, places, node_size=_node_size(labels), ax=ax, **NODE)
     nx.draw_networkx_labels(graph, places, dict(zip(nodes, labels, strict=True)), font_size=10, ax=ax)

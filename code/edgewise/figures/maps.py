@@ -18,8 +18,11 @@ def attention_maps(
     Raises
     ------
     ValueError
-        If a matrix does not have one row a receiver and one column a sender.
+        If there is no matrix, titles do not match, or a matrix does not have one row a receiver and one
+        column a sender.
     """
+    if not len(weights) or (titles is not None and len(titles) != len(weights)):
+        raise ValueError(f"weights must hold a matrix a title, at least one; got {len(weights)}")
     for matrix in weights:
         if np.shape(matrix) != (len(receivers), len(senders)):
             raise ValueError(

@@ -131,8 +131,9 @@ def att_animation(
     if not len(maps) or any(moment is None for moment in maps):
         raise ValueError("maps must hold one att_weight_map a moment, at least one and none of them None")
     chosen = [np.asarray(moment[MODES.index(mode)]) for moment in maps]
-    if not 0 <= head_id < len(chosen[0]):
-        raise ValueError(f"head_id must lie in 0..{len(chosen[0]) - 1}, got {head_id}")
+    heads = min(len(weights) for weights in chosen)
+    if not 0 <= head_id < heads:
+        raise ValueError(f"head_id must lie in 0..{heads - 1}, got {head_id}")
     senders, receivers = (tgt if mode == "d2d" else src), (src if mode == "e2e" else tgt)
     names = {"e2e": "Source to source", "e2d": "Source to target", "d2d": "Target to target"}
     return AttentionPlayer(

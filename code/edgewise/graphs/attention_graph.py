@@ -70,7 +70,7 @@ class AttentionGraph:
         ValueError
             If ``0 <= start <= stop <= num_src`` does not hold for every receiver.
         """
-        check_ids("start", start, num_src + 1)
+        check_ids("start", start, check_count("num_src", num_src) + 1)
         check_ids("stop", stop, num_src + 1)
         if start.dim() != 1 or start.shape != stop.shape or start.device != stop.device:
             raise ValueError(
@@ -123,14 +123,18 @@ class AttentionGraph:
 
     def _derive_edges(self) -> tuple[Tensor, Tensor]:
         if self._edges is None:
-            start, stop = self.intervals
-            degree = stop - start
-            dst = torch.repeat_interleave(torch.arange(self.num_dst, device=self.device), degree)
-            first_edge = degree.cumsum(0) - degree
-            src = torch.arange(len(dst), device=self.device) + (start - first_edge)[dst]
-            order = src.argsort(stable=True)
-            self._edges = (src[order], dst[order])
+            with torch.inference_mode(False):  # a later pass may need gradients
+                self._edges = self._edges_of_intervals()
         return self._edges
+
+    def _edges_of_intervals(self) -> tuple[Tensor, Tensor]:
+        start, stop = self.intervals
+        degree = stop - start
+        dst = torch.repeat_interleave(torch.arange(self.num_dst, device=self.device), degree)
+        first_edge = degree.cumsum(0) - degree
+        src = torch.arange(len(dst), device=self.device) + (start - first_edge)[dst]
+        order = src.argsort(stable=True)
+        return src[order], dst[order]
 
     @property
     def num_edges(self) -> int:
@@ -141,6 +145,11 @@ class AttentionGraph:
         return len(self._edges[0])
 
     @property
+    def has_edge_lists(self) -> bool:
+        """Whether the graph's edges are written out, as given or because somebody asked for them."""
+        return self._edges is not None
+
+    @property
     def device(self) -> torch.device:
         """Where the graph's tensors lie."""
         return (self.intervals or self._edges)[0].device
@@ -148,7 +157,8 @@ class AttentionGraph:
     def remember(self, name: str, make: Callable[[], Any]) -> Any:
         """Return what ``make`` gave the first time it was asked for under ``name`` on this graph."""
         if name not in self._remembered:
-            self._remembered[name] = make()
+            with torch.inference_mode(False):  # a later pass may need gradients
+                self._remembered[name] = make()
         return self._remembered[name]
 
     def forget(self) -> None:
@@ -157,10 +167,9 @@ class AttentionGraph:
 
     def to(self, device: torch.device | str) -> "AttentionGraph":
         """Return the same graph on another device."""
-        if torch.device(device) == self.device:
-            return self
         form, held = ("edges", self._edges) if self.intervals is None else ("intervals", self.intervals)
-        return self._like(**{form: tuple(x.to(device) for x in held)})
+        moved = tuple(x.to(device) for x in held)
+        return self if moved[0] is held[0] else self._like(**{form: moved})
 
     def restrict(self, active: Tensor) -> "AttentionGraph":
         """Keep only the edges into active receivers; the numbering stays.
@@ -169,7 +178,14 @@ class AttentionGraph:
         ----------
         active : Tensor
             bool [num_dst].
+
+        Raises
+        ------
+        TypeError, ValueError
+            If it is not that.
         """
+        if not isinstance(active, Tensor):
+            raise TypeError(f"active must be a tensor of bool, got {type(active).__name__}")
         if active.dtype != torch.bool or active.shape != (self.num_dst,):
             raise ValueError(f"active must be bool [{self.num_dst}], got {active.dtype} {list(active.shape)}")
         if self.intervals is not None:
@@ -182,7 +198,14 @@ class AttentionGraph:
         """Return the graph between a run of senders and a run of receivers, numbered anew from zero.
 
         It counts as self-attention where this graph does and both runs are the same.
+
+        Raises
+        ------
+        ValueError
+            If a slice has a step.
         """
+        if (src.step or 1) != 1 or (dst.step or 1) != 1:
+            raise ValueError(f"src and dst must be slices without a step, got {src} and {dst}")
         (first_src, last_src), (first_dst, last_dst) = (
             s.indices(n)[:2] for s, n in ((src, self.num_src), (dst, self.num_dst))
         )
@@ -253,7 +276,8 @@ class AttentionGraph:
             f"{self.num_src} tokens" if self.self_attention else f"{self.num_src} -> {self.num_dst} tokens"
         )
         form = "intervals" if self.intervals is not None else "edges"
-        return f"AttentionGraph({sides}, {self.num_edges} edges, held as {form})"
+        count = "?" if self.device.type == "meta" else self.num_edges
+        return f"AttentionGraph({sides}, {count} edges, held as {form})"
 
 
 def complete(sizes: int | Sequence[int]) -> AttentionGraph:
@@ -318,6 +342,7 @@ def window(sizes: int | Sequence[int], left: int, right: int) -> AttentionGraph:
     """
     left, right = check_count("left", left), check_count("right", right)
     first, length, position = _sentences("sizes", sizes)
+    left, right = min(left, len(first)), min(right, len(first))  # farther there is nobody
     start = first + (position - left).clamp(min=0)
     stop = first + torch.minimum(position + right + 1, length)
     return AttentionGraph._trusted(len(first), None, (start, stop))
@@ -335,12 +360,17 @@ def batch(graphs: Sequence[AttentionGraph]) -> AttentionGraph:
 
     Raises
     ------
+    TypeError
+        If something else is among them.
     ValueError
         If there is none, or self- and cross-attention are mixed.
     """
     graphs = list(graphs)
     if not graphs:
         raise ValueError("batch needs at least one graph, got none")
+    for graph in graphs:
+        if not isinstance(graph, AttentionGraph):
+            raise TypeError(f"batch takes graphs, got {type(graph).__name__}")
     same = graphs[0].self_attention
     if any(g.self_attention != same for g in graphs):
         raise ValueError("batch takes graphs of self-attention or of cross-attention, not both at once")

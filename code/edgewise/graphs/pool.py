@@ -14,7 +14,7 @@ from edgewise.graphs.interop import load_dgl
 Sentence = Sequence[int] | Tensor
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Batch:
     """A batch of sentence pairs as three graphs over packed tokens, without any padding.
 
@@ -87,7 +87,16 @@ class Batch:
 
     @cached_property
     def g(self) -> Any:
-        """One ``DGLGraph`` of the whole batch, as the DGL tutorial builds it."""
+        """One ``DGLGraph`` of the whole batch, as the DGL tutorial builds it.
+
+        Raises
+        ------
+        ImportError
+            If DGL cannot be imported.
+        ValueError
+            If the batch's graphs are no longer the complete, causal and bipartite ones of its lengths.
+        """
+        self._check_graphs()
         pairs = zip(self.src_lengths, self.tgt_lengths, strict=True)
         return load_dgl().batch([self.pool.pair_graph(n, m) for n, m in pairs]).to(self.device)
 
@@ -99,11 +108,21 @@ class Batch:
     @cached_property
     def eids(self) -> dict[str, Tensor]:
         """Ids of the edges of ``g``: ``ee`` within the source, ``ed`` across, ``dd`` within the target."""
-        return self._numbering(
-            ee=[n * n for n in self.src_lengths],
-            ed=[n * m for n, m in zip(self.src_lengths, self.tgt_lengths, strict=True)],
-            dd=[m * (m + 1) // 2 for m in self.tgt_lengths],
-        )
+        self._check_graphs()
+        return self._numbering(**self._edges_a_pair())
+
+    def _edges_a_pair(self) -> dict[str, list[int]]:
+        return {
+            "ee": [n * n for n in self.src_lengths],
+            "ed": [n * m for n, m in zip(self.src_lengths, self.tgt_lengths, strict=True)],
+            "dd": [m * (m + 1) // 2 for m in self.tgt_lengths],
+        }
+
+    def _check_graphs(self) -> None:
+        held = {"ee": self.enc.num_edges, "ed": self.cross.num_edges, "dd": self.dec.num_edges}
+        made = {kind: sum(counts) for kind, counts in self._edges_a_pair().items()}
+        if held != made:
+            raise ValueError(f"g and eids describe a batch as the pool made it, {made}; this one has {held}")
 
     def _numbering(self, **counts: list[int]) -> dict[str, Tensor]:
         """Number things sentence by sentence and, within one, kind by kind."""
@@ -143,6 +162,9 @@ class GraphPool:
         ValueError
             If there is no sentence, the two lists differ in length, or a sentence is too short.
         """
+        for name, buffer in (("src_buf", src_buf), ("tgt_buf", tgt_buf)):
+            if not isinstance(buffer, Iterable):
+                raise TypeError(f"{name} must be a list of sentences, got {buffer!r}")
         sources, targets = (
             [_ids(name, i, s) for i, s in enumerate(buffer)]
             for name, buffer in (("src_buf", src_buf), ("tgt_buf", tgt_buf))
@@ -154,8 +176,8 @@ class GraphPool:
         for name, buffer, fewest in (("src_buf", sources, 1), ("tgt_buf", targets, 2)):
             for i, ids in enumerate(buffer):
                 if len(ids) < fewest:
-                    what = "an id" if fewest == 1 else "a start and an end symbol"
-                    raise ValueError(f"{name}[{i}] must hold at least {what}, got {len(ids)} ids")
+                    what = "one id" if fewest == 1 else "two ids, the start and the end symbol"
+                    raise ValueError(f"{name}[{i}] must hold at least {what}; got {len(ids)}")
         src_lengths, tgt_lengths = [len(s) for s in sources], [len(t) - 1 for t in targets]
         return Batch(
             enc=complete(src_lengths).to(device),
@@ -188,9 +210,11 @@ class GraphPool:
 def _ids(name: str, index: int, sentence: Sentence) -> Tensor:
     try:
         ids = torch.as_tensor(sentence)
-        if ids.dim() != 1 or (ids.numel() and (ids.is_floating_point() or ids.dtype == torch.bool)):
+        if ids.dim() != 1 or (
+            ids.numel() and (ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool)
+        ):
             raise TypeError
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RuntimeError):
         raise TypeError(f"{name}[{index}] must be a list of integers, got {sentence!r}") from None
     return ids.long()
 

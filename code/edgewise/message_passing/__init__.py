@@ -80,7 +80,8 @@ def propagate_attention(
     _check_tensors(graph, q=q, k=k, v=v)
     if graph.num_edges == 0:  # DGL makes no output field where no message is sent
         engine = "scatter"
-    return ENGINES[_choose(graph) if engine == "auto" else engine](graph, q, k, v)
+    with torch.autocast(q.device.type, enabled=False):  # or engines would differ in the dtype they return
+        return ENGINES[_choose(graph) if engine == "auto" else engine](graph, q, k, v)
 
 
 def attention_weights(graph: AttentionGraph, q: Tensor, k: Tensor) -> Tensor:
@@ -103,14 +104,16 @@ def _choose(graph: AttentionGraph) -> str:
 
 
 def _check_tensors(graph: AttentionGraph, **tensors: Tensor) -> None:
+    if not isinstance(graph, AttentionGraph):
+        raise TypeError(f"graph must be an AttentionGraph, got {type(graph).__name__}")
     for name, x in tensors.items():
         if not isinstance(x, Tensor) or not x.is_floating_point():
             raise TypeError(
                 f"{name} must be a floating-point tensor, got {getattr(x, 'dtype', type(x).__name__)}"
             )
     q = tensors["q"]
-    if q.dim() != 3:
-        raise ValueError(f"q must be [num_dst, h, d], got {list(q.shape)}")
+    if q.dim() != 3 or 0 in q.shape[1:]:
+        raise ValueError(f"q must be [num_dst, h, d] with h and d at least 1, got {list(q.shape)}")
     for name, x in tensors.items():
         side, tokens = ("num_dst", graph.num_dst) if name == "q" else ("num_src", graph.num_src)
         expected = torch.Size((tokens, *q.shape[1:]))

@@ -11,7 +11,7 @@ ROWS = (16, 256)
 """Fewest and most receivers in a tile of a window; between the two, as many as it is wide on average."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Cut:
     """Tiles before they are laid out; a tile has rows (receivers) and columns (senders).
 

@@ -1,5 +1,6 @@
 """Attention in DGL, three ways: mailboxes, built-in functions, fused kernels."""
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +10,22 @@ from torch import Tensor
 
 from edgewise.graphs import AttentionGraph, load_dgl
 
+Engine = Callable[[AttentionGraph, Tensor, Tensor, Tensor], Tensor]
 
+
+def in_full_precision(engine: Engine) -> Engine:
+    """Run an engine on half-precision input in float32: DGL's sums over in-edges stall in bfloat16."""
+
+    @functools.wraps(engine)
+    def wrapped(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        if q.dtype not in (torch.float16, torch.bfloat16):
+            return engine(graph, q, k, v)
+        return engine(graph, q.float(), k.float(), v.float()).to(q.dtype)
+
+    return wrapped
+
+
+@in_full_precision
 def mailbox(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Send score and value along each edge; let each receiver read its mailbox."""
     g = _local_graph(graph)
@@ -31,6 +47,7 @@ def read_mailbox(nodes: Any) -> dict[str, Tensor]:
     return {"wv": (weight * nodes.mailbox["v"]).sum(1)}
 
 
+@in_full_precision
 def builtin(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Decompose as the DGL tutorial does, made exact: each receiver's highest score is subtracted."""
     fn = load_dgl().function
@@ -66,6 +83,7 @@ def exp_below(field: str, highest_field: str) -> Callable[[Any], dict[str, Tenso
     return exponentiate
 
 
+@in_full_precision
 def fused(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Three kernels that never hold a message a feature wide: score, softmax, weighted sum."""
     dgl = load_dgl()

@@ -16,10 +16,11 @@ ALWAYS_AFFORDABLE = 10_000_000
 """... or this many scores in all."""
 
 BUCKET_RATIO = 1.5
-"""Tiles whose longer sides differ by less than about this factor share a bucket."""
+"""Tiles whose longer sides differ by less than about this factor share a bucket; where that wastes too much,
+those of which both sides do."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Placement:
     """Where tokens lie in the padded slots of all tiles.
 
@@ -50,7 +51,7 @@ class Placement:
         return cls(num_tokens, tokens, slots, source, once, everywhere, trivial)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Bucket:
     """Tiles of similar size, padded to one shape and executed by one dense call.
 
@@ -65,7 +66,7 @@ class Bucket:
     is_causal: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TilePlan:
     """Tiles of a graph.
 
@@ -107,16 +108,21 @@ def _plan(graph: AttentionGraph) -> TilePlan:
     if graph.num_edges == 0:
         return TilePlan(0, 0, [])
     cut = cut_graph(graph)
-    groups = _group_by_size(torch.maximum(cut.rows, cut.columns))
-    shapes = [(int(cut.rows[tiles].max()), int(cut.columns[tiles].max())) for tiles in groups]
-    scores = sum(len(tiles) * rows * columns for tiles, (rows, columns) in zip(groups, shapes, strict=True))
-    plan = TilePlan(scores, graph.num_edges, [])
+    longer = torch.maximum(cut.rows, cut.columns)
+    for sides in (longer, longer), (cut.rows, cut.columns):
+        groups = _group_by_size(*sides)
+        shapes = [(int(cut.rows[tiles].max()), int(cut.columns[tiles].max())) for tiles in groups]
+        scores = sum(len(tiles) * r * c for tiles, (r, c) in zip(groups, shapes, strict=True))
+        plan = TilePlan(scores, graph.num_edges, [])
+        if plan.economical:
+            break
     return _lay_out(graph, cut, groups, shapes, scores) if plan.affordable else plan
 
 
-def _group_by_size(size: Tensor) -> list[Tensor]:
-    """Tiles of similar size, by the logarithm of their longer side."""
-    group = (size.double().log() / math.log(BUCKET_RATIO)).long()
+def _group_by_size(*sides: Tensor) -> list[Tensor]:
+    """Tiles of similar size, by the logarithms of two lengths."""
+    first, second = ((side.double().log() / math.log(BUCKET_RATIO)).long() for side in sides)
+    group = first * (int(second.max()) + 1) + second
     return [(group == g).nonzero().squeeze(1) for g in group.unique().tolist()]
 
 

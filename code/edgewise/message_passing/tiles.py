@@ -19,6 +19,9 @@ from edgewise.message_passing.plan import ALWAYS_AFFORDABLE, MOST_WASTE, Placeme
 def tiles(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Gather each tile's tokens, attend inside it, put the answers back.
 
+    Values must be finite: what is masked inside a tile is multiplied by zero, not left out. Derivatives are
+    of first order only.
+
     Raises
     ------
     ValueError
