@@ -169,9 +169,12 @@ class TestPlan:
         plan = plan_tiles(causal([5, 6, 7]))
         assert [(b.mask, b.is_causal) for b in plan.buckets] == [(None, True)] * len(plan.buckets)
 
-    def test_a_window_is_cut_so_that_at_most_half_its_scores_are_wasted(self):
+    def test_a_window_is_cut_into_few_tiles_that_waste_at_most_half_their_scores(self):
         plan = plan_tiles(window(4096, 32, 32))
         assert plan.scores <= 2.1 * plan.edges
+        assert sum(b.num_tiles for b in plan.buckets) <= 4096 / 64 + 1, (
+            "a tile has as many rows as the window is wide"
+        )
 
     def test_edges_that_form_intervals_are_planned_as_intervals(self):
         graph = window(300, 4, 4)
