@@ -17,7 +17,7 @@ def main() -> None:
 
 
 @bench.command()
-def engines(repeats: Annotated[int, typer.Option(min=1, help="Measured turns of each engine.")] = 7) -> None:
+def engines(repeats: Annotated[int, typer.Option(min=1, help="Measured turns of each engine.")] = 5) -> None:
     """Time every engine against hand-written padded attention, forward and backward."""
     typer.echo(benchmarks.format_engines(benchmarks.bench_engines(repeats=repeats)))
 

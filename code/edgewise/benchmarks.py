@@ -27,6 +27,9 @@ TURN = 0.05
 MOST_CALLS = 20
 """... and how often it is called in it at most."""
 
+LONG = 1.0
+"""Seconds from which a call is too long to be made in vain."""
+
 
 @dataclass(frozen=True)
 class Workload:
@@ -55,8 +58,9 @@ WORKLOADS = (
 def interleave(functions: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, float]:
     """Time functions in turns, so that a slow moment of the machine hits all of them.
 
-    A function that takes less than ``TURN`` seconds is called several times in its turn, so that what the one
-    before it left in caches and allocator does not decide its median.
+    A turn begins with a call that is not measured, because the function before has left its marks on caches
+    and allocator; one that takes longer than ``LONG`` seconds goes without. A function that takes less than
+    ``TURN`` seconds is called several times.
 
     Parameters
     ----------
@@ -71,14 +75,17 @@ def interleave(functions: Mapping[str, Callable[[], object]], repeats: int) -> d
         Median seconds of each.
     """
     check_count("repeats", repeats, 1)
-    calls = {}
+    calls, in_vain = {}, {}
     for name, function in functions.items():
         function()
-        calls[name] = min(1 + int(TURN / _seconds(function)), MOST_CALLS)
+        seconds = _seconds(function)
+        calls[name] = min(1 + int(TURN / seconds), MOST_CALLS)
+        in_vain[name] = 1 if seconds < LONG else 0
     times: dict[str, list[float]] = {name: [] for name in functions}
     for _ in range(repeats):
         for name, function in functions.items():
-            times[name] += [_seconds(function) for _ in range(calls[name])]
+            turn = [_seconds(function) for _ in range(in_vain[name] + calls[name])]
+            times[name] += turn[in_vain[name] :]
     return {name: statistics.median(seconds) for name, seconds in times.items()}
 
 
@@ -122,7 +129,7 @@ class EngineRow:
 
 
 def bench_engines(
-    workloads: Sequence[Workload] = WORKLOADS, engines: Sequence[str] | None = None, repeats: int = 7
+    workloads: Sequence[Workload] = WORKLOADS, engines: Sequence[str] | None = None, repeats: int = 5
 ) -> list[EngineRow]:
     """Time engines against hand-written padded attention, forward and backward, one layer.
 
