@@ -86,7 +86,7 @@
       graph.setAttribute("aria-label", `${data.title}, ${data.moments[next]}, as a graph`);
       announce();
     }
-    function stop() { clearInterval(timer); timer = null; play.textContent = "Play"; }
+    function stop() { clearInterval(timer); timer = null; play.textContent = still.matches ? "Next" : "Play"; }
     play.addEventListener("click", () => {
       if (timer) return stop();
       if (still.matches) return show(moment === last ? 0 : moment + 1);
@@ -94,13 +94,14 @@
       play.textContent = "Pause";
       timer = setInterval(() => (moment === last ? stop() : show(moment + 1)), 700);
     });
-    if (still.matches) play.textContent = "Next";
+    stop();
     slider.addEventListener("input", () => { stop(); show(Number(slider.value)); });
     matrix.addEventListener("keydown", (event) => {
       const move = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
       if (!move) return;
       event.preventDefault();
-      const [r, s] = chosen || [0, 0];
+      if (!chosen) return choose(0, 0);
+      const [r, s] = chosen;
       choose(Math.min(Math.max(r + move[0], 0), rows - 1), Math.min(Math.max(s + move[1], 0), columns - 1));
     });
     show(last);
