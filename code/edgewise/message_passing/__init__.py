@@ -109,7 +109,7 @@ def _check_tensors(graph: AttentionGraph, **tensors: Tensor) -> None:
     for name, x in tensors.items():
         if not isinstance(x, Tensor) or not x.is_floating_point():
             raise TypeError(
-                f"{name} must be a floating-point tensor, got {getattr(x, 'dtype', type(x).__name__)}"
+                f"{name} must be a floating-point tensor, got {x.dtype if isinstance(x, Tensor) else type(x).__name__}"
             )
     q = tensors["q"]
     if q.dim() != 3 or 0 in q.shape[1:]:
