@@ -108,9 +108,8 @@ def _check_tensors(graph: AttentionGraph, **tensors: Tensor) -> None:
         raise TypeError(f"graph must be an AttentionGraph, got {type(graph).__name__}")
     for name, x in tensors.items():
         if not isinstance(x, Tensor) or not x.is_floating_point():
-            raise TypeError(
-                f"{name} must be a floating-point tensor, got {x.dtype if isinstance(x, Tensor) else type(x).__name__}"
-            )
+            kind = x.dtype if isinstance(x, Tensor) else type(x).__name__
+            raise TypeError(f"{name} must be a floating-point tensor, got {kind}")
     q = tensors["q"]
     if q.dim() != 3 or 0 in q.shape[1:]:
         raise ValueError(f"q must be [num_dst, h, d] with h and d at least 1, got {list(q.shape)}")
