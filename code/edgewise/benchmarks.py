@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from edgewise.graphs import AttentionGraph, complete, window
-from edgewise.graphs.interop import dgl_available
+from edgewise.graphs import AttentionGraph, complete, dgl_available, window
 from edgewise.message_passing import ENGINES, propagate_attention
 from edgewise.validation import check_choice, check_count
 

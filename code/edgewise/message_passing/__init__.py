@@ -10,8 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from edgewise.graphs import AttentionGraph
-from edgewise.graphs.interop import dgl_available
+from edgewise.graphs import AttentionGraph, dgl_available
 from edgewise.message_passing.plan import plan_tiles
 from edgewise.message_passing.scatter import edge_softmax, scatter
 from edgewise.message_passing.tiles import tiles
