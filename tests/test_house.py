@@ -16,8 +16,8 @@ ROWS = [
     {"decoding", "training", "checks"},
     {"adaptive"},
     {"transformer", "dense", "gnn", "tasks", "corpora", "tokenization"},
-    {"layers", "message_passing", "sparse", "checkpoints"},
-    {"graphs", "attention", "artifacts", "metrics", "figures"},
+    {"layers", "message_passing", "sparse", "artifacts"},
+    {"graphs", "attention", "checkpoints", "metrics", "figures"},
     {"validation"},
 ]
 """A module may import from rows below its own, and from itself where it is a folder."""

@@ -1,6 +1,7 @@
 """Chapter 7: toy tasks with a known answer, in the shape of a translation data set."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,6 +13,8 @@ SOS, EOS, PAD = "<sos>", "<eos>", "<pad>"
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 SIZES = {"train": 9000, "valid": 1000, "test": 1000}
 MEAN_LENGTH, LENGTH_DEVIATION = 15, 3
+
+ANSWERS = {"copy": list, "sort": sorted}
 
 Pair = tuple[list[str], list[str]]
 
@@ -116,16 +119,71 @@ class TranslationDataset:
             if len(devices) != 1:
                 raise ValueError(f"devices must name one device, got {list(devices)!r}")
             device = devices[0]
-        order = self._generator.permutation(len(pairs)) if mode == "train" else np.arange(len(pairs))
-        return self._batches(graph_pool, mode, order, batch_size, device)
+        order = self._order(mode)
+        chosen = [order[first : first + batch_size] for first in range(0, len(pairs), batch_size)]
+        return self._batches(graph_pool, mode, chosen, device)
+
+    def by_tokens(
+        self,
+        graph_pool: GraphPool,
+        mode: str = "train",
+        batch_tokens: int = 4096,
+        bucketed: bool = False,
+        device: torch.device | str = "cpu",
+    ) -> Iterator[Batch]:
+        """Iterate over batches of about as many target tokens each.
+
+        Parameters
+        ----------
+        graph_pool, mode, device
+            As in a call.
+        batch_tokens : int
+            Most target tokens of a batch; a longer sentence is a batch of its own.
+        bucketed : bool
+            Whether sentences of similar length share a batch. In training the order of batches is drawn, and
+            which of the sentences of one length meet.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is not what it should be; the message says which.
+        """
+        lengths = [len(target) + 1 for _, target in self._split(mode)]
+        check_count("batch_tokens", batch_tokens, 1)
+        order = self._order(mode)
+        if bucketed:
+            order.sort(key=lambda i: lengths[i])
+        chosen: list[list[int]] = []
+        room = 0
+        for i in order:
+            if lengths[i] > room:
+                chosen.append([])
+                room = batch_tokens
+            chosen[-1].append(i)
+            room -= lengths[i]
+        if bucketed and mode == "train":
+            self._generator.shuffle(chosen)
+        return self._batches(graph_pool, mode, chosen, device)
+
+    @property
+    def order_state(self) -> dict[str, Any]:
+        """State of the generator of orders, as JSON holds it: set it to draw the same orders again."""
+        return self._generator.bit_generator.state
+
+    @order_state.setter
+    def order_state(self, state: dict[str, Any]) -> None:
+        self._generator.bit_generator.state = state
+
+    def _order(self, mode: str) -> list[int]:
+        count = len(self._split(mode))
+        return self._generator.permutation(count).tolist() if mode == "train" else list(range(count))
 
     def _batches(
-        self, graph_pool: GraphPool, mode: str, order: np.ndarray, size: int, device: torch.device | str
+        self, graph_pool: GraphPool, mode: str, chosen: list[list[int]], device: torch.device | str
     ) -> Iterator[Batch]:
-        for first in range(0, len(order), size):
-            chosen = order[first : first + size].tolist()
+        for numbers in chosen:
             buffers = (
-                [self.encode(self.get_seq_by_id(i, mode, field)) for i in chosen] for field in ("src", "tgt")
+                [self.encode(self.get_seq_by_id(i, mode, field)) for i in numbers] for field in ("src", "tgt")
             )
             yield graph_pool(*buffers, device=device)
 
@@ -171,13 +229,29 @@ def get_dataset(name: str, seed: int = 0) -> TranslationDataset:
     ValueError
         If the name is unknown.
     """
-    check_choice("name", name, ("copy", "sort"))
+    check_choice("name", name, ANSWERS)
     check_count("seed", seed)
-    answer = list if name == "copy" else sorted
     generator = np.random.default_rng([seed, len(SIZES)])
     splits = {}
     for mode, size in SIZES.items():
         lengths = np.maximum(generator.normal(MEAN_LENGTH, LENGTH_DEVIATION, size).round().astype(int), 1)
-        sources = [generator.choice(list(LETTERS), n).tolist() for n in lengths]
-        splits[mode] = [(source, answer(source)) for source in sources]
+        splits[mode] = _draw_pairs(name, lengths.tolist(), generator)
     return TranslationDataset(splits, LETTERS, seed)
+
+
+def pairs_of_length(name: str, length: int, count: int, seed: int = 0) -> list[Pair]:
+    """Return sequences of one length and what they should become: for lengths that training never showed.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown, or a count is below 1.
+    """
+    check_choice("name", name, ANSWERS)
+    lengths = [check_count("length", length, 1)] * check_count("count", count, 1)
+    return _draw_pairs(name, lengths, np.random.default_rng([check_count("seed", seed), length]))
+
+
+def _draw_pairs(name: str, lengths: list[int], generator: np.random.Generator) -> list[Pair]:
+    sources = [generator.choice(list(LETTERS), n).tolist() for n in lengths]
+    return [(source, ANSWERS[name](source)) for source in sources]

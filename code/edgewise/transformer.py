@@ -180,13 +180,17 @@ class Transformer(nn.Module):
         wv = self.propagate_attention(graph, **fields)
         return state | {side: post_func(state[side], wv) for post_func, side in post_pairs}
 
+    def embed(self, embed: Embeddings, ids: Tensor, positions: Tensor) -> Tensor:
+        """Ids and positions, each int64 [N], to the states [N, dim_model] that the first layer reads."""
+        return self.pos_enc.dropout(embed(ids) + self.pos_enc(positions))
+
     def hidden(self, batch: Batch) -> Tensor:
         """Run encoder and decoder: the target tokens' final states [n_tokens, dim_model]."""
         return self.decode(batch, self.encode(batch))["dec"]
 
     def encode(self, batch: Batch) -> State:
         """Embed the source and pass it through the encoder."""
-        state = {"enc": self._embed(self.src_embed, *batch.src)}
+        state = {"enc": self.embed(self.src_embed, *batch.src)}
         for i in range(self.encoder.N):
             state = self.update_graph(
                 batch.enc, state, [(self.encoder.pre_func(i), "enc")], [(self.encoder.post_func(i), "enc")]
@@ -195,7 +199,7 @@ class Transformer(nn.Module):
 
     def decode(self, batch: Batch, state: State) -> State:
         """Embed the target and pass it through the decoder, which listens to the encoded source."""
-        state = state | {"dec": self._embed(self.tgt_embed, *batch.tgt)}
+        state = state | {"dec": self.embed(self.tgt_embed, *batch.tgt)}
         decoder = self.decoder
         for i in range(decoder.N):
             state = self.update_graph(
@@ -255,9 +259,6 @@ class Transformer(nn.Module):
             yield self._heard
         finally:
             self._heard = None
-
-    def _embed(self, embed: Embeddings, ids: Tensor, positions: Tensor) -> Tensor:
-        return self.pos_enc.dropout(embed(ids) + self.pos_enc(positions))
 
 
 def _maps(batch: Batch, heard: list[Heard], sentence: int, layer: int) -> list[Tensor]:

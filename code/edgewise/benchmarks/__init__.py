@@ -1,0 +1,29 @@
+"""Every table of speed and memory: interleaved runs, medians, ratios."""
+
+from edgewise.benchmarks.engines import (
+    WORKLOADS,
+    EngineRow,
+    PaddedAttention,
+    Workload,
+    bench_engines,
+    format_engines,
+)
+from edgewise.benchmarks.memory import MemoryRow, bench_memory, format_memory
+from edgewise.benchmarks.timing import interleave
+from edgewise.benchmarks.training import TrainingRow, bench_training, format_training
+
+__all__ = [
+    "WORKLOADS",
+    "EngineRow",
+    "MemoryRow",
+    "PaddedAttention",
+    "TrainingRow",
+    "Workload",
+    "bench_engines",
+    "bench_memory",
+    "bench_training",
+    "format_engines",
+    "format_memory",
+    "format_training",
+    "interleave",
+]

@@ -1,0 +1,56 @@
+"""What the graph model is measured against in training: PyTorch's own Transformer, on padded batches."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from edgewise.layers import Embeddings, PositionalEncoding
+
+
+class PaddedTransformer(nn.Module):
+    """``torch.nn.Transformer`` with the embeddings, norms, output layer and dropout of ``make_model``.
+
+    Its fused projections, its masks and its kernels are PyTorch's. Dropout inside attention and inside the
+    feed-forward layer is off, as in ``make_model``.
+    """
+
+    def __init__(self, vocab: int, N: int, dim_model: int, dim_ff: int, h: int, dropout: float):  # noqa: N803
+        super().__init__()
+        self.src_embed, self.tgt_embed = Embeddings(vocab, dim_model), Embeddings(vocab, dim_model)
+        self.pos_enc = PositionalEncoding(dim_model, dropout)
+        sizes = (dim_model, h, N, N, dim_ff, dropout)
+        self.body = nn.Transformer(*sizes, batch_first=True, norm_first=True)
+        for layer in (*self.body.encoder.layers, *self.body.decoder.layers):
+            layer.dropout = nn.Identity()
+        for module in self.modules():
+            if isinstance(module, nn.MultiheadAttention):
+                module.dropout = 0.0
+        self.proj = nn.Linear(dim_model, vocab)
+
+    def forward(self, sources: Sequence[Tensor], targets: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """Ids of sentences, a tensor each, to logits [n_tokens, vocab] of the real tokens, and their ids."""
+        src, src_padding = _pad(sources)
+        tgt, tgt_padding = _pad([ids[:-1] for ids in targets])
+        causal = nn.Transformer.generate_square_subsequent_mask(tgt.shape[1], dtype=torch.bool)
+        states = self.body(
+            self._embed(self.src_embed, src),
+            self._embed(self.tgt_embed, tgt),
+            tgt_mask=causal,
+            src_key_padding_mask=src_padding,
+            tgt_key_padding_mask=tgt_padding,
+            memory_key_padding_mask=src_padding,
+            tgt_is_causal=True,
+        )
+        return self.proj(states[~tgt_padding]), torch.cat([ids[1:] for ids in targets])
+
+    def _embed(self, embed: Embeddings, ids: Tensor) -> Tensor:
+        return self.pos_enc.dropout(embed(ids) + self.pos_enc(torch.arange(ids.shape[1])))
+
+
+def _pad(sentences: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Ids [B, longest], and where they are padding."""
+    lengths = torch.tensor([len(ids) for ids in sentences])
+    ids = pad_sequence(list(sentences), batch_first=True)
+    return ids, torch.arange(ids.shape[1]) >= lengths[:, None]

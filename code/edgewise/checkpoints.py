@@ -1,0 +1,195 @@
+"""Files that a run can be continued from: tensors and JSON in one file, whole or not there at all.
+
+A checkpoint is a safetensors file. Its tensors are those of a tree of dicts and lists, named by their paths;
+its header holds the rest of the tree as JSON, the format's version, the configuration it belongs to and a
+digest of the tensors. A new file is written beside the old ones, flushed to the disk and only then renamed;
+the one before it is kept.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+FORMAT = 1
+"""Version of the format that this code writes, and the newest that it reads."""
+
+TENSOR = "<tensor>"
+"""Stands in the JSON where the tree has a tensor."""
+
+KEPT = 2
+"""Checkpoints in a folder: the newest and the one before it."""
+
+
+class CheckpointError(Exception):
+    """A checkpoint cannot be used; the message says which, why, and what to do."""
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file so that its name never stands for half of it.
+
+    Raises
+    ------
+    OSError
+        If the disk is full or the folder cannot be written; what stood there before still does.
+    """
+    fresh = path.with_name(f".{path.name}.part")
+    try:
+        with open(fresh, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(fresh, path)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # or the new name may be lost with the machine
+    finally:
+        os.close(folder)
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:
+    """Write named tensors and a JSON header, atomically."""
+    tensors = {name: x.detach().cpu().contiguous().clone() for name, x in tensors.items()}
+    facts = {"format": FORMAT, "digest": _digest(tensors), **header}
+    write_atomically(path, save(tensors, {"edgewise": json.dumps(facts)}))
+
+
+def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read what :func:`save_tensors` wrote.
+
+    Raises
+    ------
+    CheckpointError
+        If the file is missing, truncated, altered, of another kind or of a newer format.
+    """
+    try:
+        with safe_open(path, "pt") as file:
+            facts = json.loads((file.metadata() or {}).get("edgewise", "null"))
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no iterator)
+    except FileNotFoundError:
+        raise CheckpointError(f"{path} does not exist") from None
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CheckpointError(f"{path} is truncated or no safetensors file ({error})") from None
+    if not isinstance(facts, dict) or not isinstance(facts.get("format"), int):
+        raise CheckpointError(f"{path} was not written by edgewise: it has no header of ours")
+    if facts["format"] > FORMAT:
+        raise CheckpointError(
+            f"{path} has format {facts['format']}, newer than {FORMAT}, which this edgewise reads; update it"
+        )
+    if facts.get("digest") != _digest(tensors):
+        raise CheckpointError(f"{path} is damaged: its tensors are not those that were written")
+    return tensors, facts
+
+
+def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any], config: Mapping[str, Any]) -> Path:
+    """Write the state of a run after ``step`` updates into its folder; keep the checkpoint before it.
+
+    Parameters
+    ----------
+    folder : Path
+        Made if it is not there.
+    step : int
+        Names the file.
+    state : mapping
+        A tree of dicts and lists of tensors, numbers, strings, booleans and ``None``.
+    config : mapping
+        What the run was started with, JSON; a run of another one cannot be continued from here.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors: dict[str, Tensor] = {}
+    tree = _take_tensors(state, "state", tensors)
+    path = folder / f"step-{step:08d}.safetensors"
+    save_tensors(path, tensors, {"config": dict(config), "tree": tree})
+    for old in checkpoints(folder)[:-KEPT]:
+        old.unlink()
+    return path
+
+
+def load_checkpoint(path: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Read a state back.
+
+    Raises
+    ------
+    CheckpointError
+        If the file cannot be used or belongs to another configuration. Names the checkpoint before it, if
+        that one is whole.
+    """
+    try:
+        tensors, facts = load_tensors(path)
+        ours = json.loads(json.dumps(dict(config)))
+        if facts.get("config") != ours:
+            raise CheckpointError(f"{path} is of another configuration: {_difference(facts['config'], ours)}")
+    except CheckpointError as error:
+        raise CheckpointError(f"{error}; {_advice(path)}") from None
+    return _put_tensors(facts["tree"], "state", tensors)
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """Return a folder's checkpoints, oldest first."""
+    return sorted(folder.glob("step-*.safetensors"))
+
+
+def _advice(path: Path) -> str:
+    for other in reversed([p for p in checkpoints(path.parent) if p < path]):
+        try:
+            load_tensors(other)
+        except CheckpointError:
+            continue
+        return f"the one before it, {other.name}, is whole: remove {path.name} to go on from there"
+    return f"there is no whole checkpoint before it in {path.parent}: start anew in another folder"
+
+
+def _difference(theirs: Any, ours: Any, name: str = "") -> str:
+    """Say where two configurations first differ."""
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        for key in sorted(theirs.keys() | ours.keys()):
+            if theirs.get(key) != ours.get(key):
+                return _difference(theirs.get(key), ours.get(key), f"{name}.{key}".lstrip("."))
+    return f"{name or 'it'} is {theirs!r} there and {ours!r} here"
+
+
+def _take_tensors(tree: Any, path: str, tensors: dict[str, Tensor]) -> Any:
+    """Move the tensors of a tree into ``tensors``; return what is left, which JSON can hold."""
+    if isinstance(tree, Tensor):
+        tensors[path] = tree
+        return TENSOR
+    if isinstance(tree, Mapping):
+        return {str(key): _take_tensors(value, f"{path}/{key}", tensors) for key, value in tree.items()}
+    if isinstance(tree, list | tuple):
+        return [_take_tensors(value, f"{path}/{i}", tensors) for i, value in enumerate(tree)]
+    if tree is None or isinstance(tree, bool | int | float | str):
+        return tree
+    raise TypeError(f"a checkpoint holds tensors and JSON, got {type(tree).__name__} at {path}")
+
+
+def _put_tensors(tree: Any, path: str, tensors: dict[str, Tensor]) -> Any:
+    if tree == TENSOR:
+        return tensors[path]
+    if isinstance(tree, dict):
+        return {key: _put_tensors(value, f"{path}/{key}", tensors) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [_put_tensors(value, f"{path}/{i}", tensors) for i, value in enumerate(tree)]
+    return tree
+
+
+def _digest(tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.sha256()
+    for part in _bytes_of(tensors):
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def _bytes_of(tensors: Mapping[str, Tensor]) -> Iterator[bytes]:
+    for name, x in sorted(tensors.items()):
+        yield f"{name} {x.dtype} {list(x.shape)}\n".encode()
+        yield x.reshape(-1).view(torch.uint8).numpy().tobytes()

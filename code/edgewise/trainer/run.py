@@ -1,0 +1,293 @@
+"""A run: epochs, validation, checkpoints, a log; continued bit for bit where it stopped."""
+
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgewise.checkpoints import checkpoints, load_checkpoint, save_checkpoint
+from edgewise.decoding import evaluating
+from edgewise.graphs import Batch, GraphPool
+from edgewise.tasks import TranslationDataset
+from edgewise.trainer.loss import DivergedError, StateLossCompute
+from edgewise.trainer.recipe import Recipe
+from edgewise.training import LabelSmoothing, NoamOpt, run_epoch
+from edgewise.transformer import Transformer
+
+Score = Callable[[Transformer], dict[str, float]]
+"""Figures of a model on validation data, by decoding."""
+
+
+class StoppedError(Exception):
+    """A run was asked to stop, and its state is saved."""
+
+
+class Run:
+    """A training run in a folder.
+
+    Parameters
+    ----------
+    model : Transformer
+        Trained in place.
+    data : TranslationDataset
+        Its ``train`` and ``valid`` splits are used.
+    recipe : Recipe
+        How.
+    folder : Path
+        For ``checkpoints/`` and ``metrics.jsonl``.
+    config : mapping
+        What the run amounts to, JSON: a checkpoint of another configuration is refused.
+    score : callable, optional
+        Further validation figures after each epoch, beside loss and token accuracy.
+    stage : mapping, optional
+        Facts about this process (device, commit, ...), noted in ``stages``.
+    save_every : float
+        Seconds between checkpoints within an epoch.
+    progress : bool
+        Whether to show bars.
+
+    Attributes
+    ----------
+    step : int
+        Updates made.
+    epochs : list of dict
+        Figures of each finished epoch.
+    losses : list of float
+        Training loss of the first ``RECORDED`` batches.
+    stages : list of dict
+        One for each process that worked on the run.
+    stop_requested : bool
+        Set it, from a signal handler for instance, and the run saves its state after the batch at hand and
+        raises :class:`StoppedError`.
+    """
+
+    RECORDED = 100
+
+    def __init__(
+        self,
+        model: Transformer,
+        data: TranslationDataset,
+        recipe: Recipe,
+        folder: Path,
+        config: Mapping[str, Any],
+        score: Score | None = None,
+        stage: Mapping[str, Any] | None = None,
+        save_every: float = 60.0,
+        progress: bool = False,
+    ):
+        self.model, self.data, self.recipe, self.config = model, data, recipe, config
+        self.folder, self.score, self.save_every, self.progress = Path(folder), score, save_every, progress
+        self.device = next(model.parameters()).device
+        adam = torch.optim.Adam(model.parameters(), lr=0.0, betas=recipe.betas, eps=recipe.eps)
+        dim_model = model.pos_enc.dim_model
+        self.opt = NoamOpt(dim_model, recipe.factor, recipe.warmup, adam)
+        self.criterion = LabelSmoothing(data.vocab_size, data.pad_id, recipe.smoothing)
+        self.pool = GraphPool()
+        self.loss = self._loss_compute(self.opt)
+        self.epochs: list[dict[str, Any]] = []
+        self.losses: list[float] = []
+        self.stages: list[dict[str, Any]] = []
+        self.stop_requested = False
+        self._snapshots: deque[dict[str, Tensor]] = deque(maxlen=recipe.average)
+        self._order, self._batches_done, self._log_end = data.order_state, 0, 0
+        self._stage = dict(stage or {})
+        self._saved_at = 0.0
+
+    @property
+    def step(self) -> int:
+        """Updates made."""
+        return self.opt.steps
+
+    @property
+    def finished(self) -> bool:
+        """Whether the recipe's last epoch is over, or its patience."""
+        done = len(self.epochs)
+        if self.recipe.patience is None or done == 0:
+            return done >= self.recipe.epochs
+        sign = 1 if self.recipe.monitor == "loss" else -1
+        figures = [sign * epoch["valid"][self.recipe.monitor] for epoch in self.epochs]
+        best = figures.index(min(figures)) + 1
+        return done >= self.recipe.epochs or done - best >= self.recipe.patience
+
+    def start(self, resume: bool = False) -> None:
+        """Begin a stage: from nothing, or from the newest checkpoint.
+
+        Raises
+        ------
+        FileExistsError
+            If the folder holds a run and ``resume`` is false.
+        CheckpointError
+            If the newest checkpoint cannot be used.
+        """
+        found = checkpoints(self.folder / "checkpoints")
+        if found and not resume:
+            raise FileExistsError(f"{self.folder} holds a run already; resume it or name another folder")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if found:
+            self._restore(load_checkpoint(found[-1], self.config))
+        with open(self.folder / "metrics.jsonl", "ab") as log:
+            log.truncate(self._log_end)  # what came after the checkpoint will come again
+        self.stages.append(self._stage | {"from_step": self.step, "to_step": self.step, "seconds": 0.0})
+        self._began = self._saved_at = time.monotonic()
+
+    def train(self, max_steps: int | None = None) -> None:
+        """Train to the end of the recipe, or until ``max_steps`` updates are made.
+
+        Raises
+        ------
+        DivergedError
+            If a loss or gradient is not finite; says where. The newest checkpoint stays.
+        StoppedError
+            If ``stop_requested`` was set.
+        """
+        while not self.finished and (max_steps is None or self.step < max_steps):
+            self.model.train()
+            epoch = _Epoch(self, max_steps)
+            try:
+                run_epoch(epoch, self._states, self.loss, progress=self.progress)
+            except DivergedError as error:
+                where = f"step {self.step + 1}, batch {self._batches_done + 1}"
+                raise DivergedError(
+                    f"{error} at {where} of epoch {len(self.epochs) + 1}; the newest checkpoint is as it was"
+                ) from None
+            if epoch.over:
+                self._end_epoch()
+
+    def averaged_weights(self) -> dict[str, Tensor]:
+        """Return the mean of the weights after each of the last ``recipe.average`` epochs.
+
+        Raises
+        ------
+        ValueError
+            If no epoch is over.
+        """
+        if not self._snapshots:
+            raise ValueError("there is nothing to average before the first epoch is over")
+        return {
+            name: torch.stack([snapshot[name] for snapshot in self._snapshots]).mean(0)
+            for name in self._snapshots[0]
+        }
+
+    def save(self) -> None:
+        """Write a checkpoint."""
+        self.stages[-1] |= {"to_step": self.step, "seconds": time.monotonic() - self._began}
+        save_checkpoint(self.folder / "checkpoints", self.step, self._state(), self.config)
+        self._saved_at = time.monotonic()
+
+    def _state(self) -> dict[str, Any]:
+        state = {
+            "model": self.model.state_dict(),
+            "opt": self.opt.state_dict(),
+            "random": torch.get_rng_state(),
+            "snapshots": list(self._snapshots),
+            "order": self._order,
+            "batches_done": self._batches_done,
+            "log_end": self._log_end,
+            "totals": [self.loss.total_loss, self.loss.correct, self.loss.tokens],
+            "epochs": self.epochs,
+            "losses": self.losses,
+            "stages": self.stages,
+        }
+        if self.device.type == "cuda":
+            state["random_cuda"] = torch.cuda.get_rng_state(self.device)
+        return state
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        self.model.load_state_dict(state["model"])
+        adam = state["opt"]["optimizer"]
+        adam["state"] = {int(number): moments for number, moments in adam["state"].items()}
+        self.opt.load_state_dict(state["opt"])
+        torch.set_rng_state(state["random"])
+        if self.device.type == "cuda":
+            torch.cuda.set_rng_state(state["random_cuda"], self.device)
+        self._snapshots.extend(state["snapshots"])
+        self._order, self.data.order_state = state["order"], state["order"]
+        self._batches_done, self._log_end = state["batches_done"], state["log_end"]
+        self.loss.total_loss, self.loss.correct, self.loss.tokens = state["totals"]
+        self.epochs, self.losses, self.stages = state["epochs"], state["losses"], state["stages"]
+
+    def _loss_compute(self, opt: NoamOpt | None) -> StateLossCompute:
+        recipe = self.recipe
+        return StateLossCompute(self.model.generator, self.criterion, opt, recipe.grad_accum, recipe.clip)
+
+    def _batches(self, mode: str) -> Iterator[Batch]:
+        recipe, data = self.recipe, self.data
+        if recipe.batch_size is not None:
+            return data(self.pool, mode, recipe.batch_size, self.device)
+        return data.by_tokens(self.pool, mode, recipe.batch_tokens, recipe.bucketed, self.device)
+
+    def _states(self, batch: Batch) -> Tensor:
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.recipe.autocast):
+            return self.model.hidden(batch)
+
+    def _log(self, **facts: Any) -> None:
+        with open(self.folder / "metrics.jsonl", "a", encoding="utf-8") as log:
+            log.write(json.dumps(facts) + "\n")
+            log.flush()
+            self._log_end = log.tell()
+
+    def _end_epoch(self) -> None:
+        """Validate, note the figures, save."""
+        valid = self._loss_compute(None)
+        with evaluating(self.model), torch.no_grad():
+            run_epoch(self._batches("valid"), self._states, valid, is_train=False, progress=self.progress)
+            scores = self.score(self.model) if self.score else {}
+        self.epochs.append(
+            {
+                "epoch": len(self.epochs) + 1,
+                "step": self.step,
+                "train": {"loss": self.loss.avg_loss, "accuracy": self.loss.accuracy},
+                "valid": {"loss": valid.avg_loss, "accuracy": valid.accuracy, **scores},
+            }
+        )
+        self._log(**self.epochs[-1])
+        weights = self.model.state_dict()
+        self._snapshots.append({name: x.detach().cpu().clone() for name, x in weights.items()})
+        self._batches_done = 0
+        self._order = self.data.order_state
+        self.loss.total_loss, self.loss.correct, self.loss.tokens = 0.0, 0, 0
+        self.save()
+        if self.stop_requested:
+            raise StoppedError
+
+
+class _Epoch:
+    """The batches of a run's epoch that are still to come; between two, the run keeps its books."""
+
+    def __init__(self, run: Run, max_steps: int | None):
+        self.run, self.max_steps, self.over = run, max_steps, False
+
+    def __iter__(self) -> Iterator[Batch]:
+        run = self.run
+        for batch in islice(run._batches("train"), run._batches_done, None):
+            if run.loss.waiting == 0 and self._pause():
+                return
+            yield batch
+            run._batches_done += 1
+            if len(run.losses) < run.RECORDED:
+                run.losses.append(run.loss.latest)
+            run._log(
+                step=run.step,
+                epoch=len(run.epochs) + 1,
+                loss=run.loss.latest,
+                tokens=batch.n_tokens,
+                rate=run.opt.rate() if run.step else 0.0,
+                grad_norm=run.loss.grad_norm,
+            )
+        self.over = True
+
+    def _pause(self) -> bool:
+        """Save if it is time to; say whether to stop here."""
+        run = self.run
+        enough = self.max_steps is not None and run.step >= self.max_steps
+        if enough or run.stop_requested or time.monotonic() - run._saved_at > run.save_every:
+            run.save()
+        if run.stop_requested:
+            raise StoppedError
+        return enough

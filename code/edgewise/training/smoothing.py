@@ -1,0 +1,102 @@
+"""Targets that are not quite certain."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.validation import check_count, check_ids, check_probability
+
+
+class LabelSmoothing(nn.Module):
+    r"""Divergence of the prediction from a target that is not quite certain (Szegedy et al. 2016, sec. 7).
+
+    The right token gets :math:`1 - \epsilon`; the others share :math:`\epsilon` evenly; padding gets nothing.
+    The loss is :math:`\sum_t D_\mathrm{KL}(\mathrm{target}_t \,\|\, \mathrm{prediction}_t)` over the tokens
+    that are not padding.
+
+    Parameters
+    ----------
+    size : int
+        Vocabulary, at least 3.
+    padding_idx : int
+        Id of padding.
+    smoothing : float
+        :math:`\epsilon` in [0, 1).
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not what it should be.
+    """
+
+    def __init__(self, size: int, padding_idx: int, smoothing: float = 0.0):
+        super().__init__()
+        self.size = check_count("size", size, 3)
+        self.padding_idx = check_count("padding_idx", padding_idx)
+        if padding_idx >= size:
+            raise ValueError(f"padding_idx must lie in 0..{size - 1}, got {padding_idx}")
+        self.smoothing = check_probability("smoothing", smoothing)
+
+    def forward(self, log_probs: Tensor, target: Tensor) -> Tensor:
+        """Sum the divergence over tokens.
+
+        Parameters
+        ----------
+        log_probs : Tensor
+            [N, size]
+        target : Tensor
+            int64 [N]
+
+        Returns
+        -------
+        Tensor
+            Scalar, in nats.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If shapes differ or a target lies outside the vocabulary.
+        """
+        self.check(target, *log_probs.shape)
+        real = target != self.padding_idx
+        right = log_probs.gather(1, target[:, None]).squeeze(1)
+        cross_entropy = -self.certain * right
+        if self.share:
+            padding = torch.tensor([self.padding_idx], device=log_probs.device)
+            cross_entropy = cross_entropy - self.share * log_probs.index_fill(1, padding, 0.0).sum(1)
+        return (cross_entropy[real] - self.entropy()).sum()
+
+    def check(self, target: Tensor, *shape: int) -> None:
+        """Refuse targets that do not fit predictions of this shape, which should be [N, size]."""
+        check_ids("target", target, self.size)
+        if target.dim() != 1 or shape != (len(target), self.size):
+            raise ValueError(
+                f"log_probs and target must be [N, {self.size}] and [N], "
+                f"got {list(shape)} and {list(target.shape)}"
+            )
+
+    @property
+    def share(self) -> float:
+        """Probability of each token that is neither right nor padding."""
+        return self.smoothing / (self.size - 2)
+
+    @property
+    def certain(self) -> float:
+        """What the right token has beyond such a share."""
+        return 1 - self.smoothing - self.share
+
+    def entropy(self) -> float:
+        """Entropy of a smoothed target in nats: the cross-entropy of a perfect prediction."""
+        others = self.size - 2
+        parts = [(1 - self.smoothing, 1), (self.smoothing / others, others)]
+        return -sum(count * p * math.log(p) for p, count in parts if p > 0)
+
+    def distribution(self, target: Tensor) -> Tensor:
+        """Return the smoothed targets themselves: [N, size], rows of zeros for padding."""
+        check_ids("target", target, self.size)
+        rows = torch.full((len(target), self.size), self.smoothing / (self.size - 2), device=target.device)
+        rows.scatter_(1, target[:, None], 1 - self.smoothing)
+        rows[:, self.padding_idx] = 0.0
+        rows[target == self.padding_idx] = 0.0
+        return rows
