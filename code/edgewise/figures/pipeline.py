@@ -1,4 +1,7 @@
-"""The forward pass as a diagram: boxes for rounds of message passing, arrows for states."""
+"""The forward pass and a layer as diagrams: boxes for what is done, arrows for states."""
+
+from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
@@ -56,10 +59,44 @@ def _draw_bus(ax: Axes, last: float, top: float) -> float:
     return bottom
 
 
-def _box(ax: Axes, center: Point, text: str, kind: str | None) -> None:
+def draw_layers(layers: Mapping[str, Sequence[str]], between_nodes: Collection[int]) -> Figure:
+    """Draw layers side by side, each as a pipeline from above to below, equal steps at equal height.
+
+    Parameters
+    ----------
+    layers : mapping of str to sequence of str
+        Each layer's steps, as many for all; an empty string where a layer lacks a step.
+    between_nodes : collection of int
+        Steps in which states of several nodes meet; they stand out.
+
+    Raises
+    ------
+    ValueError
+        If there is no layer or they differ in their number of steps.
+    """
+    counts = sorted({len(steps) for steps in layers.values()})
+    if len(counts) != 1:
+        raise ValueError(f"layers must have one number of steps, got {', '.join(map(str, counts)) or 'none'}")
+    fig, ax = plt.subplots(figsize=(6.4, 1.0 + 0.52 * counts[0]))
+    for column, (name, steps) in enumerate(layers.items()):
+        x = 2.15 * column
+        ax.text(x, 0.75, name, ha="center", fontsize=10.5, weight="bold")
+        shown = [row for row, text in enumerate(steps) if text]
+        for row in shown:
+            _box(ax, (x, -0.75 * row), steps[row], "cross" if row in between_nodes else None, width=2.0)
+        for above, below in pairwise(shown):
+            _arrow(ax, (x, -0.75 * above - 0.21), (x, -0.75 * below + 0.22))
+    ax.set_xlim(-1.1, 2.15 * len(layers) - 1.05)
+    ax.set_ylim(-0.75 * counts[0] + 0.4, 1.15)
+    ax.set_axis_off()
+    return fig
+
+
+def _box(ax: Axes, center: Point, text: str, kind: str | None, width: float = 1.6) -> None:
     color = EDGE_KINDS[kind][0] if kind else PALETTE["ink"]
     shape = {"boxstyle": "round,pad=0.02", "fc": "white", "ec": color, "lw": 1.6}
-    ax.add_patch(FancyBboxPatch((center[0] - 0.8, center[1] - 0.19), 1.6, 0.38, **shape))
+    corner = (center[0] - width / 2, center[1] - 0.19)
+    ax.add_patch(FancyBboxPatch(corner, width, 0.38, **shape))
     ax.text(*center, text, ha="center", va="center", fontsize=9.5)
 
 
