@@ -16,13 +16,17 @@ from edgewise.figures import (
     draw_batch,
     draw_forward_pass,
     draw_graph,
+    draw_layers,
     draw_packing,
+    draw_social,
     show_source,
     use_style,
 )
 from edgewise.graphs import bipartite, causal, complete
 from edgewise.message_passing import propagate_attention
 from edgewise.transformer import Decoder
+from matplotlib.collections import LineCollection
+from matplotlib.colors import to_rgba
 from matplotlib.patches import FancyArrowPatch
 
 
@@ -66,6 +70,23 @@ def test_packing_counts_slots():
 def test_forward_pass_has_three_rounds_a_layer():
     texts = [t.get_text() for t in draw_forward_pass(3).axes[0].texts]
     assert sum("layer" in t for t in texts) == 9
+
+
+def test_layers_are_drawn_step_by_step_with_gaps_where_one_is_missing():
+    fig = draw_layers({"A": ["in", "sum", "out"], "B": ["in", "", "out"]}, between_nodes=[1])
+    assert [t.get_text() for t in fig.axes[0].texts] == ["A", "in", "sum", "out", "B", "in", "out"]
+    boxes = [p for p in fig.axes[0].patches if not isinstance(p, FancyArrowPatch)]
+    assert [p.get_edgecolor() == to_rgba(PALETTE["orange"]) for p in boxes] == [False, True] + 3 * [False]
+    assert len(arrows(fig)) == 3
+
+
+def test_a_persons_neighbours_point_to_her():
+    friends = nx.Graph([(0, 1), (1, 2), (1, 3), (3, 4)])
+    fig = draw_social(friends, ["x", "y", "x", "y", "x"], highlight=1, proposed=[(0, 4)])
+    assert len(arrows(fig)) == 3, "from 0, 2 and 3"
+    weak, dashed = (c for c in fig.axes[0].collections if isinstance(c, LineCollection))
+    assert (len(weak.get_segments()), len(dashed.get_segments())) == (1, 1)
+    assert [t.get_text() for t in fig.axes[0].get_legend().get_texts()] == ["x", "y"]
 
 
 def test_maps_share_a_scale_from_zero_to_one():
@@ -159,6 +180,11 @@ many = {"g": dict.fromkeys("abcdef", 1.0)}
             "highlight must be a node .*, got 9",
         ),
         (lambda: draw_graph(causal(2).to_networkx(), list("ab"), "sides"), "layout 'sides' is for two sets"),
+        (lambda: draw_layers({"A": ["x"], "B": []}, []), "one number of steps, got 0, 1"),
+        (lambda: draw_layers({}, []), "one number of steps, got none"),
+        (lambda: draw_social(nx.path_graph(2), ["a"]), "each of 2 nodes one of 4 groups, got .'a'."),
+        (lambda: draw_social(nx.path_graph(5), list("abcde")), "each of 5 nodes one of 4 groups"),
+        (lambda: draw_social(nx.path_graph(1), ["a"], highlight=7), "highlight must be a node .*, got 7"),
         (lambda: attention_maps([], ["a"], ["b"]), "at least one; got 0"),
         (lambda: attention_maps([np.zeros((2, 3))], ["a"], ["b"]), r"= \[1, 1\], got \[2, 3\]"),
         (lambda: AttentionPlayer(np.zeros((2, 2)), ["a"] * 2, ["b"] * 2), r"got \[2, 2\]"),

@@ -158,7 +158,7 @@ def draw_social(
     if highlight is not None and highlight not in graph:
         raise ValueError(f"highlight must be a node of the graph, got {highlight!r}")
     ax = plt.subplots(figsize=(6.4, 4.4))[1]
-    places = nx.spring_layout(graph, k=0.42, iterations=200, seed=3)
+    places = nx.spring_layout(graph, k=0.42, iterations=200, seed=19)
     arrows = nx.DiGraph([(j, highlight) for j in graph.neighbors(highlight)] if highlight is not None else [])
     weak = [e for e in graph.edges if highlight not in e]
     nx.draw_networkx_edges(graph, places, weak, edge_color=PALETTE["pale"], width=0.9, ax=ax)
@@ -167,7 +167,7 @@ def draw_social(
     )
     strong = {"edge_color": PALETTE["orange"], "width": 2.0, "arrowsize": 11, "node_size": 300}
     nx.draw_networkx_edges(arrows, places, ax=ax, **strong)
-    looks = zip(names, "os^D", (PALETTE[c] for c in ("blue", "orange", "green", "purple")), strict=False)
+    looks = zip(names, "os^D", (PALETTE[c] for c in ("blue", "green", "ink", "purple")), strict=False)
     for name, shape, color in looks:
         members = [n for n, group in zip(nodes, groups, strict=True) if group == name]
         style = NODE | {"edgecolors": color, "linewidths": 1.8, "node_size": 300}
