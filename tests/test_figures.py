@@ -83,7 +83,9 @@ def test_layers_are_drawn_step_by_step_with_gaps_where_one_is_missing():
 def test_a_persons_neighbours_point_to_her():
     friends = nx.Graph([(0, 1), (1, 2), (1, 3), (3, 4)])
     fig = draw_social(friends, ["x", "y", "x", "y", "x"], highlight=1, proposed=[(0, 4)])
-    assert len(arrows(fig)) == 3, "from 0, 2 and 3"
+    place = {t.get_text(): t.get_position() for t in fig.axes[0].texts}
+    tips = [tuple(p._posA_posB[1]) for p in arrows(fig)]
+    assert tips == [place["1"]] * 3, "from 0, 2 and 3"
     weak, dashed = (c for c in fig.axes[0].collections if isinstance(c, LineCollection))
     assert (len(weak.get_segments()), len(dashed.get_segments())) == (1, 1)
     assert [t.get_text() for t in fig.axes[0].get_legend().get_texts()] == ["x", "y"]

@@ -1,6 +1,8 @@
 import networkx as nx
 import pytest
 import torch
+from edgewise.attention import MultiHeadAttention
+from edgewise.dense import encoder_layer
 from edgewise.gnn import (
     AGGREGATORS,
     GATLayer,
@@ -10,7 +12,7 @@ from edgewise.gnn import (
     neighbourhoods,
 )
 from edgewise.graphs import AttentionGraph, bipartite, complete, dgl_available, load_dgl
-from edgewise.layers import EncoderLayer
+from edgewise.layers import EncoderLayer, PositionwiseFeedForward
 from edgewise.message_passing import propagate_attention, softmax_over_in_edges
 from hypothesis import given
 from hypothesis import strategies as st
@@ -221,8 +223,21 @@ def test_graph_transformer_uses_the_aggregator_asked_for(how):
     assert_equal_as_stated(layer(LONELY, x), expected)
 
 
-def test_graph_transformer_has_the_parts_of_an_encoder_layer():
-    assert isinstance(GraphTransformerLayer(8, 2, 12), EncoderLayer)
+@given(social_graphs, heads)
+def test_graph_transformer_equals_the_dense_layer_under_the_graphs_mask(graph, num_heads):
+    ours = uneven(GraphTransformerLayer(8, num_heads, 12))
+    theirs = uneven(
+        EncoderLayer(8, MultiHeadAttention(num_heads, 8), PositionwiseFeedForward(8, 12), norm_first=True)
+    )
+    theirs.load_state_dict(ours.state_dict())
+    x = torch.randn(graph.num_src, 8, dtype=torch.float64)
+    parts = [(x.clone().requires_grad_(), *layer.parameters()) for layer in (ours, theirs)]
+    results = [ours(graph, parts[0][0]), encoder_layer(theirs, parts[1][0][None], graph.to_mask())[0]]
+    assert_equal_as_stated(*results)
+    upstream = torch.randn_like(x)
+    slopes = [torch.autograd.grad(y, p, upstream) for y, p in zip(results, parts, strict=True)]
+    for mine, other in zip(*slopes, strict=True):
+        assert_equal_as_stated(mine, other)
 
 
 @pytest.mark.parametrize("layer", list(layers()), ids=lambda layer: type(layer).__name__)

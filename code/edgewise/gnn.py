@@ -32,9 +32,9 @@ def aggregate(
 ) -> Tensor:
     r"""Bring every sender's message to its receivers and make one of the many, head by head.
 
-    With :math:`m_j` for the messages of the :math:`n_i` senders that receiver :math:`i` hears:
-    :math:`\sum_j m_j`, :math:`\frac{1}{n_i} \sum_j m_j`, the largest entry :math:`\max_j m_j` in each place,
-    or :math:`\sum_j w_{ij} m_j` with the weights of scaled dot-product attention.
+    With :math:`m_i` for the messages of the :math:`n_j` senders that receiver :math:`j` hears:
+    :math:`\sum_i m_i`, :math:`\frac{1}{n_j} \sum_i m_i`, the largest entry :math:`\max_i m_i` in each place,
+    or :math:`\sum_i w_{ij} m_i` with the weights of scaled dot-product attention.
 
     Parameters
     ----------
@@ -85,10 +85,10 @@ class GCNLayer(nn.Module):
     r"""The basic graph layer: own state and neighbours' states, each through a matrix, added and bent.
 
     .. math::
-        h_i' = \sigma\Big( U h_i + \mathrm{aggregate}_{j \to i}\, V h_j \Big)
+        h_j' = \sigma\Big( U h_j + \mathrm{aggregate}_{i \to j}\, V h_i \Big)
 
     With ``how="sum"`` this is the layer of Joshi (2020); it has no bias. With attention, weights come from
-    :math:`Q h_i` and :math:`K h_j`. A node that hears nobody gets :math:`\sigma(U h_i)`.
+    :math:`Q h_j` and :math:`K h_i`. A node that hears nobody gets :math:`\sigma(U h_j)`.
 
     Parameters
     ----------
@@ -135,8 +135,8 @@ class GATLayer(nn.Module):
     r"""Graph attention (Veličković et al. 2018, eq. 1 to 5): the score is a sum, not a product.
 
     .. math::
-        s_{ij} = \mathrm{LeakyReLU}\big(a^\top W h_i + b^\top W h_j\big), \qquad
-        h_i' = \sum_{j \to i} \mathrm{softmax}_j(s_{ij})\, W h_j + c
+        s_{ij} = \mathrm{LeakyReLU}\big(a^\top W h_j + b^\top W h_i\big), \qquad
+        h_j' = \sum_{i \to j} \mathrm{softmax}_i(s_{ij})\, W h_i + c
 
     for each head, the heads side by side. The paper's vector is :math:`a` and :math:`b` end to end. A node
     that hears nobody gets the bias :math:`c`; the paper's graphs have an edge from each node to itself.
@@ -184,8 +184,8 @@ class GraphTransformerLayer(EncoderLayer):
     r"""The Transformer's encoder layer, pre-norm, on any graph.
 
     .. math::
-        x \leftarrow x + O\, \mathrm{aggregate}_{j \to i}\big(V\, \mathrm{LN}(x_j)\big), \qquad
-        x \leftarrow x + \mathrm{FFN}(\mathrm{LN}(x))
+        x_j \leftarrow x_j + O\, \mathrm{aggregate}_{i \to j}\big(V\, \mathrm{LN}(x_i)\big), \qquad
+        x_j \leftarrow x_j + \mathrm{FFN}(\mathrm{LN}(x_j))
 
     A node that hears nobody gets the bias of :math:`O` for the aggregate; it keeps its state otherwise and
     goes through the feed-forward network like all others.

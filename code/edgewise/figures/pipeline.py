@@ -77,17 +77,17 @@ def draw_layers(layers: Mapping[str, Sequence[str]], between_nodes: Collection[i
     counts = sorted({len(steps) for steps in layers.values()})
     if len(counts) != 1:
         raise ValueError(f"layers must have one number of steps, got {', '.join(map(str, counts)) or 'none'}")
-    fig, ax = plt.subplots(figsize=(6.4, 1.0 + 0.52 * counts[0]))
+    fig, ax = plt.subplots(figsize=(6.4, 0.8 + 0.52 * counts[0]))
     for column, (name, steps) in enumerate(layers.items()):
         x = 2.15 * column
-        ax.text(x, 0.75, name, ha="center", fontsize=10.5, weight="bold")
+        ax.text(x, 0.45, name, ha="center", fontsize=10.5, weight="bold")
         shown = [row for row, text in enumerate(steps) if text]
         for row in shown:
             _box(ax, (x, -0.75 * row), steps[row], "cross" if row in between_nodes else None, width=2.0)
         for above, below in pairwise(shown):
             _arrow(ax, (x, -0.75 * above - 0.21), (x, -0.75 * below + 0.22))
     ax.set_xlim(-1.1, 2.15 * len(layers) - 1.05)
-    ax.set_ylim(-0.75 * counts[0] + 0.4, 1.15)
+    ax.set_ylim(-0.75 * counts[0] + 0.4, 0.8)
     ax.set_axis_off()
     return fig
 
