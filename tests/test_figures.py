@@ -13,6 +13,7 @@ from edgewise.figures import (
     attention_maps,
     bars,
     curves,
+    draw_architecture,
     draw_batch,
     draw_forward_pass,
     draw_graph,
@@ -22,6 +23,7 @@ from edgewise.figures import (
     show_source,
     use_style,
 )
+from edgewise.figures.style import EDGE_KINDS
 from edgewise.graphs import bipartite, causal, complete
 from edgewise.message_passing import propagate_attention
 from edgewise.transformer import Decoder
@@ -89,6 +91,25 @@ def test_a_persons_neighbours_point_to_her():
     weak, dashed = (c for c in fig.axes[0].collections if isinstance(c, LineCollection))
     assert (len(weak.get_segments()), len(dashed.get_segments())) == (1, 1)
     assert [t.get_text() for t in fig.axes[0].get_legend().get_texts()] == ["x", "y"]
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_the_architecture_has_a_norm_a_sublayer_and_one_a_side(norm_first):
+    ax = draw_architecture(norm_first).axes[0]
+    places = {}
+    for text in ax.texts:
+        places.setdefault(text.get_text(), []).append(text.get_position())
+    assert len(places["norm"]) == 5 + 2
+    assert len(places["+"]) == 5 + 2, "a sum a sub-layer, and one for the position on each side"
+    trunks = {x for x, _ in places["+"]}
+    assert sum(x in trunks for x, _ in places["norm"]) == (2 if norm_first else 7)
+    assert kinds(ax) == {"enc", "dec", "cross"}
+
+
+def kinds(ax):
+    """Which kinds of edges have a box of their colour."""
+    colors = {p.get_edgecolor() for p in ax.patches}
+    return {kind for kind, (color, _) in EDGE_KINDS.items() if to_rgba(color) in colors}
 
 
 def test_maps_share_a_scale_from_zero_to_one():

@@ -41,8 +41,19 @@ def padding_mask(lengths: Sequence[int] | Tensor, length: int) -> Tensor:
 
 
 def pad(packed: Tensor, lengths: Sequence[int], padding_value: int = 0) -> Tensor:
-    """Lay sequences that stand end to end, [N, ...], into the rows of a rectangle, [B, max(lengths), ...]."""
-    parts = packed.split(check_counts("lengths", lengths))
+    """Lay sequences that stand end to end, [N, ...], into the rows of a rectangle, [B, max(lengths), ...].
+
+    Raises
+    ------
+    TypeError
+        If a length is not an integer.
+    ValueError
+        If the lengths do not add up to N.
+    """
+    lengths = check_counts("lengths", lengths)
+    if sum(lengths) != len(packed):
+        raise ValueError(f"lengths must add up to {len(packed)}, got {sum(lengths)}")
+    parts = packed.split(lengths)
     return nn.utils.rnn.pad_sequence(parts, batch_first=True, padding_value=padding_value)
 
 
@@ -141,7 +152,15 @@ class Transformer(nn.Module):
         self.generator, self.pos_enc = generator, pos_enc
 
     def embed(self, table: Embeddings, ids: Tensor) -> Tensor:
-        """Ids [B, n] to the sum of embedding and position [B, n, dim_model]."""
+        """Ids [B, n] to the sum of embedding and position [B, n, dim_model].
+
+        Raises
+        ------
+        TypeError, ValueError
+            If ids are not int64 [B, n] or one lies outside the vocabulary.
+        """
+        if ids.dim() != 2:
+            raise ValueError(f"ids must be [B, length], got {list(ids.shape)}")
         positions = torch.arange(ids.shape[1], device=ids.device)
         return self.pos_enc.dropout(table(ids) + self.pos_enc(positions))
 
@@ -156,9 +175,7 @@ class Transformer(nn.Module):
 
     def hidden(self, src: Tensor, tgt: Tensor, src_lengths: Sequence[int] | None = None) -> Tensor:
         """Return the target's final states [B, n, dim_model]; arguments as in :meth:`forward`."""
-        src_mask = None
-        if src_lengths is not None:
-            src_mask = padding_mask(src_lengths, src.shape[1]).to(src.device)
+        src_mask = _source_mask(src, src_lengths)
         return self.decode(tgt, self.encode(src, src_mask), src_mask)
 
     def forward(self, src: Tensor, tgt: Tensor, src_lengths: Sequence[int] | None = None) -> Tensor:
@@ -182,6 +199,14 @@ class Transformer(nn.Module):
             If an id lies outside the vocabulary or a length does not fit.
         """
         return self.generator(self.hidden(src, tgt, src_lengths))
+
+
+def _source_mask(src: Tensor, lengths: Sequence[int] | None) -> Tensor | None:
+    if lengths is None:
+        return None
+    if len(lengths) != len(src):
+        raise ValueError(f"src_lengths must hold one length a row: {len(src)} rows, {len(lengths)} lengths")
+    return padding_mask(lengths, src.shape[-1]).to(src.device)
 
 
 @torch.no_grad()
@@ -221,7 +246,7 @@ def greedy(
     written = torch.full((len(src), 1), sos_id, device=src.device)
     ended = torch.zeros(len(src), dtype=torch.bool, device=src.device)
     try:
-        mask = None if src_lengths is None else padding_mask(src_lengths, src.shape[1]).to(src.device)
+        mask = _source_mask(src, src_lengths)
         memory = model.encode(src, mask)
         while written.shape[1] <= max_len and not bool(ended.all()):
             states = model.decode(written, memory, mask)[:, -1]
