@@ -6,6 +6,7 @@ import networkx as nx
 import numpy as np
 import pytest
 from edgewise.attention import dot_product_attention
+from edgewise.dense import greedy
 from edgewise.figures import (
     PALETTE,
     AttentionPlayer,
@@ -181,6 +182,7 @@ def test_source_is_the_packages_own_without_its_docstring():
     assert text.startswith("# edgewise/attention.py: dot_product_attention\ndef dot_product_attention(")
     assert str(show_source(propagate_attention)).startswith("# edgewise/message_passing/__init__.py: ")
     assert "noqa" not in str(show_source(Decoder))
+    assert str(show_source(greedy)).startswith("# edgewise/dense.py: greedy\n@torch.no_grad()")
     assert '"""' not in text
     assert '"""' in str(show_source(dot_product_attention, docstrings=True))
     assert "<script" not in show_source(dot_product_attention)._repr_html_()

@@ -1,8 +1,10 @@
 """Chapter 2: what one layer costs: attention, recurrence and convolution, by count and by the clock."""
 
 import math
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
@@ -66,6 +68,30 @@ def layer_run(kind: str, n: int, d: int, k: int = 3, batch: int = 4) -> Callable
     return torch.no_grad()(lambda: layer(x))
 
 
+def fastest(functions: Mapping[Any, Callable[[], object]], repeats: int = 7) -> dict[Any, float]:
+    """Time functions in turns and return the least seconds of each.
+
+    Whatever else the machine does can only add to a time, so the least comes closest to the work itself.
+
+    Parameters
+    ----------
+    functions : mapping of name to callable
+        Each is called once unmeasured, then ``repeats`` times.
+    repeats : int
+        At least 1.
+    """
+    check_count("repeats", repeats, 1)
+    for function in functions.values():
+        function()
+    least = dict.fromkeys(functions, math.inf)
+    for _ in range(repeats):
+        for name, function in functions.items():
+            begin = time.perf_counter()
+            function()
+            least[name] = min(least[name], time.perf_counter() - begin)
+    return least
+
+
 def fitted_exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
     """Return b of the power law a * size ** b that fits best: least squares on the logarithms.
 
@@ -97,13 +123,9 @@ def layers_between(n: int, k: int, dilated: bool) -> int:
     """
     check_count("n", n, 1)
     check_count("k", k, 2)
-    heard, layers, step = torch.zeros(n, dtype=torch.bool), 0, 1
-    heard[-1] = True
-    while not heard[0]:
-        taps = [heard.roll(-step * tap) for tap in range(k)]
-        for tap, moved in enumerate(taps):
-            moved[max(n - step * tap, 0) :] = False  # what rolled in from the other end
-        heard = torch.stack(taps).any(0)
+    heard, layers, step = {n - 1}, 0, 1
+    while 0 not in heard:
+        heard = {i - step * tap for i in heard for tap in range(k) if i >= step * tap}
         layers, step = layers + 1, step * k if dilated else step
     return layers
 

@@ -250,7 +250,7 @@ def greedy(
         memory = model.encode(src, mask)
         while written.shape[1] <= max_len and not bool(ended.all()):
             states = model.decode(written, memory, mask)[:, -1]
-            best = model.generator.logits(states).argmax(-1).masked_fill(ended, eos_id)
+            best = model.generator.logits(states).argmax(-1)
             written = torch.cat([written, best[:, None]], 1)
             ended |= best == eos_id
     finally:
