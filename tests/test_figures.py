@@ -6,6 +6,7 @@ import networkx as nx
 import numpy as np
 import pytest
 from edgewise.attention import dot_product_attention
+from edgewise.dense import greedy
 from edgewise.figures import (
     PALETTE,
     AttentionPlayer,
@@ -13,16 +14,22 @@ from edgewise.figures import (
     attention_maps,
     bars,
     curves,
+    draw_architecture,
     draw_batch,
     draw_forward_pass,
     draw_graph,
+    draw_layers,
     draw_packing,
+    draw_social,
     show_source,
     use_style,
 )
+from edgewise.figures.style import EDGE_KINDS
 from edgewise.graphs import bipartite, causal, complete
 from edgewise.message_passing import propagate_attention
 from edgewise.transformer import Decoder
+from matplotlib.collections import LineCollection
+from matplotlib.colors import to_rgba
 from matplotlib.patches import FancyArrowPatch
 
 
@@ -66,6 +73,44 @@ def test_packing_counts_slots():
 def test_forward_pass_has_three_rounds_a_layer():
     texts = [t.get_text() for t in draw_forward_pass(3).axes[0].texts]
     assert sum("layer" in t for t in texts) == 9
+
+
+def test_layers_are_drawn_step_by_step_with_gaps_where_one_is_missing():
+    fig = draw_layers({"A": ["in", "sum", "out"], "B": ["in", "", "out"]}, between_nodes=[1])
+    assert [t.get_text() for t in fig.axes[0].texts] == ["A", "in", "sum", "out", "B", "in", "out"]
+    boxes = [p for p in fig.axes[0].patches if not isinstance(p, FancyArrowPatch)]
+    assert [p.get_edgecolor() == to_rgba(PALETTE["orange"]) for p in boxes] == [False, True] + 3 * [False]
+    assert len(arrows(fig)) == 3
+
+
+def test_a_persons_neighbours_point_to_her():
+    friends = nx.Graph([(0, 1), (1, 2), (1, 3), (3, 4)])
+    fig = draw_social(friends, ["x", "y", "x", "y", "x"], highlight=1, proposed=[(0, 4)])
+    place = {t.get_text(): t.get_position() for t in fig.axes[0].texts}
+    tips = [tuple(p._posA_posB[1]) for p in arrows(fig)]
+    assert tips == [place["1"]] * 3, "from 0, 2 and 3"
+    weak, dashed = (c for c in fig.axes[0].collections if isinstance(c, LineCollection))
+    assert (len(weak.get_segments()), len(dashed.get_segments())) == (1, 1)
+    assert [t.get_text() for t in fig.axes[0].get_legend().get_texts()] == ["x", "y"]
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_the_architecture_has_a_norm_a_sublayer_and_one_a_side(norm_first):
+    ax = draw_architecture(norm_first).axes[0]
+    places = {}
+    for text in ax.texts:
+        places.setdefault(text.get_text(), []).append(text.get_position())
+    assert len(places["norm"]) == 5 + 2
+    assert len(places["+"]) == 5 + 2, "a sum a sub-layer, and one for the position on each side"
+    trunks = {x for x, _ in places["+"]}
+    assert sum(x in trunks for x, _ in places["norm"]) == (2 if norm_first else 7)
+    assert kinds(ax) == {"enc", "dec", "cross"}
+
+
+def kinds(ax):
+    """Which kinds of edges have a box of their colour."""
+    colors = {p.get_edgecolor() for p in ax.patches}
+    return {kind for kind, (color, _) in EDGE_KINDS.items() if to_rgba(color) in colors}
 
 
 def test_maps_share_a_scale_from_zero_to_one():
@@ -137,6 +182,7 @@ def test_source_is_the_packages_own_without_its_docstring():
     assert text.startswith("# edgewise/attention.py: dot_product_attention\ndef dot_product_attention(")
     assert str(show_source(propagate_attention)).startswith("# edgewise/message_passing/__init__.py: ")
     assert "noqa" not in str(show_source(Decoder))
+    assert str(show_source(greedy)).startswith("# edgewise/dense.py: greedy\n@torch.no_grad()")
     assert '"""' not in text
     assert '"""' in str(show_source(dot_product_attention, docstrings=True))
     assert "<script" not in show_source(dot_product_attention)._repr_html_()
@@ -159,6 +205,11 @@ many = {"g": dict.fromkeys("abcdef", 1.0)}
             "highlight must be a node .*, got 9",
         ),
         (lambda: draw_graph(causal(2).to_networkx(), list("ab"), "sides"), "layout 'sides' is for two sets"),
+        (lambda: draw_layers({"A": ["x"], "B": []}, []), "one number of steps, got 0, 1"),
+        (lambda: draw_layers({}, []), "one number of steps, got none"),
+        (lambda: draw_social(nx.path_graph(2), ["a"]), "each of 2 nodes one of 4 groups, got .'a'."),
+        (lambda: draw_social(nx.path_graph(5), list("abcde")), "each of 5 nodes one of 4 groups"),
+        (lambda: draw_social(nx.path_graph(1), ["a"], highlight=7), "highlight must be a node .*, got 7"),
         (lambda: attention_maps([], ["a"], ["b"]), "at least one; got 0"),
         (lambda: attention_maps([np.zeros((2, 3))], ["a"], ["b"]), r"= \[1, 1\], got \[2, 3\]"),
         (lambda: AttentionPlayer(np.zeros((2, 2)), ["a"] * 2, ["b"] * 2), r"got \[2, 2\]"),

@@ -1,9 +1,10 @@
 """Every drawing of the book: arrays in, picture out; nothing here knows a model."""
 
+from edgewise.figures.architecture import draw_architecture
 from edgewise.figures.curves import bars, curves
-from edgewise.figures.graphs import draw_batch, draw_graph, draw_packing
+from edgewise.figures.graphs import draw_batch, draw_graph, draw_packing, draw_social
 from edgewise.figures.maps import attention_maps
-from edgewise.figures.pipeline import draw_forward_pass
+from edgewise.figures.pipeline import draw_forward_pass, draw_layers
 from edgewise.figures.player import AttentionPlayer, att_animation
 from edgewise.figures.source import show_source
 from edgewise.figures.style import PALETTE, use_style
@@ -15,10 +16,13 @@ __all__ = [
     "attention_maps",
     "bars",
     "curves",
+    "draw_architecture",
     "draw_batch",
     "draw_forward_pass",
     "draw_graph",
+    "draw_layers",
     "draw_packing",
+    "draw_social",
     "show_source",
     "use_style",
 ]

@@ -1,4 +1,4 @@
-"""Graphs of tokens, drawn by networkx."""
+"""Graphs of tokens and of people, drawn by networkx."""
 
 import math
 from collections.abc import Hashable, Sequence
@@ -126,6 +126,56 @@ def draw_batch(
     reach = 0.17 * max(len(source), len(target))
     ax.set_ylim(-reach, 1 + reach)
     return fig
+
+
+def draw_social(
+    graph: nx.Graph,
+    groups: Sequence[str],
+    highlight: Hashable | None = None,
+    proposed: Sequence[tuple[Hashable, Hashable]] = (),
+) -> Figure:
+    """Draw a network of people with its groups, one person's neighbourhood, and new ties.
+
+    Parameters
+    ----------
+    graph : networkx.Graph
+        Who knows whom.
+    groups : sequence of str
+        Each node's group, four groups at most; told apart by shape as well as by colour.
+    highlight : node, optional
+        Arrows run to it from its neighbours.
+    proposed : sequence of (node, node)
+        Ties that are not in the graph, drawn dashed.
+
+    Raises
+    ------
+    ValueError
+        If there is not one group a node, there are too many, or nobody is highlighted.
+    """
+    nodes, names = list(graph), list(dict.fromkeys(groups))
+    if len(groups) != len(nodes) or len(names) > 4:
+        raise ValueError(f"groups must give each of {len(nodes)} nodes one of 4 groups, got {groups!r}")
+    if highlight is not None and highlight not in graph:
+        raise ValueError(f"highlight must be a node of the graph, got {highlight!r}")
+    ax = plt.subplots(figsize=(6.4, 4.4))[1]
+    places = nx.spring_layout(graph, k=0.42, iterations=200, seed=19)
+    arrows = nx.DiGraph([(j, highlight) for j in graph.neighbors(highlight)] if highlight is not None else [])
+    weak = [e for e in graph.edges if highlight not in e]
+    nx.draw_networkx_edges(graph, places, weak, edge_color=PALETTE["pale"], width=0.9, ax=ax)
+    nx.draw_networkx_edges(
+        graph, places, proposed, edge_color=PALETTE["purple"], style="--", width=2.2, ax=ax
+    )
+    strong = {"edge_color": PALETTE["orange"], "width": 2.0, "arrowsize": 11, "node_size": 300}
+    nx.draw_networkx_edges(arrows, places, ax=ax, **strong)
+    looks = zip(names, "os^D", (PALETTE[c] for c in ("blue", "green", "ink", "purple")), strict=False)
+    for name, shape, color in looks:
+        members = [n for n, group in zip(nodes, groups, strict=True) if group == name]
+        style = NODE | {"edgecolors": color, "linewidths": 1.8, "node_size": 300}
+        nx.draw_networkx_nodes(graph, places, members, node_shape=shape, label=name, ax=ax, **style)
+    nx.draw_networkx_labels(graph, places, font_size=9, ax=ax)
+    ax.legend(markerscale=0.7, loc="best")
+    ax.set_axis_off()
+    return ax.figure
 
 
 def draw_packing(lengths: Sequence[int]) -> Figure:

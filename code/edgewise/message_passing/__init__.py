@@ -12,11 +12,18 @@ from torch import Tensor
 
 from edgewise.graphs import AttentionGraph, dgl_available
 from edgewise.message_passing.plan import plan_tiles
-from edgewise.message_passing.scatter import edge_softmax, scatter
+from edgewise.message_passing.scatter import edge_softmax, scatter, softmax_over_in_edges
 from edgewise.message_passing.tiles import tiles
 from edgewise.validation import check_choice
 
-__all__ = ["ENGINES", "attention_weights", "edge_softmax", "plan_tiles", "propagate_attention"]
+__all__ = [
+    "ENGINES",
+    "attention_weights",
+    "edge_softmax",
+    "plan_tiles",
+    "propagate_attention",
+    "softmax_over_in_edges",
+]
 
 Engine = Callable[[AttentionGraph, Tensor, Tensor, Tensor], Tensor]
 

@@ -12,8 +12,14 @@ def edge_softmax(graph: AttentionGraph, q: Tensor, k: Tensor) -> Tensor:
     """Score every edge and normalise over each receiver's in-edges: [E, h]."""
     src, dst = graph.src, graph.dst
     score = (q.index_select(0, dst) * k.index_select(0, src)).sum(-1) / math.sqrt(q.shape[-1])  # [E, h]
+    return softmax_over_in_edges(graph, score)
+
+
+def softmax_over_in_edges(graph: AttentionGraph, score: Tensor) -> Tensor:
+    """Turn scores [E, h], whatever they come from, into weights that sum to one at each receiver."""
+    dst = graph.dst
     receiver = dst[:, None].expand_as(score)
-    highest = score.new_zeros(graph.num_dst, q.shape[1]).scatter_reduce(
+    highest = score.new_zeros(graph.num_dst, score.shape[1]).scatter_reduce(
         0, receiver, score.detach(), "amax", include_self=False
     )
     weight = (score - highest[dst]).exp()

@@ -1,0 +1,283 @@
+"""Chapter 3: graph networks, and the Transformer's layer as one of them.
+
+Every layer here lets nodes listen along the edges of an :class:`~edgewise.graphs.AttentionGraph`. They differ
+in what travels, in how it is added up (:func:`aggregate`), and in what is done with the sum.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import leaky_relu
+
+from edgewise.attention import MultiHeadAttention
+from edgewise.graphs import AttentionGraph
+from edgewise.layers import EncoderLayer, PositionwiseFeedForward
+from edgewise.message_passing import propagate_attention, softmax_over_in_edges
+from edgewise.validation import check_choice, check_count
+
+if TYPE_CHECKING:
+    import networkx
+
+AGGREGATORS = ("sum", "mean", "max", "attention")
+
+
+def aggregate(
+    graph: AttentionGraph,
+    messages: Tensor,
+    how: str = "sum",
+    query: Tensor | None = None,
+    key: Tensor | None = None,
+) -> Tensor:
+    r"""Bring every sender's message to its receivers and make one of the many, head by head.
+
+    With :math:`m_i` for the messages of the :math:`n_j` senders that receiver :math:`j` hears:
+    :math:`\sum_i m_i`, :math:`\frac{1}{n_j} \sum_i m_i`, the largest entry :math:`\max_i m_i` in each place,
+    or :math:`\sum_i w_{ij} m_i` with the weights of scaled dot-product attention.
+
+    Parameters
+    ----------
+    graph : AttentionGraph
+        Who listens to whom.
+    messages : Tensor
+        [num_src, h, d_k]: what each sender says, the same to all who listen.
+    how : str
+        One of ``AGGREGATORS``.
+    query, key : Tensor, optional
+        [num_dst, h, d_k] and [num_src, h, d_k]; attention needs them, the others do not look at them.
+
+    Returns
+    -------
+    Tensor
+        [num_dst, h, d_k]; zeros for a receiver that hears nobody, whatever ``how`` is.
+
+    Raises
+    ------
+    TypeError
+        If ``graph`` is no AttentionGraph or a tensor no floating-point tensor.
+    ValueError
+        If ``how`` is unknown, shapes do not fit, or attention lacks queries or keys.
+    """
+    check_choice("how", how, AGGREGATORS)
+    if how == "attention":
+        if query is None or key is None:
+            raise ValueError("attention needs query and key, got None")
+        return propagate_attention(graph, query, key, messages)
+    _check_nodes(graph, "messages", messages, ("h", "d_k"))
+    return _add_up(graph, messages.index_select(0, graph.src), how)
+
+
+def _add_up(graph: AttentionGraph, sent: Tensor, how: str = "sum") -> Tensor:
+    """Combine what travels on the edges, [E, h, d_k], at the receivers: [num_dst, h, d_k]."""
+    silence = sent.new_zeros(graph.num_dst, *sent.shape[1:])
+    if how == "max":
+        receiver = graph.dst[:, None, None].expand_as(sent)
+        return silence.scatter_reduce(0, receiver, sent, "amax", include_self=False)
+    total = silence.index_add(0, graph.dst, sent)
+    if how == "sum":
+        return total
+    heard = torch.bincount(graph.dst, minlength=graph.num_dst).clamp(min=1)
+    return total / heard[:, None, None]
+
+
+class GCNLayer(nn.Module):
+    r"""The basic graph layer: own state and neighbours' states, each through a matrix, added and bent.
+
+    .. math::
+        h_j' = \sigma\Big( U h_j + \mathrm{aggregate}_{i \to j}\, V h_i \Big)
+
+    With ``how="sum"`` this is the layer of Joshi (2020); it has no bias. With attention, weights come from
+    :math:`Q h_j` and :math:`K h_i`. A node that hears nobody gets :math:`\sigma(U h_j)`.
+
+    Parameters
+    ----------
+    dim_in, dim_out : int
+        Widths of the states before and after.
+    num_heads : int
+        How many parts a message is cut into; ``dim_out`` must be divisible by it.
+    how : str
+        One of ``AGGREGATORS``.
+    activation : callable
+        :math:`\sigma`, from [n, dim_out] to [n, dim_out].
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not what it should be; the message says which.
+    """
+
+    def __init__(
+        self,
+        dim_in: int,
+        dim_out: int,
+        num_heads: int = 1,
+        how: str = "sum",
+        activation: Callable[[Tensor], Tensor] = torch.relu,
+    ):
+        super().__init__()
+        self.num_heads, self.how, self.activation = _check_heads(dim_out, num_heads), how, activation
+        check_choice("how", how, AGGREGATORS)
+        self.own, self.value = _matrix(dim_in, dim_out), _matrix(dim_in, dim_out)  # U, V
+        if how == "attention":
+            self.query, self.key = _matrix(dim_in, dim_out), _matrix(dim_in, dim_out)  # Q, K
+
+    def forward(self, graph: AttentionGraph, x: Tensor) -> Tensor:
+        """States [n, dim_in] to states [n, dim_out]."""
+        _check_states(graph, x, self.own.in_features)
+        asked = (self.query, self.key) if self.how == "attention" else ()
+        fields = [f(x).unflatten(-1, (self.num_heads, -1)) for f in (self.value, *asked)]  # [n, h, d_k]
+        heard = aggregate(graph, fields[0], self.how, *fields[1:])
+        return self.activation(self.own(x) + heard.flatten(-2))
+
+
+class GATLayer(nn.Module):
+    r"""Graph attention (Veličković et al. 2018, eq. 1 to 5): the score is a sum, not a product.
+
+    .. math::
+        s_{ij} = \mathrm{LeakyReLU}\big(a^\top W h_j + b^\top W h_i\big), \qquad
+        h_j' = \sum_{i \to j} \mathrm{softmax}_i(s_{ij})\, W h_i + c
+
+    for each head, the heads side by side. The paper's vector is :math:`a` and :math:`b` end to end. A node
+    that hears nobody gets the bias :math:`c`; the paper's graphs have an edge from each node to itself.
+
+    Parameters
+    ----------
+    dim_in, dim_out : int
+        Widths of the states before and after, all heads together.
+    num_heads : int
+        ``dim_out`` must be divisible by it.
+    negative_slope : float
+        Of the LeakyReLU.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not what it should be; the message says which.
+    """
+
+    def __init__(self, dim_in: int, dim_out: int, num_heads: int = 1, negative_slope: float = 0.2):
+        super().__init__()
+        self.num_heads, self.negative_slope = _check_heads(dim_out, num_heads), negative_slope
+        self.value = _matrix(dim_in, dim_out)  # W
+        shape = (num_heads, dim_out // num_heads)
+        self.as_receiver, self.as_sender = (nn.Parameter(torch.empty(shape)) for _ in range(2))  # a, b
+        self.bias = nn.Parameter(torch.zeros(dim_out))  # c
+        for vector in (self.as_receiver, self.as_sender):
+            nn.init.xavier_normal_(vector)
+
+    def score(self, graph: AttentionGraph, value: Tensor) -> Tensor:
+        """Values [n, h, d_k] to scores on edges [E, h]."""
+        receiving, sending = (value * self.as_receiver).sum(-1), (value * self.as_sender).sum(-1)  # [n, h]
+        return leaky_relu(receiving[graph.dst] + sending[graph.src], self.negative_slope)
+
+    def forward(self, graph: AttentionGraph, x: Tensor) -> Tensor:
+        """States [n, dim_in] to states [n, dim_out]."""
+        _check_states(graph, x, self.value.in_features)
+        value = self.value(x).unflatten(-1, (self.num_heads, -1))  # [n, h, d_k]
+        weight = softmax_over_in_edges(graph, self.score(graph, value))
+        heard = _add_up(graph, weight[..., None] * value.index_select(0, graph.src))
+        return heard.flatten(-2) + self.bias
+
+
+class GraphTransformerLayer(EncoderLayer):
+    r"""The Transformer's encoder layer, pre-norm, on any graph.
+
+    .. math::
+        x_j \leftarrow x_j + O\, \mathrm{aggregate}_{i \to j}\big(V\, \mathrm{LN}(x_i)\big), \qquad
+        x_j \leftarrow x_j + \mathrm{FFN}(\mathrm{LN}(x_j))
+
+    A node that hears nobody gets the bias of :math:`O` for the aggregate; it keeps its state otherwise and
+    goes through the feed-forward network like all others.
+
+    Parameters
+    ----------
+    dim_model, num_heads, dim_ff : int
+        Width of the states, heads, inner width of the feed-forward network.
+    how : str
+        One of ``AGGREGATORS``.
+    dropout : float
+        Of what each of the two sub-layers adds.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not what it should be; the message says which.
+    """
+
+    def __init__(
+        self, dim_model: int, num_heads: int, dim_ff: int, how: str = "attention", dropout: float = 0.0
+    ):
+        attention = MultiHeadAttention(num_heads, dim_model)
+        super().__init__(dim_model, attention, PositionwiseFeedForward(dim_model, dim_ff), dropout)
+        check_choice("how", how, AGGREGATORS)
+        self.how = how
+
+    def forward(self, graph: AttentionGraph, x: Tensor) -> Tensor:
+        """States [n, dim_model] to states [n, dim_model]."""
+        _check_states(graph, x, self.size)
+
+        def listen(x: Tensor) -> Tensor:
+            q, k, v = self.self_attn.get(x).values()
+            return self.self_attn.get_o(aggregate(graph, v, self.how, q, k))
+
+        x = self.sublayer[0](x, listen)
+        return self.sublayer[1](x, self.feed_forward)
+
+
+def neighbourhoods(graph: "networkx.Graph", self_loops: bool = False) -> AttentionGraph:
+    """Let each node listen to its neighbours, as a graph network does.
+
+    Parameters
+    ----------
+    graph : networkx.Graph or networkx.DiGraph
+        Nodes are numbered in the graph's order. Friends listen to each other; in a directed graph the
+        arrow's head listens to its tail.
+    self_loops : bool
+        Whether each node also listens to itself, where the graph does not say so already.
+
+    Raises
+    ------
+    TypeError
+        If it is no networkx graph.
+    """
+    if not hasattr(graph, "to_directed") or not hasattr(graph, "edges"):
+        raise TypeError(f"graph must be a networkx graph, got {type(graph).__name__}")
+    number = {node: i for i, node in enumerate(graph)}
+    pairs = {(number[a], number[b]) for a, b in graph.to_directed().edges()}
+    if self_loops:
+        pairs |= {(i, i) for i in number.values()}
+    src, dst = torch.tensor(sorted(pairs), dtype=torch.int64).reshape(-1, 2).T
+    return AttentionGraph(src, dst, len(number))
+
+
+def _matrix(dim_in: int, dim_out: int) -> nn.Linear:
+    linear = nn.Linear(check_count("dim_in", dim_in, 1), check_count("dim_out", dim_out, 1), bias=False)
+    nn.init.xavier_uniform_(linear.weight)
+    return linear
+
+
+def _check_heads(dim_out: int, num_heads: int) -> int:
+    check_count("num_heads", num_heads, 1)
+    if check_count("dim_out", dim_out, 1) % num_heads:
+        raise ValueError(f"dim_out ({dim_out}) must be divisible by num_heads ({num_heads})")
+    return num_heads
+
+
+def _check_states(graph: AttentionGraph, x: Tensor, dim_in: int) -> None:
+    _check_nodes(graph, "x", x, (dim_in,))
+    if not graph.self_attention:
+        raise ValueError("the layer needs a graph over one set of nodes, got one between two sets")
+
+
+def _check_nodes(graph: AttentionGraph, name: str, x: Tensor, axes: tuple[int | str, ...]) -> None:
+    """Check that ``x`` has a row a sender and the axes given; a name stands for any size."""
+    if not isinstance(graph, AttentionGraph):
+        raise TypeError(f"graph must be an AttentionGraph, got {type(graph).__name__}")
+    if not isinstance(x, Tensor) or not x.is_floating_point():
+        kind = x.dtype if isinstance(x, Tensor) else type(x).__name__
+        raise TypeError(f"{name} must be a floating-point tensor, got {kind}")
+    fits = x.dim() == 1 + len(axes) and len(x) == graph.num_src
+    if not fits or any(a != b for a, b in zip(x.shape[1:], axes, strict=True) if isinstance(b, int)):
+        wanted = ", ".join(map(str, (graph.num_src, *axes)))
+        raise ValueError(f"{name} must be [{wanted}], a row a node, got {list(x.shape)}")
