@@ -3,6 +3,7 @@ import math
 import pytest
 import torch
 from edgewise.layers import (
+    Dropout,
     Embeddings,
     Generator,
     PositionalEncoding,
@@ -138,3 +139,35 @@ def test_clones_share_nothing():
 def test_bad_input(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize("shape", [(1001,), (3, 5, 7), (0, 4)])
+def test_dropout_keeps_the_mean_and_passes_the_gradient_of_what_it_keeps(shape):
+    x = torch.ones(shape, requires_grad=True)
+    y = Dropout(0.25)(x)
+    kept = y > 0
+    torch.testing.assert_close(y, kept / 0.75)
+    (gradient,) = torch.autograd.grad(y.sum(), x)
+    torch.testing.assert_close(gradient, kept / 0.75)
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
+def test_dropout_drops_each_feature_with_its_probability_and_on_its_own(p):
+    torch.manual_seed(0)
+    dropped = (Dropout(p)(torch.ones(400, 1000)) == 0).double()
+    error = 5 * (p * (1 - p) / 400) ** 0.5
+    assert float((dropped.mean(0) - p).abs().max()) < error
+    assert float(dropped.mean()) == pytest.approx(p, abs=5 * (p * (1 - p) / dropped.numel()) ** 0.5)
+    correlation = torch.corrcoef(dropped[:, :64].T).fill_diagonal_(0)
+    assert float(correlation.abs().max()) < 5 / 400**0.5
+
+
+def test_dropout_is_still_where_it_should_be():
+    x = torch.ones(10)
+    assert torch.equal(Dropout(0.5).eval()(x), x)
+    assert torch.equal(Dropout(0.0)(x), x)
+    assert torch.equal(Dropout(1.0)(x), torch.zeros(10))
+    torch.manual_seed(1)
+    first = Dropout(0.5)(x)
+    torch.manual_seed(1)
+    assert torch.equal(Dropout(0.5)(x), first)

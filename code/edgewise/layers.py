@@ -16,6 +16,23 @@ def clones(module: nn.Module, count: int) -> nn.ModuleList:
     return nn.ModuleList(copy.deepcopy(module) for _ in range(check_count("count", count)))
 
 
+class Dropout(nn.Dropout):
+    """PyTorch's dropout, drawn several times faster on a CPU: four decisions from each random number.
+
+    A probability is rounded to a multiple of 2 ** -16; what stays is scaled by the rounded one.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Drop features in training; any shape."""
+        dropped = round(self.p * 2**16)
+        if not self.training or x.device.type != "cpu" or not 0 < dropped < 2**16:
+            return super().forward(x)
+        draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
+        draws = draws.view(torch.int16)[: x.numel()].view(x.shape)  # each even in -2**15 .. 2**15 - 1
+        scale = 2**16 / (2**16 - dropped)
+        return x * (draws >= dropped - 2**15).to(x.dtype).mul_(scale)
+
+
 class Embeddings(nn.Module):
     """Token ids to vectors, multiplied by the square root of the width (Vaswani et al. 2017, sec. 3.4)."""
 
@@ -47,7 +64,7 @@ class PositionalEncoding(nn.Module):
         super().__init__()
         self.dim_model = check_count("dim_model", dim_model, 1)
         self.max_len = max_len if max_len is None else check_count("max_len", max_len, 1)
-        self.dropout = nn.Dropout(check_probability("dropout", dropout))
+        self.dropout = Dropout(check_probability("dropout", dropout))
         table = position_table(max_len or 128, dim_model)
         self.register_buffer("table", table, persistent=False)
 
@@ -78,7 +95,7 @@ class PositionwiseFeedForward(nn.Module):
         super().__init__()
         self.inner = nn.Linear(dim_model, check_count("dim_ff", dim_ff, 1))
         self.outer = nn.Linear(dim_ff, dim_model)
-        self.dropout = nn.Dropout(check_probability("dropout", dropout))
+        self.dropout = Dropout(check_probability("dropout", dropout))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -110,7 +127,7 @@ class SublayerConnection(nn.Module):
     def __init__(self, size: int, dropout: float = 0.0, norm_first: bool = True):
         super().__init__()
         self.norm = nn.LayerNorm(size)
-        self.dropout = nn.Dropout(check_probability("dropout", dropout))
+        self.dropout = Dropout(check_probability("dropout", dropout))
         self.norm_first = norm_first
 
     def before(self, x: Tensor) -> Tensor:
