@@ -1,31 +1,181 @@
-"""The command line: ``python -m edgewise`` or ``edgewise``."""
+"""The command line: ``python -m edgewise`` or ``edgewise``.
 
+Exit codes: 0 done, 1 failed, 2 wrong usage, 130 stopped by Ctrl-C. An error is one line on standard error.
+"""
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
 from typing import Annotated
 
+import torch
 import typer
 
-from edgewise import benchmarks
+import edgewise
+from edgewise import artifacts, benchmarks, experiments
+from edgewise.checkpoints import CheckpointError
+from edgewise.graphs import dgl_available
+from edgewise.message_passing import ENGINES
+from edgewise.trainer import DivergedError, Run, StoppedError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 bench = typer.Typer(no_args_is_help=True)
 app.add_typer(bench, name="bench", help="Measure speed and memory on this machine.")
 
+EXPECTED = (CheckpointError, DivergedError, OSError, ValueError)
+"""What can go wrong without a fault in the code."""
+
+Repeats = Annotated[int, typer.Option(min=1, help="Measured turns of each contestant.")]
+_show_traceback = False
+
+
+def _check_device(device: str) -> str:
+    at_hand = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not at_hand.get(device.split(":")[0], False):
+        there = " and ".join(name for name, here in at_hand.items() if here)
+        raise typer.BadParameter(f"{device!r} is not at hand; on this machine there is {there}")
+    return device
+
+
+def _check_experiment(name: str) -> str:
+    try:
+        return experiments.get_experiment(name).name
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+Device = Annotated[str, typer.Option(callback=_check_device, help="cpu, cuda or mps.")]
+Name = Annotated[
+    str,
+    typer.Argument(callback=_check_experiment, help=f"One of: {', '.join(experiments.EXPERIMENTS)}."),
+]
+
 
 @app.callback()
-def main() -> None:
+def main(
+    traceback: Annotated[bool, typer.Option("--traceback", help="Show where an error came from.")] = False,
+) -> None:
     """Attention as message passing on a graph of tokens."""
+    global _show_traceback
+    _show_traceback = traceback
 
 
-@bench.command()
-def engines(repeats: Annotated[int, typer.Option(min=1, help="Measured turns of each engine.")] = 5) -> None:
+@app.command()
+def train(
+    name: Name,
+    device: Device = "cpu",
+    resume: Annotated[bool, typer.Option(help="Go on from the newest checkpoint, if there is one.")] = False,
+    out: Annotated[Path | None, typer.Option(help="The run's folder; runs/NAME if not given.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Stop after so many updates.")] = None,
+) -> None:
+    """Run an experiment; its artifact is then OUT/artifact."""
+    with _one_line_errors():
+        experiment = experiments.get_experiment(name)
+        folder = out or Path("runs") / name
+        run = experiments.start(experiment, folder, device, resume, progress=sys.stderr.isatty())
+        again = f"edgewise train {name} --resume" + (f" --out {out}" if out else "")
+        with _stopping(run):
+            try:
+                run.train(steps)
+            except StoppedError:
+                typer.echo(f"stopped at step {run.step}; go on with: {again}", err=True)
+                raise typer.Exit(130) from None
+        if not run.finished:
+            typer.echo(f"stopped at step {run.step}; go on with: {again}")
+            deviation = experiments.deviation(run, experiment)
+            if deviation is not None:
+                typer.echo(
+                    f"losses differ from the committed artifact's by {deviation:.1e} at most (relative)"
+                )
+            return
+        artifact = experiments.finish(run, experiment)
+        typer.echo(f"{artifact.folder}\n{_figures(artifact.metrics['test'])}")
+
+
+@app.command()
+def evaluate(
+    name: Annotated[str, typer.Argument(help="An experiment, or an artifact's folder.")],
+    limit: Annotated[int | None, typer.Option(min=1, help="Decode only so many sequences.")] = None,
+) -> None:
+    """Score a committed model on its test split, beside what was recorded."""
+    with _one_line_errors():
+        artifact = artifacts.load(name)
+        found = experiments.figures(*experiments.restore(artifact), "test", limit)
+        typer.echo(f"{artifact.caption}\nfound     {_figures(found)}")
+        typer.echo(f"recorded  {_figures(artifact.metrics['test'])}")
+
+
+@app.command()
+def info() -> None:
+    """Show versions, devices, engines and artifacts at hand."""
+    facts = artifacts.facts("cpu")
+    devices = [facts["device"]]
+    if torch.cuda.is_available():
+        devices.append(artifacts.device_name("cuda"))
+    if torch.backends.mps.is_available():
+        devices.append("mps")
+    engines = [e for e in ENGINES if e in ("scatter", "tiles") or dgl_available()]
+    typer.echo(f"edgewise   {edgewise.__version__}, commit {facts['commit'][:10] or 'unknown'}")
+    typer.echo(f"python     {facts['python']}, torch {facts['torch']}, {facts['threads']} threads")
+    typer.echo(f"devices    {'; '.join(devices)}")
+    typer.echo(f"engines    {', '.join(engines)}{'' if dgl_available() else ' (DGL cannot be imported)'}")
+    typer.echo(f"artifacts  {', '.join(artifacts.names()) or 'none'}")
+
+
+@bench.command("engines")
+def bench_engines(repeats: Repeats = 5) -> None:
     """Time every engine against hand-written padded attention, forward and backward."""
-    typer.echo(benchmarks.format_engines(benchmarks.bench_engines(repeats=repeats)))
+    with _one_line_errors():
+        typer.echo(benchmarks.format_engines(benchmarks.bench_engines(repeats=repeats)))
 
 
-@bench.command()
-def memory() -> None:
+@bench.command("memory")
+def bench_memory() -> None:
     """Peak memory of 'fused' and 'tiles' on 65,536 tokens that each hear 129."""
-    typer.echo(benchmarks.format_memory(benchmarks.bench_memory()))
+    with _one_line_errors():
+        typer.echo(benchmarks.format_memory(benchmarks.bench_memory()))
+
+
+@bench.command("training")
+def bench_training(repeats: Repeats = 5) -> None:
+    """Training updates a second: packed, padded torch.nn.Transformer, DGL's built-ins."""
+    with _one_line_errors():
+        for training in benchmarks.TRAININGS:
+            typer.echo(benchmarks.format_training(benchmarks.bench_training([training], repeats=repeats)))
+
+
+def _figures(figures: dict[str, float]) -> str:
+    return ", ".join(f"{name} {value:.4f}" for name, value in figures.items())
+
+
+@contextmanager
+def _one_line_errors() -> Iterator[None]:
+    """Turn an expected error into one line and exit code 1."""
+    try:
+        yield
+    except EXPECTED as error:
+        if _show_traceback:
+            raise
+        typer.echo(f"error: {' '.join(str(error).split())}", err=True)
+        raise typer.Exit(1) from None
+
+
+@contextmanager
+def _stopping(run: Run) -> Iterator[None]:
+    """Let the first Ctrl-C end the batch at hand, and the second one the program."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        run.stop_requested = True
+        signal.signal(signal.SIGINT, before)
+
+    before: Callable | int | None = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 if __name__ == "__main__":

@@ -171,6 +171,20 @@ def finish(run: Run, experiment: Experiment) -> Artifact:
     return artifacts.write(run.folder / "artifact", weights, experiment.config, metrics, provenance)
 
 
+def deviation(run: Run, experiment: Experiment) -> float | None:
+    """Return by how much, relatively, the run's first losses differ from those of the committed artifact.
+
+    ``None`` if there is no artifact of this very configuration.
+    """
+    if experiment.name not in artifacts.names():
+        return None
+    recorded = artifacts.load(experiment.name)
+    if Experiment.of(recorded.config) != experiment:
+        return None
+    pairs = zip(run.losses, recorded.metrics["losses"], strict=False)
+    return max(abs(ours - theirs) / abs(theirs) for ours, theirs in pairs)
+
+
 def restore(artifact: Artifact) -> tuple[Transformer, TranslationDataset]:
     """Return an artifact's model, in evaluation mode, and its data."""
     experiment = Experiment.of(artifact.config)

@@ -10,9 +10,10 @@ from edgewise.benchmarks.engines import (
 )
 from edgewise.benchmarks.memory import MemoryRow, bench_memory, format_memory
 from edgewise.benchmarks.timing import interleave
-from edgewise.benchmarks.training import TrainingRow, bench_training, format_training
+from edgewise.benchmarks.training import TRAININGS, TrainingRow, bench_training, format_training
 
 __all__ = [
+    "TRAININGS",
     "WORKLOADS",
     "EngineRow",
     "MemoryRow",
