@@ -149,8 +149,11 @@ def test_weights_convert_both_ways_at_any_size(size, norm_first, src_vocab, tgt_
 
 class TestCopyWeights:
     def test_what_weights_do_not_show_must_agree(self):
-        for change in ({"norm_first": False}, {"h": 4}):
-            with pytest.raises(ValueError, match=r"agree in heads \(h\) and in norm_first"):
+        for change, message in (
+            ({"norm_first": False}, r"norm_first must be the same, got True in source, False in target"),
+            ({"h": 4}, r"attn\.h must be the same, got 2 in source, 4 in target"),
+        ):
+            with pytest.raises(ValueError, match=message):
                 copy_weights(dense_model(), make_model(VOCAB, VOCAB, **REAL | change))
 
     def test_a_shared_matrix_takes_one_value_only(self):
@@ -166,6 +169,8 @@ class TestCopyWeights:
     def test_other_sizes_are_refused(self):
         with pytest.raises(RuntimeError, match="size mismatch"):
             copy_weights(dense_model(), dense_model(dim_ff=3))
+        with pytest.raises(RuntimeError, match="Missing key"):
+            copy_weights(dense_model(), dense_model(N=3))
 
 
 def test_masks():

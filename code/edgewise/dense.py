@@ -321,8 +321,12 @@ def copy_weights(source: nn.Module, target: nn.Module) -> None:
     RuntimeError
         If the two differ in their parameters' names or shapes.
     """
-    if _hidden_settings(source) != _hidden_settings(target):
-        raise ValueError("source and target must agree in heads (h) and in norm_first")
+    given, wanted = _hidden_settings(source), _hidden_settings(target)
+    for place in given.keys() & wanted.keys():
+        if given[place] != wanted[place]:
+            raise ValueError(
+                f"{place} must be the same, got {given[place]} in source, {wanted[place]} in target"
+            )
     state, first_name = source.state_dict(), {}
     for name, parameter in target.named_parameters(remove_duplicate=False):
         first = first_name.setdefault(id(parameter), name)
@@ -331,11 +335,11 @@ def copy_weights(source: nn.Module, target: nn.Module) -> None:
     target.load_state_dict(state)
 
 
-def _hidden_settings(model: nn.Module) -> list[tuple[str, object]]:
+def _hidden_settings(model: nn.Module) -> dict[str, object]:
     """What changes a model's function and leaves no trace in its weights."""
-    return [
-        (name, getattr(module, setting))
+    return {
+        f"{name}.{setting}": getattr(module, setting)
         for name, module in model.named_modules()
         for setting in ("h", "norm_first")
         if hasattr(module, setting)
-    ]
+    }
