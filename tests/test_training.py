@@ -5,7 +5,7 @@ import torch
 from edgewise.figures import att_animation
 from edgewise.graphs import GraphPool
 from edgewise.tasks import get_dataset
-from edgewise.training import LabelSmoothing, NoamOpt, SimpleLossCompute, run_epoch
+from edgewise.training import LabelSmoothing, NoamOpt, SimpleLossCompute, output_loss, run_epoch
 from edgewise.transformer import make_model
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,6 +48,67 @@ def test_impossible_padding_leaves_the_loss_finite(smoothing):
     loss.backward()
     assert loss.isfinite()
     assert bool(log_probs.grad.isfinite().all())
+
+
+class TestOutputLoss:
+    @given(
+        st.integers(1, 40),
+        st.integers(3, 9),
+        st.sampled_from([0.0, 0.1, 0.5]),
+        st.integers(1, 200),
+        st.booleans(),
+        st.integers(0, 3),
+    )
+    def test_it_equals_the_loss_of_all_log_probabilities(self, tokens, vocab, smoothing, chunk, biased, seed):
+        torch.manual_seed(seed)
+        criterion = LabelSmoothing(vocab, 2, smoothing)
+        target = torch.randint(0, vocab, (tokens,))
+        exact = [torch.randn(s, dtype=torch.float64) for s in ((tokens, 5), (vocab, 5), (vocab,))]
+        exact = [x.requires_grad_() for x in exact[: 3 if biased else 2]]
+        logits = exact[0] @ exact[1].T + (exact[2] if biased else 0)
+        expected = criterion(logits.log_softmax(1), target)
+        given = [x.detach().float().requires_grad_() for x in exact]
+        loss, correct = output_loss(
+            given[0], given[1], given[2] if biased else None, target, criterion, chunk
+        )
+        assert loss.item() == pytest.approx(expected.item(), abs=1e-4, rel=1e-5)
+        real = target != 2
+        assert correct == int((logits.argmax(1) == target)[real].sum())
+        grads, wanted = torch.autograd.grad(3 * loss, given), torch.autograd.grad(3 * expected, exact)
+        for grad, reference in zip(grads, wanted, strict=True):
+            torch.testing.assert_close(grad.double(), reference, atol=1e-5, rtol=1e-5)
+
+    def test_it_never_holds_all_logits(self):
+        tokens, vocab = 2048, 1500
+        hidden, weight = (torch.randn(n, 4, requires_grad=True) for n in (tokens, vocab))
+        target = torch.randint(3, vocab, (tokens,))
+        sizes = []
+
+        class Watch(torch.utils._python_dispatch.TorchDispatchMode):
+            def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+                result = function(*args, **(kwargs or {}))
+                if isinstance(result, torch.Tensor):
+                    sizes.append(result.untyped_storage().nbytes() // 4)
+                return result
+
+        with Watch():
+            output_loss(hidden, weight, None, target, LabelSmoothing(vocab, 2, 0.1), 2**16)[0].backward()
+        assert max(sizes) <= 2 * 2**16
+        assert len(sizes) > 10
+
+    @pytest.mark.parametrize(
+        ("hidden", "target", "message"),
+        [
+            ((4, 3), [3, 4, 5, 9], "target"),
+            ((4, 3), [3, 4, 5], r"\[N, 6\] and \[N\], got \[4, 6\] and \[3\]"),
+            ((4, 2), [3, 4, 5, 3], r"hidden must be \[N, 3\], got \[4, 2\]"),
+        ],
+    )
+    def test_bad_input(self, hidden, target, message):
+        with pytest.raises(ValueError, match=message):
+            output_loss(
+                torch.ones(hidden), torch.ones(6, 3), None, torch.tensor(target), LabelSmoothing(6, 2)
+            )
 
 
 def test_noam_follows_its_formula_and_sets_the_rate_that_is_used():

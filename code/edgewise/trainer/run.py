@@ -272,14 +272,10 @@ class _Epoch:
             run._batches_done += 1
             if len(run.losses) < run.RECORDED:
                 run.losses.append(run.loss.latest)
-            run._log(
-                step=run.step,
-                epoch=len(run.epochs) + 1,
-                loss=run.loss.latest,
-                tokens=batch.n_tokens,
-                rate=run.opt.rate() if run.step else 0.0,
-                grad_norm=run.loss.grad_norm,
-            )
+            facts = {"step": run.step, "epoch": len(run.epochs) + 1, "tokens": batch.n_tokens}
+            if run.loss.waiting == 0:  # this batch completed an update
+                facts |= {"rate": run.opt.rate(), "grad_norm": run.loss.grad_norm}
+            run._log(**facts, loss=run.loss.latest)
         self.over = True
 
     def _pause(self) -> bool:

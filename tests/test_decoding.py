@@ -1,0 +1,115 @@
+import pytest
+import torch
+from edgewise.decoding import Continuation, greedy
+from edgewise.graphs import GraphPool
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import VOCAB, assert_equal_as_stated, random_pairs, small_model
+
+SOS, EOS = 0, 1
+
+lengths = st.lists(st.tuples(st.integers(1, 6), st.integers(1, 20)), min_size=1, max_size=4)
+
+
+def plain_greedy(model, source, limit):
+    """Greedy decoding of one sentence, everything computed again at every step."""
+    target, log_prob = [SOS], 0.0
+    while True:
+        batch = GraphPool()([source], [[*target, EOS]])
+        best, token = model.generator(model.hidden(batch)[-1:]).max(1)
+        if int(token) == EOS:
+            return tuple(target[1:]), True, log_prob + float(best)
+        if len(target) > limit:
+            return tuple(target[1:]), False, log_prob
+        target.append(int(token))
+        log_prob += float(best)
+
+
+@given(lengths, st.booleans())
+@settings(max_examples=25)
+@torch.no_grad()
+def test_states_that_grow_equal_states_computed_at_once(sizes, norm_first):
+    torch.manual_seed(len(sizes))
+    model = small_model(norm_first=norm_first)
+    longest = max(m for _, m in sizes)
+    sources, targets = random_pairs([(n, longest) for n, _ in sizes])
+    expected = model.double().hidden(GraphPool()(sources, targets)).view(len(sizes), longest, -1)
+    continuation = Continuation(model.float(), sources)
+    for position in range(longest):
+        ids = torch.tensor([target[position] for target in targets])
+        assert_equal_as_stated(continuation.step(ids), expected[:, position])
+
+
+@torch.no_grad()
+def test_targets_can_be_dropped_reordered_and_doubled():
+    torch.manual_seed(0)
+    model = small_model()
+    sources, targets = random_pairs([(3, 6), (5, 6), (2, 6)])
+    ids = torch.tensor(targets)
+    continuation = Continuation(model, sources)
+    for position in range(3):
+        continuation.step(ids[:, position])
+    rows = torch.tensor([2, 0, 2])
+    continuation.keep(rows)
+    for position in range(3, 6):
+        states = continuation.step(ids[rows, position])
+    kept = [sources[i] for i in rows], [targets[i] for i in rows]
+    expected = model.hidden(GraphPool()(*kept)).view(3, 6, -1)[:, -1]
+    torch.testing.assert_close(states, expected)
+
+
+@given(st.integers(0, 50))
+@settings(max_examples=15)
+def test_a_batch_decodes_as_its_sentences_do_one_by_one(seed):
+    torch.manual_seed(seed)
+    model = small_model()
+    model.generator.proj.bias.data[EOS] += 1.5
+    sources, _ = random_pairs([(4, 1), (1, 1), (7, 1), (2, 1)], seed)
+    hypotheses = greedy(model, sources, SOS, EOS)
+    for source, hypothesis in zip(sources, hypotheses, strict=True):
+        with torch.no_grad():
+            ids, finished, log_prob = plain_greedy(model, source, 2 * len(source) + 10)
+        assert (hypothesis.ids, hypothesis.finished) == (ids, finished)
+        assert hypothesis.log_prob == pytest.approx(log_prob, abs=1e-4)
+
+
+def test_the_limit_holds_and_is_told():
+    torch.manual_seed(0)
+    model = small_model()
+    model.generator.proj.bias.data[EOS] = -100.0
+    for hypothesis in greedy(model, [[3, 4], [5]], SOS, EOS, max_len=4):
+        assert len(hypothesis.ids) == 4
+        assert not hypothesis.finished
+    model.generator.proj.bias.data[EOS] = 100.0
+    (hypothesis,) = greedy(model, [[3, 4]], SOS, EOS, max_len=4)
+    assert (hypothesis.ids, hypothesis.finished) == ((), True)
+    assert hypothesis.log_prob == pytest.approx(0, abs=1e-4)
+
+
+def test_the_model_comes_back_in_the_mode_it_was_in_and_decodes_without_dropout():
+    torch.manual_seed(0)
+    model = small_model()
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.5
+    still = greedy(model, [[3, 4, 5]], SOS, EOS)
+    assert not model.training
+    model.train()
+    assert greedy(model, [[3, 4, 5]], SOS, EOS) == still
+    assert model.training
+
+
+@pytest.mark.parametrize(
+    ("sources", "symbols", "limit", "message"),
+    [
+        ([[]], (SOS, EOS), None, r"src_buf\[0\] must hold at least one id"),
+        ([[VOCAB]], (SOS, EOS), None, "token id must lie in"),
+        ([], (SOS, EOS), None, "one pair at least"),
+        ([[3]], (VOCAB, EOS), None, f"sos_id must lie in 0..{VOCAB - 1}, got {VOCAB}"),
+        ([[3]], (SOS, VOCAB), None, f"eos_id must lie in 0..{VOCAB - 1}, got {VOCAB}"),
+        ([[3]], (SOS, EOS), 0, "max_len must be at least 1, got 0"),
+    ],
+)
+def test_bad_input(sources, symbols, limit, message):
+    with pytest.raises(ValueError, match=message):
+        greedy(small_model(), sources, *symbols, limit)

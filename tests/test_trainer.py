@@ -1,0 +1,292 @@
+import itertools
+import json
+import math
+import multiprocessing
+import os
+import random
+import signal
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from edgewise.checkpoints import CheckpointError, checkpoints
+from edgewise.graphs import GraphPool
+from edgewise.tasks import TranslationDataset
+from edgewise.trainer import DivergedError, Recipe, Run, StateLossCompute, StoppedError
+from edgewise.training import LabelSmoothing, NoamOpt, SimpleLossCompute, run_epoch
+from edgewise.transformer import make_model
+from support import small_model
+
+RECIPE = Recipe(epochs=3, batch_size=8, warmup=10, average=2, clip=1.0, grad_accum=2)
+
+
+def small_data(seed=0):
+    generator = np.random.default_rng(seed)
+    splits = {}
+    for mode, size in (("train", 44), ("valid", 10)):
+        sources = [generator.choice(list("abcd"), n).tolist() for n in generator.integers(1, 9, size)]
+        splits[mode] = [(source, sorted(source)) for source in sources]
+    return TranslationDataset(splits, "abcd")
+
+
+def begin(folder, recipe=RECIPE, resume=False, **options):
+    torch.set_num_threads(1)
+    torch.manual_seed(recipe.seed)
+    data = small_data()
+    model = make_model(data.vocab_size, data.vocab_size, N=1, dim_model=8, dim_ff=8, h=2, dropout=0.2)
+    config = json.loads(json.dumps(asdict(recipe)))
+    run = Run(model, data, recipe, Path(folder), config, score=lambda m: {"length": 1.0}, **options)
+    run.start(resume)
+    return run
+
+
+def outcome(run):
+    return {
+        "log": (run.folder / "metrics.jsonl").read_text(),
+        "losses": run.losses,
+        "epochs": run.epochs,
+        "weights": {name: x.clone() for name, x in run.model.state_dict().items()},
+        "average": run.averaged_weights(),
+        "random": torch.get_rng_state(),
+    }
+
+
+def assert_same_outcome(one, other):
+    for name in ("log", "losses", "epochs"):
+        assert one[name] == other[name], name
+    assert torch.equal(one["random"], other["random"])
+    for part in ("weights", "average"):
+        assert all(torch.equal(one[part][name], other[part][name]) for name in one[part])
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    run = begin(tmp_path_factory.mktemp("undisturbed"))
+    run.train()
+    return outcome(run)
+
+
+def train_to_the_end(folder):
+    run = begin(folder, resume=True, save_every=0.0)
+    run.train()
+
+
+def test_a_run_that_is_killed_again_and_again_ends_as_if_nothing_had_been(tmp_path, undisturbed):
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["test_trainer"])
+    chance, kills = random.Random(0), 0
+    while True:
+        newest = checkpoints(tmp_path / "checkpoints")[-1:]
+        process = context.Process(target=train_to_the_end, args=(tmp_path,))
+        process.start()
+        while process.is_alive() and checkpoints(tmp_path / "checkpoints")[-1:] == newest:
+            time.sleep(0.002)
+        time.sleep(chance.uniform(0, 0.1))
+        if process.is_alive():
+            os.kill(process.pid, signal.SIGKILL)
+            kills += 1
+        process.join(60)
+        if process.exitcode == 0:
+            break
+        assert process.exitcode == -signal.SIGKILL
+    assert kills >= 2
+    run = begin(tmp_path, resume=True)
+    assert run.finished
+    stages = run.stages
+    assert_same_outcome(outcome(run), undisturbed)
+    assert len(stages) >= 3
+    assert stages[0]["from_step"] == 0
+    assert all(a["to_step"] <= b["from_step"] for a, b in itertools.pairwise(stages))
+
+
+@pytest.mark.parametrize("stop", [1, 2, 3, 5, 6, 8])
+def test_a_run_that_stops_after_any_update_goes_on_as_if_it_had_not(tmp_path, stop, undisturbed):
+    run = begin(tmp_path)
+    run.train(max_steps=stop)
+    assert run.step == stop
+    again = begin(tmp_path, resume=True)
+    assert again.step == stop
+    again.train()
+    assert_same_outcome(outcome(again), undisturbed)
+
+
+def test_a_request_to_stop_saves_and_loses_nothing(tmp_path, undisturbed):
+    run = begin(tmp_path)
+    ask_at_batch(run, 5)
+    with pytest.raises(StoppedError):
+        run.train()
+    assert 0 < run.step < 9
+    again = begin(tmp_path, resume=True)
+    assert again.step == run.step
+    again.train()
+    assert_same_outcome(outcome(again), undisturbed)
+
+
+def ask_at_batch(run, number):
+    seen = 0
+    hidden = run.model.hidden
+
+    def count(batch):
+        nonlocal seen
+        seen += run.model.training
+        run.stop_requested |= seen == number
+        return hidden(batch)
+
+    run.model.hidden = count
+
+
+def test_the_log_tells_every_batch_and_epoch(undisturbed):
+    lines = [json.loads(line) for line in undisturbed["log"].splitlines()]
+    batches, epochs = ([x for x in lines if ("valid" in x) == kind] for kind in (False, True))
+    assert [x["epoch"] for x in batches] == [1] * 6 + [2] * 6 + [3] * 6
+    assert [x["loss"] for x in batches] == undisturbed["losses"]
+    assert [x["step"] for x in batches][:6] == [0, 1, 1, 2, 2, 3]
+    assert epochs == undisturbed["epochs"]
+    assert epochs[-1]["valid"].keys() == {"loss", "accuracy", "length"}
+    assert epochs[2]["train"]["loss"] < epochs[0]["train"]["loss"]
+
+
+def test_the_average_is_that_of_the_last_epochs(tmp_path):
+    run = begin(tmp_path)
+    with pytest.raises(ValueError, match="before the first epoch is over"):
+        run.averaged_weights()
+    after = []
+    run.score = lambda model: after.append({n: x.clone() for n, x in model.state_dict().items()}) or {}
+    run.train()
+    assert len(after) == 3
+    for name, average in run.averaged_weights().items():
+        torch.testing.assert_close(average, (after[1][name] + after[2][name]) / 2)
+
+
+class TestStopping:
+    def run(self, tmp_path, figures, patience=2, monitor="length"):
+        recipe = replace(RECIPE, epochs=10, patience=patience, monitor=monitor)
+        run = begin(tmp_path, recipe)
+        scores = iter(figures)
+        run.score = lambda model: {"length": next(scores)}
+        run.train()
+        return len(run.epochs)
+
+    def test_training_ends_after_as_many_epochs_without_improvement(self, tmp_path):
+        assert self.run(tmp_path, [1, 3, 2, 3, 9]) == 4
+
+    def test_improvement_goes_on(self, tmp_path):
+        assert self.run(tmp_path, range(10)) == 10
+
+
+class TestFaults:
+    def test_a_loss_that_is_no_number_ends_the_run_and_keeps_the_checkpoint(self, tmp_path):
+        run = begin(tmp_path, save_every=0.0)
+        hidden = run.model.hidden
+        run.model.hidden = lambda batch: hidden(batch) * (math.nan if run.step == 4 else 1)
+        where = "the loss is nan at step 5, batch 3 of epoch 2; the newest checkpoint is as it was"
+        with pytest.raises(DivergedError, match=where):
+            run.train()
+        assert checkpoints(tmp_path / "checkpoints")[-1].name == "step-00000004.safetensors"
+        assert begin(tmp_path, resume=True).step == 4
+
+    def test_a_gradient_that_is_infinite_leaves_the_weights(self, tmp_path):
+        run = begin(tmp_path)
+        before = {name: x.clone() for name, x in run.model.state_dict().items()}
+        run.model.generator.proj.bias.register_hook(lambda grad: grad * math.inf)
+        with pytest.raises(DivergedError, match=r"the gradient's length is (inf|nan) at step 1, batch 2"):
+            run.train()
+        assert all(torch.equal(before[name], x) for name, x in run.model.state_dict().items())
+
+    def test_a_folder_with_a_run_is_not_overwritten(self, tmp_path):
+        begin(tmp_path).train(max_steps=1)
+        with pytest.raises(FileExistsError, match="holds a run already"):
+            begin(tmp_path)
+
+    def test_another_recipe_is_refused(self, tmp_path):
+        begin(tmp_path).train(max_steps=1)
+        with pytest.raises(
+            CheckpointError, match=r"of another configuration: clip is 1\.0 there and 2\.0 here"
+        ):
+            begin(tmp_path, replace(RECIPE, clip=2.0), resume=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"epochs": 0}, "epochs must be at least 1, got 0"),
+        ({"batch_tokens": 5}, "batch_size or batch_tokens, one of the two; got 8 and 5"),
+        ({"batch_size": None}, "batch_size or batch_tokens, one of the two; got None and None"),
+        ({"smoothing": 1.0}, "smoothing"),
+        ({"clip": 0.0}, "clip must be a positive number, got 0.0"),
+        ({"factor": -1}, "factor must be a positive number, got -1"),
+        ({"betas": (0.9, 1.0)}, "betas"),
+        ({"patience": 0}, "patience must be at least 1, got 0"),
+        ({"seed": -1}, "seed must"),
+    ],
+)
+def test_bad_recipes(change, message):
+    with pytest.raises(ValueError, match=message):
+        replace(RECIPE, **change)
+
+
+class TestStateLoss:
+    def test_an_epoch_over_states_is_an_epoch_over_log_probabilities(self):
+        data, models = small_data(), []
+        for packed in (True, False):
+            torch.manual_seed(0)
+            model = small_model().train()
+            criterion = LabelSmoothing(11, 2, 0.1)
+            opt = NoamOpt(8, 1.0, 10, torch.optim.SGD(model.parameters(), lr=0.0))
+            if packed:
+                loss = StateLossCompute(model.generator, criterion, opt)
+                result = run_epoch(data(GraphPool(), "valid", 4), model.hidden, loss)
+            else:
+                result = run_epoch(data(GraphPool(), "valid", 4), model, SimpleLossCompute(criterion, opt))
+            models.append((result, model.state_dict()))
+        (one, weights), (other, expected) = models
+        assert one.losses == pytest.approx(other.losses, rel=1e-5)
+        assert one.accuracy == other.accuracy
+        for name in weights:
+            torch.testing.assert_close(weights[name], expected[name], atol=1e-5, rtol=1e-5)
+
+    def test_every_token_of_an_update_counts_alike(self):
+        """Two batches of unequal size make the update that one batch of both makes."""
+        pairs = [([3, 4], [0, 3, 4, 1]), ([5], [0, 5, 1]), ([6, 7, 8], [0, 6, 7, 8, 8, 1])]
+        grads = []
+        for cuts in ([pairs], [pairs[:1], pairs[1:]]):
+            torch.manual_seed(0)
+            model = small_model()
+            opt = NoamOpt(8, 1.0, 1, torch.optim.SGD(model.parameters(), lr=0.0))
+            loss = StateLossCompute(model.generator, LabelSmoothing(11, 2), opt, grad_accum=len(cuts))
+            for part in cuts:
+                batch = GraphPool()(*zip(*part, strict=True))
+                loss(model.hidden(batch), batch.tgt_y, batch.n_tokens)
+            grads.append({name: p.grad for name, p in model.named_parameters()})
+        for name in grads[0]:
+            torch.testing.assert_close(grads[1][name], grads[0][name], atol=1e-6, rtol=1e-5)
+
+    def test_a_long_gradient_is_cut_and_a_short_one_is_not(self):
+        lengths = {}
+        for clip in (None, 1e-3, 1e3):
+            torch.manual_seed(0)
+            model = small_model()
+            opt = NoamOpt(8, 1.0, 1, torch.optim.SGD(model.parameters(), lr=0.0))
+            loss = StateLossCompute(model.generator, LabelSmoothing(11, 2), opt, clip=clip)
+            batch = GraphPool()([[3, 4]], [[0, 3, 4, 1]])
+            loss(model.hidden(batch), batch.tgt_y, batch.n_tokens)
+            total = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+            lengths[clip] = (loss.grad_norm, float(total.norm()))
+        assert lengths[None][0] == pytest.approx(lengths[None][1], rel=1e-4)
+        assert lengths[1e3] == pytest.approx(lengths[None])
+        assert lengths[1e-3][0] == pytest.approx(lengths[None][0])
+        assert lengths[1e-3][1] == pytest.approx(1e-3, rel=1e-3)
+
+
+def test_half_precision_products_run_and_learn(tmp_path):
+    run = begin(tmp_path, replace(RECIPE, autocast=True))
+    dtypes = set()
+    run.model.encoder.layers[0].feed_forward.inner.register_forward_hook(
+        lambda module, args, output: dtypes.add(output.dtype)
+    )
+    run.train()
+    assert dtypes == {torch.bfloat16}
+    assert run.epochs[-1]["train"]["loss"] < run.epochs[0]["train"]["loss"]
