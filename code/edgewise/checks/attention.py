@@ -9,7 +9,7 @@ from edgewise.checks import reference
 from edgewise.checks.compare import exact, is_tensor, judge, near, same_gradients
 from edgewise.checks.reference import NONE, Faults, Params
 from edgewise.checks.report import Report
-from edgewise.checks.runner import Exam, Wrong, build, call, need, work
+from edgewise.checks.runner import Exam, Unfinished, Wrong, build, call, need, work
 
 BATCH, N, M, H, D = 2, 5, 7, 3, 12
 """Sentences, receivers, senders, heads, width: all different, so that no axis passes for another."""
@@ -45,7 +45,7 @@ SLIPS = {
 """What a reader is told, by the name of the slip."""
 
 MASK_SLIPS = {
-    "maskout ignored": "`maskout` changes nothing: every receiver still hears all senders.",
+    "maskout ignored": "`maskout` changes nothing yet: every receiver hears all senders.",
     "mask the wrong way round": "The mask is the wrong way round: it hides the past and shows the future. "
     "Receiver j (row j) may hear senders 0 to j.",
     "mask inverted": "The mask is inverted: it hides what it should show and shows what it should hide.",
@@ -167,6 +167,13 @@ class _Task4(_Attention):
         if not near(output, self.compute(inputs, False)(p, NONE)):
             raise Wrong("Without `maskout` the output is wrong: see what the check of task 1 says.")
         return "unchanged"
+
+    def it_runs(self) -> str:
+        module, inputs = self.fresh(), self.inputs()
+        output = self.output(module, inputs, True)
+        if near(output, self.compute(inputs, False)(exact(module), NONE)):
+            raise Unfinished(MASK_SLIPS["maskout ignored"])
+        return f"{list(inputs[0].shape)} becomes {list(output.shape)}"
 
     def values(self) -> str:
         self.holds(self.inputs(), True, MASK_SLIPS | DIAGONAL_SLIP)

@@ -75,7 +75,7 @@ def cut(x: Tensor, h: int, faults: Faults) -> Tensor:
 
 def join(context: Tensor, faults: Faults) -> Tensor:
     """Join heads [batch, h, n, d_k] to [batch, n, d]."""
-    if faults & {"heads not transposed", "joined without transposing"}:
+    if "joined without transposing" in faults:
         batch, h, n, d_k = context.shape
         return context.reshape(batch, n, h * d_k)
     if "attention among heads" in faults:
