@@ -1,6 +1,7 @@
 """What a check found, ready to be displayed."""
 
 import html
+import re
 from dataclasses import dataclass
 
 MARKS = {"ok": "✓", "wrong": "✗", "unfinished": "…", "not checked": "·"}
@@ -14,8 +15,8 @@ margin:.5rem 0;max-width:46rem}
 .edgewise-check p,.edgewise-check ul{margin:.2rem 0}
 .edgewise-check ul{list-style:none;padding:0}
 .edgewise-check li{margin:.15rem 0;overflow-wrap:anywhere}
-.edgewise-check pre{background:transparent;color:inherit;border:0;margin:.1rem 0 .1rem 1.3rem;padding:0;\
-white-space:pre-wrap;font-size:.9em}
+.edgewise-check ul li pre{background:transparent;color:inherit;border:0;margin:.1rem 0 .1rem 1.3rem;\
+padding:0;white-space:pre-wrap;font-size:.9em}
 """
 
 
@@ -91,5 +92,6 @@ class Report:
 def _item(finding: Finding) -> str:
     mark = f'<span aria-hidden="true">{MARKS[finding.status]}</span>'
     step, message, line = map(html.escape, (finding.step, finding.message, finding.line))
+    message = re.sub("`([^`]+)`", r"<code>\1</code>", message)
     text = f"<li>{mark} <strong>{step}</strong>: {finding.status}{f'. {message}' if message else ''}"
     return f"{text}{f'<pre>{line}</pre>' if line else ''}</li>"

@@ -45,8 +45,8 @@ class Unfinished(Exception):  # noqa: N818
 class Exam:
     """One task's steps, carried out in order on the reader's class.
 
-    A subclass names its ``steps``; each is a method that returns what it saw, or raises :class:`Wrong`. After
-    the first step that fails, only those in ``independent`` are still taken.
+    A subclass names its ``steps``; each is a method that returns what it saw, or raises :class:`Wrong`. A step
+    rests on all before it. Only those in ``independent`` rest on the first alone, and nothing rests on them.
 
     Parameters
     ----------
@@ -70,15 +70,18 @@ class Exam:
         with torch.random.fork_rng(devices=[]), torch.enable_grad():
             for number, name in enumerate(self.steps):
                 torch.manual_seed(self.seed + number)
-                if all(f.status == "ok" for f in findings) or self._goes_on(findings, name):
+                if self._goes_on(findings, name):
                     findings.append(self._take(name))
                 else:
                     findings.append(Finding(name, "not checked"))
         return Report(self.title, tuple(findings))
 
     def _goes_on(self, findings: list[Finding], name: str) -> bool:
-        """Whether a step can be taken although one before it failed: it is independent and the code runs."""
-        return name in self.independent and findings[0].status == "ok"
+        """Whether a step can be taken after what was found: does it rest on one that failed?"""
+        failed = [f.step for f in findings if f.status != "ok"]
+        if name in self.independent:
+            return self.steps[0] not in failed
+        return all(step in self.independent for step in failed)
 
     def _take(self, name: str) -> Finding:
         try:
