@@ -69,9 +69,10 @@ def random_fields(graph, heads, width, scale=1.0, dtype=torch.float32, seed=0):
     return [x.requires_grad_() for x in (q * scale, k * scale, v)]
 
 
-def small_model(engine="auto", N=2, h=2, dim_model=8, dim_ff=12):
+def small_model(engine="auto", N=2, h=2, dim_model=8, dim_ff=12, norm_first=True):
     """A small Transformer in evaluation mode whose norms and biases differ from their start values."""
-    model = make_model(VOCAB, VOCAB, N=N, dim_model=dim_model, dim_ff=dim_ff, h=h, engine=engine).eval()
+    size = {"N": N, "h": h, "dim_model": dim_model, "dim_ff": dim_ff}
+    model = make_model(VOCAB, VOCAB, **size, engine=engine, norm_first=norm_first).eval()
     for parameter in model.parameters():
         if parameter.dim() == 1:
             torch.nn.init.normal_(parameter, mean=parameter.mean().item(), std=0.2)

@@ -1,6 +1,13 @@
 import pytest
 import torch
-from edgewise.attention import MultiHeadAttention, attention_scores, dot_product_attention
+from edgewise.attention import (
+    AdditiveScore,
+    BilinearScore,
+    MultiHeadAttention,
+    attend,
+    attention_scores,
+    dot_product_attention,
+)
 from torch.nn.functional import scaled_dot_product_attention
 
 
@@ -45,6 +52,41 @@ def test_gradient_of_a_silent_token_is_zero_not_nan():
     dot_product_attention(q, torch.randn(2, 3), torch.randn(2, 3), mask)[0].sum().backward()
     assert bool(q.grad.isfinite().all())
     assert bool((q.grad[1] == 0).all())
+
+
+def test_bilinear_scores_are_q_w_k():
+    score = BilinearScore(3, 4)
+    q, k = torch.randn(2, 5, 3), torch.randn(2, 6, 4)
+    for b, j, i in ((0, 0, 0), (1, 4, 5), (0, 2, 3)):
+        torch.testing.assert_close(score(q, k)[b, j, i], q[b, j] @ score.weight @ k[b, i])
+    with torch.no_grad():
+        square = BilinearScore(4, 4)
+        square.weight.copy_(torch.eye(4) / 2)
+    torch.testing.assert_close(square(k, k), attention_scores(k, k))
+
+
+def test_additive_scores_are_v_tanh_of_a_sum():
+    """As the paper has it, and as a network on the concatenation, its two matrices side by side."""
+    score = AdditiveScore(3, 4, 7)
+    q, k = torch.randn(2, 5, 3), torch.randn(2, 6, 4)
+    joined = torch.cat([score.of_query.weight, score.of_key.weight], 1)
+    assert score(q, k).shape == (2, 5, 6)
+    for b, j, i in ((0, 0, 0), (1, 4, 5), (0, 2, 3)):
+        expected = score.out.weight[0] @ (joined @ torch.cat([q[b, j], k[b, i]])).tanh()
+        torch.testing.assert_close(score(q, k)[b, j, i], expected)
+
+
+@pytest.mark.parametrize("score", [BilinearScore(3, 4), AdditiveScore(3, 4, 7)], ids=["bilinear", "additive"])
+def test_any_score_can_be_attended_with(score):
+    q, k, v = torch.randn(5, 3, requires_grad=True), torch.randn(6, 4), torch.randn(6, 2)
+    mask = torch.rand(5, 6) < 0.7
+    mask[:, 0] = True
+    context, weights = attend(score(q, k), v, mask)
+    torch.testing.assert_close(weights.sum(1), torch.ones(5))
+    assert bool((weights[~mask] == 0).all())
+    torch.testing.assert_close(context, weights @ v)
+    context.sum().backward()
+    assert all(bool((p.grad != 0).any()) for p in score.parameters())
 
 
 def same_weights(h, dim_model):
@@ -140,6 +182,8 @@ def test_projections_start_at_glorots_scale_each():
             ValueError,
             "key and value must have one length, got 4 and 2",
         ),
+        (lambda: BilinearScore(0, 4), ValueError, "d_q must be at least 1, got 0"),
+        (lambda: AdditiveScore(3, 4, 1.5), TypeError, "hidden must be an integer, got 1.5"),
     ],
 )
 def test_bad_input(call, error, message):

@@ -6,6 +6,7 @@ import networkx as nx
 import numpy as np
 import pytest
 from edgewise.attention import dot_product_attention
+from edgewise.dense import greedy
 from edgewise.figures import (
     PALETTE,
     AttentionPlayer,
@@ -13,6 +14,7 @@ from edgewise.figures import (
     attention_maps,
     bars,
     curves,
+    draw_architecture,
     draw_batch,
     draw_forward_pass,
     draw_graph,
@@ -20,9 +22,11 @@ from edgewise.figures import (
     show_source,
     use_style,
 )
+from edgewise.figures.style import EDGE_KINDS
 from edgewise.graphs import bipartite, causal, complete
 from edgewise.message_passing import propagate_attention
 from edgewise.transformer import Decoder
+from matplotlib.colors import to_rgba
 from matplotlib.patches import FancyArrowPatch
 
 
@@ -66,6 +70,25 @@ def test_packing_counts_slots():
 def test_forward_pass_has_three_rounds_a_layer():
     texts = [t.get_text() for t in draw_forward_pass(3).axes[0].texts]
     assert sum("layer" in t for t in texts) == 9
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_the_architecture_has_a_norm_a_sublayer_and_one_a_side(norm_first):
+    ax = draw_architecture(norm_first).axes[0]
+    places = {}
+    for text in ax.texts:
+        places.setdefault(text.get_text(), []).append(text.get_position())
+    assert len(places["norm"]) == 5 + 2
+    assert len(places["+"]) == 5 + 2, "a sum a sub-layer, and one for the position on each side"
+    trunks = {x for x, _ in places["+"]}
+    assert sum(x in trunks for x, _ in places["norm"]) == (2 if norm_first else 7)
+    assert kinds(ax) == {"enc", "dec", "cross"}
+
+
+def kinds(ax):
+    """Which kinds of edges have a box of their colour."""
+    colors = {p.get_edgecolor() for p in ax.patches}
+    return {kind for kind, (color, _) in EDGE_KINDS.items() if to_rgba(color) in colors}
 
 
 def test_maps_share_a_scale_from_zero_to_one():
@@ -137,6 +160,7 @@ def test_source_is_the_packages_own_without_its_docstring():
     assert text.startswith("# edgewise/attention.py: dot_product_attention\ndef dot_product_attention(")
     assert str(show_source(propagate_attention)).startswith("# edgewise/message_passing/__init__.py: ")
     assert "noqa" not in str(show_source(Decoder))
+    assert str(show_source(greedy)).startswith("# edgewise/dense.py: greedy\n@torch.no_grad()")
     assert '"""' not in text
     assert '"""' in str(show_source(dot_product_attention, docstrings=True))
     assert "<script" not in show_source(dot_product_attention)._repr_html_()

@@ -10,7 +10,7 @@ PACKAGE = ROOT / "code" / "edgewise"
 
 ROWS = [
     {"__main__"},
-    {"experiments", "benchmarks"},
+    {"experiments", "benchmarks", "complexity"},
     {"distributed", "analysis"},
     {"trainer"},
     {"decoding", "training", "checks"},

@@ -9,6 +9,8 @@ from edgewise.layers import (
     PositionwiseFeedForward,
     SublayerConnection,
     clones,
+    draw_weights,
+    layer_pair,
     position_table,
 )
 from hypothesis import given
@@ -49,6 +51,23 @@ def test_a_layer_norm_comes_before_and_the_input_is_added_after():
     torch.testing.assert_close(connection(x, torch.sin), x + connection.norm(x).sin())
 
 
+def test_post_norm_norms_the_sum():
+    connection = SublayerConnection(6, norm_first=False)
+    torch.nn.init.normal_(connection.norm.weight)
+    x = torch.randn(4, 6)
+    torch.testing.assert_close(connection(x, torch.sin), connection.norm(x + x.sin()))
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_a_connection_is_what_stands_before_and_after(norm_first):
+    connection = SublayerConnection(6, norm_first=norm_first)
+    torch.nn.init.normal_(connection.norm.weight)
+    x = torch.randn(4, 6)
+    halves = connection.after(x, connection.before(x).sin())
+    torch.testing.assert_close(connection(x, torch.sin), halves)
+    assert (connection.before(x) is x) != norm_first
+
+
 def test_dropout_acts_on_what_the_sublayer_adds_only():
     connection = SublayerConnection(1000, dropout=0.5)
     x = torch.randn(1, 1000)
@@ -68,6 +87,32 @@ def test_generator_gives_log_probabilities():
     x = torch.randn(3, 4)
     torch.testing.assert_close(generator(x).exp().sum(1), torch.ones(3))
     torch.testing.assert_close(generator(x), generator.logits(x).log_softmax(1))
+
+
+def test_a_layer_pair_holds_the_parts_of_both_layers_apart():
+    encoder, decoder = layer_pair(8, 12, 2, dropout=0.25, norm_first=False)
+    assert [len(encoder.sublayer), len(decoder.sublayer)] == [2, 3]
+    assert all(s.dropout.p == 0.25 and not s.norm_first for s in (*encoder.sublayer, *decoder.sublayer))
+    assert decoder.src_attn.in_proj.weight is not decoder.self_attn.in_proj.weight
+    assert encoder.feed_forward.inner.out_features == 12
+
+
+def test_draw_weights_makes_copies_differ_and_leaves_norms():
+    copies = clones(layer_pair(8, 12, 2)[0], 2)
+    draw_weights(copies)
+    assert not torch.equal(copies[0].self_attn.in_proj.weight, copies[1].self_attn.in_proj.weight)
+    assert not torch.equal(copies[0].feed_forward.outer.weight, copies[1].feed_forward.outer.weight)
+    assert torch.equal(copies[0].sublayer[0].norm.weight, torch.ones(8))
+
+
+@given(st.integers(0, 400), st.integers(0, 400), st.integers(1, 6))
+def test_moving_a_position_is_a_linear_map_of_its_encoding(pos, other, pairs):
+    """PE(pos + k) = M(k) PE(pos): each sine and cosine pair turns by k times its frequency."""
+    d = 2 * pairs
+    table = position_table(401, d).double()
+    angle = (other - pos) * 10000.0 ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)
+    turns = [torch.tensor([[a.cos(), a.sin()], [-a.sin(), a.cos()]]) for a in angle]
+    torch.testing.assert_close(torch.block_diag(*turns) @ table[pos], table[other], atol=1e-6, rtol=0)
 
 
 def test_clones_share_nothing():

@@ -111,11 +111,12 @@ def test_a_target_token_changes_no_output_before_it(n, m, seed):
         assert reach.tolist() == [s <= t for s in range(m)]
 
 
-def test_an_encoder_layer_equals_torchs():
-    model = small_model(N=1).double()
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_an_encoder_layer_equals_torchs(norm_first):
+    model = small_model(N=1, norm_first=norm_first).double()
     ours = model.encoder.layers[0]
     theirs = torch.nn.TransformerEncoderLayer(
-        8, 2, 12, dropout=0.0, batch_first=True, norm_first=True, dtype=torch.float64
+        8, 2, 12, dropout=0.0, batch_first=True, norm_first=norm_first, dtype=torch.float64
     )
     with torch.no_grad():
         theirs.self_attn.in_proj_weight.copy_(ours.self_attn.in_proj.weight)

@@ -64,9 +64,16 @@ def dot_product_attention(
     ValueError
         If queries and keys differ in width, keys and values in length, or ``mask`` does not fit the scores.
     """
-    scores = attention_scores(query, key)  # [..., n, m]
-    if value.shape[-2] != key.shape[-2]:
-        raise ValueError(f"key and value must have one length, got {key.shape[-2]} and {value.shape[-2]}")
+    return attend(attention_scores(query, key), value, mask)
+
+
+def attend(scores: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Turn scores [..., n, m], however they were made, into weights, and gather values [..., m, d_v].
+
+    The rest of :func:`dot_product_attention`, whose ``mask``, results and errors this has too.
+    """
+    if value.shape[-2] != scores.shape[-1]:
+        raise ValueError(f"key and value must have one length, got {scores.shape[-1]} and {value.shape[-2]}")
     weights = scores.softmax(-1) if mask is None else masked_softmax(scores, mask)
     return weights @ value, weights
 
@@ -195,3 +202,46 @@ class MultiHeadAttention(nn.Module):
         q, k, v = (fields[f].transpose(-3, -2) for f in "qkv")  # [..., h, n or m, d_k]
         context, weights = dot_product_attention(q, k, v, mask)
         return self.get_o(context.transpose(-3, -2)), weights
+
+
+class BilinearScore(nn.Module):
+    r"""Another way to score: :math:`q^\top W k` (Luong et al. 2015, sec. 3.1, "general").
+
+    Parameters
+    ----------
+    d_q, d_key : int
+        Widths of a query and of a key, which may differ.
+    """
+
+    def __init__(self, d_q: int, d_key: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(check_count("d_q", d_q, 1), check_count("d_key", d_key, 1)))
+        nn.init.xavier_uniform_(self.weight)
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        """Score queries [..., n, d_q] against keys [..., m, d_key]: [..., n, m], for :func:`attend`."""
+        return query @ self.weight @ key.transpose(-2, -1)
+
+
+class AdditiveScore(nn.Module):
+    r"""Another way to score: :math:`v^\top \tanh(W q + U k)` (Bahdanau et al. 2015, appendix A.1.2).
+
+    Parameters
+    ----------
+    d_q, d_key : int
+        Widths of a query and of a key, which may differ.
+    hidden : int
+        Width in which the two are added.
+    """
+
+    def __init__(self, d_q: int, d_key: int, hidden: int):
+        super().__init__()
+        hidden = check_count("hidden", hidden, 1)
+        self.of_query = nn.Linear(check_count("d_q", d_q, 1), hidden, bias=False)
+        self.of_key = nn.Linear(check_count("d_key", d_key, 1), hidden, bias=False)
+        self.out = nn.Linear(hidden, 1, bias=False)
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        """Score queries [..., n, d_q] against keys [..., m, d_key]: [..., n, m], for :func:`attend`."""
+        pairs = self.of_query(query)[..., :, None, :] + self.of_key(key)[..., None, :, :]
+        return self.out(pairs.tanh()).squeeze(-1)  # pairs are [..., n, m, hidden]

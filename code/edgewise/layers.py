@@ -92,16 +92,39 @@ class PositionwiseFeedForward(nn.Module):
 
 
 class SublayerConnection(nn.Module):
-    """Norm, sub-layer, dropout, and the input added back: x + dropout(f(norm(x))), "pre-norm"."""
+    """What stands around a sub-layer f: a norm, dropout, and the input added back.
 
-    def __init__(self, size: int, dropout: float = 0.0):
+    Pre-norm is x + dropout(f(norm(x))); post-norm, norm(x + dropout(f(x))), is what Vaswani et al. 2017 have
+    (sec. 3.1 and 5.4).
+
+    Parameters
+    ----------
+    size : int
+        Width.
+    dropout : float
+        Probability in [0, 1) of dropping a feature of what the sub-layer adds.
+    norm_first : bool
+        Pre-norm, else post-norm.
+    """
+
+    def __init__(self, size: int, dropout: float = 0.0, norm_first: bool = True):
         super().__init__()
         self.norm = nn.LayerNorm(size)
         self.dropout = nn.Dropout(check_probability("dropout", dropout))
+        self.norm_first = norm_first
+
+    def before(self, x: Tensor) -> Tensor:
+        """Return what the sub-layer reads: [..., size]."""
+        return self.norm(x) if self.norm_first else x
+
+    def after(self, x: Tensor, y: Tensor) -> Tensor:
+        """Join the input ``x`` and what the sub-layer made of it, ``y``, both [..., size]."""
+        total = x + self.dropout(y)
+        return total if self.norm_first else self.norm(total)
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """Apply ``sublayer``, which keeps the shape [..., size]."""
-        return x + self.dropout(sublayer(self.norm(x)))
+        return self.after(x, sublayer(self.before(x)))
 
 
 class EncoderLayer(nn.Module):
@@ -113,12 +136,13 @@ class EncoderLayer(nn.Module):
         self_attn: MultiHeadAttention,
         feed_forward: PositionwiseFeedForward,
         dropout: float = 0.0,
+        norm_first: bool = True,
     ):
         super().__init__()
         self.size = size
         self.self_attn = self_attn
         self.feed_forward = feed_forward
-        self.sublayer = clones(SublayerConnection(size, dropout), 2)
+        self.sublayer = clones(SublayerConnection(size, dropout, norm_first), 2)
 
 
 class DecoderLayer(nn.Module):
@@ -131,13 +155,24 @@ class DecoderLayer(nn.Module):
         src_attn: MultiHeadAttention,
         feed_forward: PositionwiseFeedForward,
         dropout: float = 0.0,
+        norm_first: bool = True,
     ):
         super().__init__()
         self.size = size
         self.self_attn = self_attn
         self.src_attn = src_attn
         self.feed_forward = feed_forward
-        self.sublayer = clones(SublayerConnection(size, dropout), 3)
+        self.sublayer = clones(SublayerConnection(size, dropout, norm_first), 3)
+
+
+class Stack(nn.Module):
+    """``N`` copies of a layer and a norm for what leaves the last of them."""
+
+    def __init__(self, layer: EncoderLayer | DecoderLayer, N: int):  # noqa: N803 (the tutorial's keyword)
+        super().__init__()
+        self.N = check_count("N", N, 1)
+        self.layers = clones(layer, N)
+        self.norm = nn.LayerNorm(layer.size)
 
 
 class Generator(nn.Module):
@@ -159,6 +194,24 @@ class Generator(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """[N, dim_model] to log-probabilities [N, vocab]."""
         return self.logits(x).log_softmax(-1)
+
+
+def layer_pair(
+    dim_model: int, dim_ff: int, h: int, dropout: float = 0.0, norm_first: bool = True
+) -> tuple[EncoderLayer, DecoderLayer]:
+    """Build one encoder and one decoder layer, from which a :class:`Stack` makes copies."""
+    attention, feed_forward = MultiHeadAttention(h, dim_model), PositionwiseFeedForward(dim_model, dim_ff)
+    return (
+        EncoderLayer(dim_model, attention, feed_forward, dropout, norm_first),
+        DecoderLayer(dim_model, attention, copy.deepcopy(attention), feed_forward, dropout, norm_first),
+    )
+
+
+def draw_weights(model: nn.Module) -> None:
+    """Draw anew what copying left alike: attention, feed-forward and generator of every layer."""
+    for module in model.modules():
+        if isinstance(module, MultiHeadAttention | PositionwiseFeedForward | Generator):
+            module.reset_parameters()
 
 
 def _glorot(linear: nn.Linear) -> None:

@@ -1,6 +1,5 @@
 """Chapter 6: the Transformer as three graphs and one function that updates them."""
 
-import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -12,11 +11,11 @@ from edgewise.graphs import AttentionGraph, Batch
 from edgewise.layers import (
     DecoderLayer,
     Embeddings,
-    EncoderLayer,
     Generator,
     PositionalEncoding,
-    PositionwiseFeedForward,
-    clones,
+    Stack,
+    draw_weights,
+    layer_pair,
 )
 from edgewise.message_passing import ENGINES, attention_weights, propagate_attention
 from edgewise.validation import check_choice, check_count
@@ -34,21 +33,15 @@ Heard = tuple[AttentionGraph, Tensor, Tensor]
 """A graph that attention ran on, its queries and its keys."""
 
 
-class Encoder(nn.Module):
+class Encoder(Stack):
     """``N`` encoder layers and a final norm, as functions that run before and after attention."""
 
-    def __init__(self, layer: EncoderLayer, N: int):  # noqa: N803 (the tutorial's keyword)
-        super().__init__()
-        self.N = check_count("N", N, 1)
-        self.layers = clones(layer, N)
-        self.norm = nn.LayerNorm(layer.size)
-
     def pre_func(self, i: int, fields: str = "qkv") -> PreFunc:
-        """Return what layer ``i`` does before attention: norm, then projections."""
+        """Return what layer ``i`` does before attention: norm (if it comes first), then projections."""
         layer = _layer(self, i)
 
         def project(x: Tensor) -> dict[str, Tensor]:
-            return layer.self_attn.get(layer.sublayer[0].norm(x), fields)
+            return layer.self_attn.get(layer.sublayer[0].before(x), fields)
 
         return project
 
@@ -57,21 +50,15 @@ class Encoder(nn.Module):
         layer = _layer(self, i)
 
         def update(x: Tensor, wv: Tensor) -> Tensor:
-            x = x + layer.sublayer[0].dropout(layer.self_attn.get_o(wv))
+            x = layer.sublayer[0].after(x, layer.self_attn.get_o(wv))
             x = layer.sublayer[1](x, layer.feed_forward)
             return self.norm(x) if i == self.N - 1 else x
 
         return update
 
 
-class Decoder(nn.Module):
+class Decoder(Stack):
     """``N`` decoder layers and a final norm; sub-layer 0 is self-attention, 1 is attention to the source."""
-
-    def __init__(self, layer: DecoderLayer, N: int):  # noqa: N803 (the tutorial's keyword)
-        super().__init__()
-        self.N = check_count("N", N, 1)
-        self.layers = clones(layer, N)
-        self.norm = nn.LayerNorm(layer.size)
 
     def pre_func(self, i: int, fields: str = "qkv", l: int = 0) -> PreFunc:  # noqa: E741 (the tutorial's)
         """Return what sub-layer ``l`` of layer ``i`` does before attention.
@@ -81,7 +68,7 @@ class Decoder(nn.Module):
         layer, attention = _sublayer(self, i, l)
 
         def project(x: Tensor) -> dict[str, Tensor]:
-            return attention.get(x if fields == "kv" else layer.sublayer[l].norm(x), fields)
+            return attention.get(x if fields == "kv" else layer.sublayer[l].before(x), fields)
 
         return project
 
@@ -90,7 +77,7 @@ class Decoder(nn.Module):
         layer, attention = _sublayer(self, i, l)
 
         def update(x: Tensor, wv: Tensor) -> Tensor:
-            x = x + layer.sublayer[l].dropout(attention.get_o(wv))
+            x = layer.sublayer[l].after(x, attention.get_o(wv))
             if l == 0:
                 return x
             x = layer.sublayer[2](x, layer.feed_forward)
@@ -284,6 +271,7 @@ def make_model(
     h: int = 8,
     dropout: float = 0.1,
     engine: str = "auto",
+    norm_first: bool = True,
 ) -> Transformer:
     """Build a Transformer; the defaults are the base model of Vaswani et al. 2017, table 3, with pre-norm.
 
@@ -297,6 +285,9 @@ def make_model(
         Probability in [0, 1) of dropping a feature of a sub-layer's output or of an embedded token.
     engine : str
         How attention is executed.
+    norm_first : bool
+        Norm before each sub-layer (pre-norm), else after its sum, as the paper has it. Either way encoder and
+        decoder end with a norm of their own.
 
     Raises
     ------
@@ -306,18 +297,15 @@ def make_model(
     check_choice("engine", engine, ["auto", *ENGINES])
     check_count("src_vocab", src_vocab, 1)
     check_count("tgt_vocab", tgt_vocab, 1)
-    attention = MultiHeadAttention(h, dim_model)
-    feed_forward = PositionwiseFeedForward(dim_model, dim_ff)
+    encoder_layer, decoder_layer = layer_pair(dim_model, dim_ff, h, dropout, norm_first)
     model = Transformer(
-        Encoder(EncoderLayer(dim_model, attention, feed_forward, dropout), N),
-        Decoder(DecoderLayer(dim_model, attention, copy.deepcopy(attention), feed_forward, dropout), N),
+        Encoder(encoder_layer, N),
+        Decoder(decoder_layer, N),
         Embeddings(src_vocab, dim_model),
         Embeddings(tgt_vocab, dim_model),
         PositionalEncoding(dim_model, dropout),
         Generator(dim_model, tgt_vocab),
         engine,
     )
-    for module in model.modules():
-        if isinstance(module, MultiHeadAttention | PositionwiseFeedForward | Generator):
-            module.reset_parameters()
+    draw_weights(model)
     return model

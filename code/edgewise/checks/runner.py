@@ -45,8 +45,8 @@ class Unfinished(Exception):  # noqa: N818
 class Exam:
     """One task's steps, carried out in order on the reader's class.
 
-    A subclass names its ``steps``; each is a method that returns what it saw, or raises :class:`Wrong`. A step
-    rests on all before it. Only those in ``independent`` rest on the first alone, and nothing rests on them.
+    A subclass names its ``steps``; each is a method that returns what it saw, or raises :class:`Wrong`. A
+    step rests on all before it; one in ``independent`` rests on the first alone, and nothing rests on it.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class Exam:
         return Report(self.title, tuple(findings))
 
     def _goes_on(self, findings: list[Finding], name: str) -> bool:
-        """Whether a step can be taken after what was found: does it rest on one that failed?"""
+        """Whether nothing that a step rests on has failed."""
         failed = [f.step for f in findings if f.status != "ok"]
         if name in self.independent:
             return self.steps[0] not in failed

@@ -1,5 +1,6 @@
 """Every drawing of the book: arrays in, picture out; nothing here knows a model."""
 
+from edgewise.figures.architecture import draw_architecture
 from edgewise.figures.curves import bars, curves
 from edgewise.figures.graphs import draw_batch, draw_graph, draw_packing
 from edgewise.figures.maps import attention_maps
@@ -15,6 +16,7 @@ __all__ = [
     "attention_maps",
     "bars",
     "curves",
+    "draw_architecture",
     "draw_batch",
     "draw_forward_pass",
     "draw_graph",

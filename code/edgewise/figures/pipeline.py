@@ -20,24 +20,24 @@ def draw_forward_pass(num_layers: int) -> Figure:
     height = num_layers + 1.4
     first = height - 0.95  # of the layers' rows, one below the other
     last = first - (num_layers - 1)
-    _box(ax, (COLUMNS["enc"], height), "embed source", None)
-    _box(ax, (COLUMNS["dec"], height), "embed target", None)
+    box(ax, (COLUMNS["enc"], height), "embed source", None)
+    box(ax, (COLUMNS["dec"], height), "embed target", None)
     for i in range(num_layers):
         y, below = first - i, first - i - 0.45
-        _box(ax, (COLUMNS["enc"], y), f"enc, layer {i}", "enc")
-        _box(ax, (COLUMNS["dec"], y), f"dec, layer {i}", "dec")
-        _box(ax, (COLUMNS["cross"], below), f"cross, layer {i}", "cross")
+        box(ax, (COLUMNS["enc"], y), f"enc, layer {i}", "enc")
+        box(ax, (COLUMNS["dec"], y), f"dec, layer {i}", "dec")
+        box(ax, (COLUMNS["cross"], below), f"cross, layer {i}", "cross")
         above = height - 0.21 if i == 0 else y + 0.79
-        _arrow(ax, (COLUMNS["enc"], above), (COLUMNS["enc"], y + 0.22))
+        arrow(ax, (COLUMNS["enc"], above), (COLUMNS["enc"], y + 0.22))
         if i == 0:
-            _arrow(ax, (COLUMNS["dec"], above), (COLUMNS["dec"], y + 0.22))
+            arrow(ax, (COLUMNS["dec"], above), (COLUMNS["dec"], y + 0.22))
         else:
-            _arrow(ax, (COLUMNS["cross"] - 0.5, y + 0.34), (COLUMNS["dec"] + 0.6, y + 0.2))
-        _arrow(ax, (COLUMNS["dec"] + 0.5, y - 0.21), (COLUMNS["cross"] - 0.82, below))
-        _arrow(ax, (BUS, below), (COLUMNS["cross"] + 0.82, below), "cross")
+            arrow(ax, (COLUMNS["cross"] - 0.5, y + 0.34), (COLUMNS["dec"] + 0.6, y + 0.2))
+        arrow(ax, (COLUMNS["dec"] + 0.5, y - 0.21), (COLUMNS["cross"] - 0.82, below))
+        arrow(ax, (BUS, below), (COLUMNS["cross"] + 0.82, below), "cross")
     bottom = _draw_bus(ax, last, first - 0.45)
-    _box(ax, (COLUMNS["cross"], bottom - 0.55), "logits", None)
-    _arrow(ax, (COLUMNS["cross"], last - 0.66), (COLUMNS["cross"], bottom - 0.34))
+    box(ax, (COLUMNS["cross"], bottom - 0.55), "logits", None)
+    arrow(ax, (COLUMNS["cross"], last - 0.66), (COLUMNS["cross"], bottom - 0.34))
     for stage, x in (("stage 1", COLUMNS["enc"]), ("stage 2", (COLUMNS["dec"] + COLUMNS["cross"]) / 2)):
         ax.text(x, height + 0.42, stage, ha="center", fontsize=10.5, weight="bold")
     ax.set_xlim(-1.0, 6.4)
@@ -56,14 +56,16 @@ def _draw_bus(ax: Axes, last: float, top: float) -> float:
     return bottom
 
 
-def _box(ax: Axes, center: Point, text: str, kind: str | None) -> None:
+def box(ax: Axes, center: Point, text: str, kind: str | None) -> None:
+    """Draw a box of 1.6 by 0.38 with a text in it, in the colour of a kind of edges."""
     color = EDGE_KINDS[kind][0] if kind else PALETTE["ink"]
     shape = {"boxstyle": "round,pad=0.02", "fc": "white", "ec": color, "lw": 1.6}
     ax.add_patch(FancyBboxPatch((center[0] - 0.8, center[1] - 0.19), 1.6, 0.38, **shape))
     ax.text(*center, text, ha="center", va="center", fontsize=9.5)
 
 
-def _arrow(ax: Axes, start: Point, end: Point, kind: str | None = None) -> None:
+def arrow(ax: Axes, start: Point, end: Point, kind: str | None = None) -> None:
+    """Draw a straight arrow in colour and dash of a kind of edges."""
     color, dash = EDGE_KINDS[kind] if kind else (PALETTE["ink"], "-")
     shape = {"arrowstyle": "-|>", "mutation_scale": 11, "color": color, "linestyle": dash, "lw": 1.4}
     ax.add_patch(FancyArrowPatch(start, end, **shape))

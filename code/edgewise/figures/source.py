@@ -46,7 +46,7 @@ def show_source(*objects: Any, docstrings: bool = False) -> Source:
 
 
 def _place(item: Any) -> str:
-    path = Path(inspect.getsourcefile(item))
+    path = Path(inspect.getsourcefile(inspect.unwrap(item)))
     package = next(folder for folder in path.parents if folder.name == item.__module__.split(".")[0])
     return f"{path.relative_to(package.parent).as_posix()}: {item.__qualname__}"
 
