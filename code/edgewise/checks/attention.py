@@ -195,6 +195,11 @@ class _Task4(_Attention):
         module = self.fresh()
         before = [size * x for x in self.inputs()]
         first = self.output(module, before, True)
+        if not first.isfinite().all():
+            raise Wrong(
+                "Where scores are large, the output is not finite. Weights that are masked after the softmax "
+                "and then made to sum to one again can be 0 / 0. Mask the scores, with -torch.inf."
+            )
         for j in range(N - 1):
             later = torch.arange(N)[:, None] > j
             after = [torch.where(later, size * torch.randn_like(x), x) for x in before]
