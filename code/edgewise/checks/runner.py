@@ -1,5 +1,6 @@
 """Runs a reader's code and lets nothing that goes wrong there escape: it becomes a finding."""
 
+import inspect
 import re
 import sysconfig
 import traceback
@@ -122,7 +123,7 @@ def _place(frame: FrameSummary | None) -> str:
 
 def _definition(subject: Any) -> FrameSummary | None:
     """Return where the reader's class defines ``forward``: for what goes wrong before its first line."""
-    code = getattr(getattr(subject, "forward", None), "__code__", None)
+    code = getattr(inspect.getattr_static(subject, "forward", None), "__code__", None)
     if not isinstance(code, CodeType) or code.co_filename.startswith(LIBRARIES):
         return None
     return FrameSummary(code.co_filename, code.co_firstlineno, code.co_name)
