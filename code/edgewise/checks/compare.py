@@ -1,0 +1,133 @@
+"""Holds a reader's output against the reference, and finds the slip that explains a difference."""
+
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.checks.reference import NONE, Faults, Params
+from edgewise.checks.runner import Wrong, call
+
+Compute = Callable[[Params, Faults], Tensor]
+"""Parameters and slips to an output: a reference with everything else filled in."""
+
+
+def exact(module: nn.Module) -> Params:
+    """Return copies of a module's parameters in double precision."""
+    return {name: p.detach().double().requires_grad_() for name, p in module.named_parameters()}
+
+
+def is_tensor(output: Any, shape: tuple[int, ...], meaning: str) -> Tensor:
+    """Return ``output`` if it is a floating-point tensor of that shape.
+
+    Raises
+    ------
+    Wrong
+        If it is anything else.
+    """
+    asked = f"a tensor {list(shape)}, {meaning}, is asked for"
+    if output is None:
+        raise Wrong(f"It returns None, but {asked}. Is a `return` missing?")
+    if not isinstance(output, Tensor):
+        raise Wrong(f"It returns a {type(output).__name__}, but {asked}.")
+    if tuple(output.shape) != shape:
+        raise Wrong(f"It returns a tensor {list(output.shape)}, but {asked}.")
+    if not output.is_floating_point():
+        raise Wrong(f"It returns a tensor of {output.dtype}, but floating-point numbers are asked for.")
+    return output
+
+
+def near(output: Tensor, reference: Tensor) -> bool:
+    """Whether two results are equal as the book has it: within 1e-5 * max(1, largest of the reference)."""
+    if output.shape != reference.shape:
+        return False
+    finite = reference.detach().nan_to_num(0, 0, 0).abs()
+    bound = 1e-5 * max(1.0, float(finite.max())) if finite.numel() else 1e-5
+    return torch.allclose(output.detach().double(), reference.detach(), rtol=0, atol=bound, equal_nan=True)
+
+
+def judge(output: Tensor, module: nn.Module, compute: Compute, slips: Mapping[str, str]) -> None:
+    """Hold a module's output against the reference.
+
+    Raises
+    ------
+    Wrong
+        If they differ; with the slips that explain the output, if one or two of them do.
+    """
+    p = exact(module)
+    with torch.no_grad():
+        reference = compute(p, NONE)
+    if near(output, reference):
+        return
+    found = diagnose(output, lambda faults: compute(p, faults), slips)
+    raise Wrong(" And: ".join(slips[name] for name in found) if found else _difference(output, reference))
+
+
+def diagnose(output: Any, compute: Callable[[Faults], Any], slips: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the one or two slips that give exactly this output; none if no slips do."""
+    for count in (1, 2):
+        for names in itertools.combinations(slips, count):
+            try:
+                with torch.no_grad():
+                    wrong = compute(frozenset(names))
+            except (RuntimeError, IndexError, ValueError):
+                continue  # these slips do not fit these shapes, or each other
+            if near(output, wrong) if isinstance(output, Tensor) else output == wrong:
+                return names
+    return ()
+
+
+def _difference(output: Tensor, reference: Tensor) -> str:
+    """Say how far an output is from the reference, and where first."""
+    output = output.detach()
+    bad = ~output.isfinite()
+    if bad.any():
+        kinds = sorted({str(x) for x in output[bad].tolist()})
+        hint = " A softmax over nothing but -inf gives nan." if output.isnan().any() else ""
+        return f"{int(bad.sum())} of its {bad.numel()} numbers are {' or '.join(kinds)}.{hint}"
+    off = (output.double() - reference).abs()
+    place = tuple(int(i) for i in (off > 1e-5 * max(1.0, float(reference.abs().max()))).nonzero()[0])
+    index = "".join(f"[{i}]" for i in place)
+    return (
+        f"The numbers are wrong, by up to {float(off.max()):.2g}, and no common slip explains them. The "
+        f"first is output{index}: {float(output[place]):.4f} should be {float(reference[place]):.4f}."
+    )
+
+
+def same_gradients(
+    module: nn.Module, inputs: list[Tensor], compute: Callable[[Params, list[Tensor]], Tensor], **options: Any
+) -> str:
+    """Compare the gradients of inputs and parameters with the reference's.
+
+    Raises
+    ------
+    Wrong
+        If one is missing, not finite or not equal.
+    """
+    names = [name for name, _ in module.named_parameters()]
+    leaves = [x.clone().requires_grad_() for x in inputs if x.is_floating_point()]
+    rest = [x for x in inputs if not x.is_floating_point()]
+    output = call(module, *leaves, *rest, **options)
+    if not output.requires_grad:
+        raise Wrong("No gradient flows back at all: is there a `no_grad`, a `detach` or a `.data`?")
+    upstream = torch.randn_like(output)
+    ours = torch.autograd.grad(output, [*leaves, *module.parameters()], upstream, allow_unused=True)
+    p, doubles = exact(module), [x.detach().double().requires_grad_() for x in leaves]
+    reference = compute(p, [*doubles, *rest])
+    wanted = torch.autograd.grad(reference, [*doubles, *p.values()], upstream.double(), allow_unused=True)
+    for name, mine, other in zip([*_inputs(len(leaves)), *names], ours, wanted, strict=True):
+        if other is None:
+            continue
+        if mine is None:
+            raise Wrong(f"No gradient reaches {name}: is there a `no_grad`, a `detach` or a `.data`?")
+        if not mine.isfinite().all():
+            raise Wrong(f"The gradient of {name} is not finite, although the output is.")
+        if not near(mine, other):
+            raise Wrong(f"The output is right, but the gradient of {name} is not: is part of it detached?")
+    return f"they reach all {len(names)} parameters, and equal the reference's"
+
+
+def _inputs(count: int) -> list[str]:
+    return ["the input"] if count == 1 else [f"input {i + 1}" for i in range(count)]
