@@ -85,14 +85,14 @@ EXPERIMENTS = {
             "Repeat a sequence of letters.",
             "copy",
             Size(N=1, dim_model=128, dim_ff=128, h=1),
-            Recipe(epochs=30, batch_size=128, average=5),
+            Recipe(epochs=20, batch_size=128, average=5),
         ),
         Experiment(
             "sort",
             "Put a sequence of letters in order.",
             "sort",
             Size(N=2, dim_model=128, dim_ff=256, h=4, dropout=0.1),
-            Recipe(epochs=80, batch_size=128, factor=0.5, warmup=800, average=10, clip=1.0),
+            Recipe(epochs=100, batch_size=128, factor=0.5, warmup=800, average=10, clip=1.0),
         ),
     )
 }
@@ -162,11 +162,12 @@ def finish(run: Run, experiment: Experiment) -> Artifact:
         "epochs": run.epochs,
         "test": figures(run.model, run.data, "test"),
     }
-    provenance = run.stages[-1] | {
+    stages = [stage for stage in run.stages if stage["to_step"] > stage["from_step"]]
+    provenance = stages[-1] | {
         "seed": run.recipe.seed,
         "data": digest_of(run.data),
-        "seconds": sum(stage["seconds"] for stage in run.stages),
-        "stages": run.stages,
+        "seconds": sum(stage["seconds"] for stage in stages),
+        "stages": stages,
     }
     return artifacts.write(run.folder / "artifact", weights, experiment.config, metrics, provenance)
 
