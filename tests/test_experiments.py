@@ -64,6 +64,31 @@ def test_decoded_figures_are_of_the_models_own_decoding():
     assert scores["accuracy"] == pytest.approx(ends / tokens)
 
 
+def test_a_matrix_with_three_names_is_kept_once(tmp_path):
+    shared = replace(TINY, size=replace(TINY.size, shared=True))
+    run = experiments.start(shared, tmp_path)
+    run.train()
+    artifact = experiments.finish(run, shared)
+    table = torch.Size((29, 16))
+    assert sum(x.shape == table for x in artifact.weights.values()) == 1
+    model, data = experiments.restore(artifact)
+    assert model.generator.proj.weight is model.src_embed.lut.weight
+    assert experiments.figures(model, data, "test") == pytest.approx(artifact.metrics["test"], rel=1e-5)
+
+
+def test_weights_of_another_model_are_refused():
+    model = TINY.build(TINY.load_data())
+    weights = dict(model.named_parameters())
+    name = "encoder.norm.weight"
+    for wrong in (
+        {n: x for n, x in weights.items() if n != name},
+        weights | {"more": weights[name]},
+        weights | {name: torch.ones(1)},
+    ):
+        with pytest.raises(ValueError, match="weights must be those of the model"):
+            experiments.load_weights(model, wrong)
+
+
 def test_the_same_seed_builds_the_same_model_and_another_one_does_not():
     data = TINY.load_data()
     one, two = TINY.build(data), TINY.build(data)

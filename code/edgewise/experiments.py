@@ -23,13 +23,15 @@ from edgewise.validation import check_choice
 
 @dataclass(frozen=True)
 class Size:
-    """Layers on each side, width, width of the feed-forward layer, heads, dropout: as in ``make_model``."""
+    """Layers on each side, width, width of the feed-forward layer, heads, and more: as in ``make_model``."""
 
     N: int
     dim_model: int
     dim_ff: int
     h: int
     dropout: float = 0.0
+    norm_first: bool = True
+    shared: bool = False
 
 
 @dataclass(frozen=True)
@@ -156,7 +158,7 @@ def finish(run: Run, experiment: Experiment) -> Artifact:
     if not run.finished:
         raise ValueError(f"{run.folder} is not finished: {len(run.epochs)} of {run.recipe.epochs} epochs")
     weights = artifacts.halved(run.averaged_weights())
-    run.model.load_state_dict(weights)
+    load_weights(run.model, weights)
     metrics = {
         "losses": run.losses,
         "epochs": run.epochs,
@@ -191,8 +193,26 @@ def restore(artifact: Artifact) -> tuple[Transformer, TranslationDataset]:
     experiment = Experiment.of(artifact.config)
     data = experiment.load_data()
     model = experiment.build(data)
-    model.load_state_dict(artifact.weights)
+    load_weights(model, artifact.weights)
     return model.eval(), data
+
+
+@torch.no_grad()
+def load_weights(model: torch.nn.Module, weights: Mapping[str, torch.Tensor]) -> None:
+    """Copy parameters by name into a model; one that has several names is expected under the first.
+
+    Raises
+    ------
+    ValueError
+        If a name is missing, unknown, or of another shape.
+    """
+    parameters = dict(model.named_parameters())
+    wrong = sorted(parameters.keys() ^ weights.keys())
+    wrong += [n for n, p in parameters.items() if n in weights and weights[n].shape != p.shape]
+    if wrong:
+        raise ValueError(f"weights must be those of the model; these are not, or not alike: {wrong[:3]}")
+    for name, parameter in parameters.items():
+        parameter.copy_(weights[name])
 
 
 def figures(
