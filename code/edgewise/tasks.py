@@ -182,10 +182,14 @@ class TranslationDataset:
         self, graph_pool: GraphPool, mode: str, chosen: list[list[int]], device: torch.device | str
     ) -> Iterator[Batch]:
         for numbers in chosen:
-            buffers = (
-                [self.encode(self.get_seq_by_id(i, mode, field)) for i in numbers] for field in ("src", "tgt")
-            )
-            yield graph_pool(*buffers, device=device)
+            pairs = [self.draw_pair(i, mode) for i in numbers]
+            sources = [self.encode(source) for source, _ in pairs]
+            targets = [self.encode([SOS, *target, EOS]) for _, target in pairs]
+            yield graph_pool(sources, targets, device=device)
+
+    def draw_pair(self, idx: int, mode: str) -> Pair:
+        """Return a pair as a batch shows it; a data set of text may split its words anew each time."""
+        return self.splits[mode][idx]
 
     def encode(self, symbols: Sequence[str]) -> list[int]:
         """Symbols to ids.

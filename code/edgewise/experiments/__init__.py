@@ -1,0 +1,26 @@
+"""Every training run that leaves an artifact, by name."""
+
+from edgewise.experiments.catalogue import EXPERIMENTS, Experiment, Size, Text, get_experiment
+from edgewise.experiments.data import TextDataset, digest_of, load_data
+from edgewise.experiments.runs import deviation, finish, load_weights, restore, start
+from edgewise.experiments.scores import decode, decoded_figures, figures, translate
+
+__all__ = [
+    "EXPERIMENTS",
+    "Experiment",
+    "Size",
+    "Text",
+    "TextDataset",
+    "decode",
+    "decoded_figures",
+    "deviation",
+    "digest_of",
+    "figures",
+    "finish",
+    "get_experiment",
+    "load_data",
+    "load_weights",
+    "restore",
+    "start",
+    "translate",
+]

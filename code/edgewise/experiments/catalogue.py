@@ -1,0 +1,101 @@
+"""The named experiments, each a frozen configuration."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from edgewise.trainer import Recipe
+from edgewise.transformer import Transformer, make_model
+from edgewise.validation import check_choice, check_count, check_probability
+
+
+@dataclass(frozen=True)
+class Size:
+    """Layers on each side, width, width of the feed-forward layer, heads, and more: as in ``make_model``."""
+
+    N: int
+    dim_model: int
+    dim_ff: int
+    h: int
+    dropout: float = 0.0
+    norm_first: bool = True
+    shared: bool = False
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A named training run.
+
+    Attributes
+    ----------
+    name : str
+        What it is called on the command line and in ``book/artifacts``.
+    about : str
+        What it is for, in a sentence.
+    task : str
+        Data set, as in ``get_dataset``.
+    size : Size
+        Of the model.
+    recipe : Recipe
+        How it is trained.
+    """
+
+    name: str
+    about: str
+    task: str
+    size: Size
+    recipe: Recipe
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """All of it, as JSON holds it."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> "Experiment":
+        """Build the experiment that ``config`` describes."""
+        recipe = config["recipe"] | {"betas": tuple(config["recipe"]["betas"])}
+        return cls(**config | {"size": Size(**config["size"]), "recipe": Recipe(**recipe)})
+
+    def build(self, data: TranslationDataset) -> Transformer:
+        """Return the untrained model, drawn from the recipe's seed, which dropout goes on from."""
+        torch.manual_seed(self.recipe.seed)
+        return make_model(data.vocab_size, data.vocab_size, **asdict(self.size))
+
+    def load_data(self) -> TranslationDataset:
+        """Return the data set."""
+        return get_dataset(self.task, self.recipe.seed)
+
+
+EXPERIMENTS = {
+    experiment.name: experiment
+    for experiment in (
+        Experiment(
+            "copy",
+            "Repeat a sequence of letters.",
+            "copy",
+            Size(N=1, dim_model=128, dim_ff=128, h=1),
+            Recipe(epochs=20, batch_size=128, average=5),
+        ),
+        Experiment(
+            "sort",
+            "Put a sequence of letters in order.",
+            "sort",
+            Size(N=2, dim_model=128, dim_ff=256, h=4, dropout=0.1),
+            Recipe(epochs=100, batch_size=128, factor=0.5, warmup=800, average=10, clip=1.0),
+        ),
+    )
+}
+
+def get_experiment(name: str) -> Experiment:
+    """Return a named experiment.
+
+    Raises
+    ------
+    ValueError
+        If there is none of that name; lists those there are.
+    """
+    check_choice("experiment", name, EXPERIMENTS)
+    return EXPERIMENTS[name]

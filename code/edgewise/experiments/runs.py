@@ -1,0 +1,106 @@
+"""From an experiment to its artifact, and back."""
+
+VALIDATED = 200
+"""Sequences of the validation split that are decoded after each epoch."""
+
+
+def start(
+    experiment: Experiment,
+    folder: Path,
+    device: torch.device | str = "cpu",
+    resume: bool = False,
+    progress: bool = False,
+) -> Run:
+    """Begin, or continue, the experiment's run in a folder.
+
+    Raises
+    ------
+    FileExistsError
+        If the folder holds a run and ``resume`` is false.
+    CheckpointError
+        If the newest checkpoint cannot be used.
+    """
+    data = experiment.load_data()
+    model = experiment.build(data).to(device)
+    run = Run(
+        model,
+        data,
+        experiment.recipe,
+        folder,
+        experiment.config,
+        score=lambda m: decoded_figures(m, data, "valid", VALIDATED),
+        stage=artifacts.facts(device),
+        progress=progress,
+    )
+    run.start(resume)
+    return run
+
+
+def finish(run: Run, experiment: Experiment) -> Artifact:
+    """Write the artifact of a finished run into the run's folder.
+
+    Raises
+    ------
+    ValueError
+        If the run is not finished.
+    """
+    if not run.finished:
+        raise ValueError(f"{run.folder} is not finished: {len(run.epochs)} of {run.recipe.epochs} epochs")
+    weights = artifacts.halved(run.averaged_weights())
+    load_weights(run.model, weights)
+    metrics = {
+        "losses": run.losses,
+        "epochs": run.epochs,
+        "test": figures(run.model, run.data, "test"),
+    }
+    stages = [stage for stage in run.stages if stage["to_step"] > stage["from_step"]]
+    provenance = stages[-1] | {
+        "seed": run.recipe.seed,
+        "data": digest_of(run.data),
+        "seconds": sum(stage["seconds"] for stage in stages),
+        "stages": stages,
+    }
+    return artifacts.write(run.folder / "artifact", weights, experiment.config, metrics, provenance)
+
+
+def deviation(run: Run, experiment: Experiment) -> float | None:
+    """Return by how much, relatively, the run's first losses differ from those of the committed artifact.
+
+    ``None`` if there is no artifact of this very configuration.
+    """
+    if experiment.name not in artifacts.names():
+        return None
+    recorded = artifacts.load(experiment.name)
+    if Experiment.of(recorded.config) != experiment:
+        return None
+    pairs = zip(run.losses, recorded.metrics["losses"], strict=False)
+    return max(abs(ours - theirs) / abs(theirs) for ours, theirs in pairs)
+
+
+def restore(artifact: Artifact) -> tuple[Transformer, TranslationDataset]:
+    """Return an artifact's model, in evaluation mode, and its data."""
+    experiment = Experiment.of(artifact.config)
+    data = experiment.load_data()
+    model = experiment.build(data)
+    load_weights(model, artifact.weights)
+    return model.eval(), data
+
+
+@torch.no_grad()
+def load_weights(model: torch.nn.Module, weights: Mapping[str, torch.Tensor]) -> None:
+    """Copy parameters by name into a model; one that has several names is expected under the first.
+
+    Raises
+    ------
+    ValueError
+        If a name is missing, unknown, or of another shape.
+    """
+    parameters = dict(model.named_parameters())
+    wrong = sorted(parameters.keys() ^ weights.keys())
+    wrong += [n for n, p in parameters.items() if n in weights and weights[n].shape != p.shape]
+    if wrong:
+        raise ValueError(f"weights must be those of the model; these are not, or not alike: {wrong[:3]}")
+    for name, parameter in parameters.items():
+        parameter.copy_(weights[name])
+
+
