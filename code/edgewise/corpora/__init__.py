@@ -1,0 +1,33 @@
+"""Chapter 8: sentence pairs to train and measure on, downloaded from their makers or made by rule.
+
+Each corpus is a module with a function ``load``; :func:`load` here finds it by name. ``captions`` needs
+nothing at hand. ``wmt14`` also streams the published training parts, and ``gold`` holds what chapter 9
+compares heads with: word alignments and parses.
+"""
+
+from typing import Any
+
+from edgewise.corpora import captions, multi30k, tatoeba, wmt14
+from edgewise.corpora.download import fetch
+from edgewise.corpora.files import CorpusError, File
+from edgewise.corpora.text import Corpus, Pair
+from edgewise.validation import check_choice
+
+CORPORA = {"captions": captions, "multi30k": multi30k, "tatoeba": tatoeba, "wmt14": wmt14}
+
+
+def load(name: str, **options: Any) -> Corpus:
+    """Return a corpus by name; its module says which options it takes.
+
+    Raises
+    ------
+    CorpusError
+        If a file cannot be had or used.
+    ValueError
+        If there is no corpus of that name.
+    """
+    check_choice("name", name, CORPORA)
+    return CORPORA[name].load(**options)
+
+
+__all__ = ["CORPORA", "Corpus", "CorpusError", "File", "Pair", "fetch", "load"]
