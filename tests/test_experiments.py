@@ -6,7 +6,7 @@ import torch
 from edgewise import artifacts, experiments
 from edgewise.artifacts import Artifact
 from edgewise.checkpoints import CheckpointError
-from edgewise.experiments import EXPERIMENTS, Experiment, Size
+from edgewise.experiments import EXPERIMENTS, Experiment, Size, load_data
 from edgewise.trainer import Recipe
 
 TINY = Experiment(
@@ -38,7 +38,7 @@ def test_an_artifact_tells_all_about_its_run(finished):
     assert facts["seed"] == 0
     assert facts["torch"] == torch.__version__
     assert facts["device"].startswith("cpu")
-    assert facts["data"] == experiments.digest_of(TINY.load_data())
+    assert facts["data"] == experiments.digest_of(load_data(TINY))
     assert facts["seconds"] == sum(stage["seconds"] for stage in facts["stages"]) > 0
     assert facts["stages"][-1]["to_step"] == 18
     for fact in ("copy", facts["date"], facts["device"], facts["torch"], "seed 0", facts["commit"][:10]):
@@ -54,8 +54,8 @@ def test_its_figures_are_those_of_the_weights_as_saved(finished):
 
 def test_decoded_figures_are_of_the_models_own_decoding():
     """A model that always ends at once gets nothing right, though it is never asked about later tokens."""
-    data = TINY.load_data()
-    model = TINY.build(data)
+    data = load_data(TINY)
+    model = TINY.build(data.vocab_size)
     model.generator.proj.bias.data[data.eos_id] = 100.0
     scores = experiments.figures(model, data, "valid", limit=50)
     assert scores["exact_match"] == scores["token_accuracy"] == 0
@@ -77,7 +77,7 @@ def test_a_matrix_with_three_names_is_kept_once(tmp_path):
 
 
 def test_weights_of_another_model_are_refused():
-    model = TINY.build(TINY.load_data())
+    model = TINY.build(29)
     weights = dict(model.named_parameters())
     name = "encoder.norm.weight"
     for wrong in (
@@ -90,9 +90,9 @@ def test_weights_of_another_model_are_refused():
 
 
 def test_the_same_seed_builds_the_same_model_and_another_one_does_not():
-    data = TINY.load_data()
-    one, two = TINY.build(data), TINY.build(data)
-    other = replace(TINY, recipe=replace(TINY.recipe, seed=1)).build(data)
+    data = load_data(TINY)
+    one, two = TINY.build(data.vocab_size), TINY.build(data.vocab_size)
+    other = replace(TINY, recipe=replace(TINY.recipe, seed=1)).build(data.vocab_size)
     weight = "encoder.layers.0.self_attn.in_proj.weight"
     assert torch.equal(one.state_dict()[weight], two.state_dict()[weight])
     assert not torch.equal(one.state_dict()[weight], other.state_dict()[weight])
@@ -172,7 +172,7 @@ class TestCommitted:
     def test_it_is_of_the_experiment_as_it_is_now(self, name):
         artifact = artifacts.load(name)
         assert Experiment.of(artifact.config) == EXPERIMENTS[name]
-        assert artifact.provenance["data"] == experiments.digest_of(EXPERIMENTS[name].load_data())
+        assert artifact.provenance["data"] == experiments.digest_of(load_data(EXPERIMENTS[name]))
         assert artifact.provenance["commit"]
         assert not artifact.provenance["changed"]
         assert sum(p.stat().st_size for p in artifact.folder.iterdir()) < 8e6

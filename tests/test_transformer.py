@@ -289,7 +289,5 @@ def test_a_shared_matrix_is_one_parameter_under_three_names():
     names = {name for name, p in model.named_parameters(remove_duplicate=False) if p.shape == (VOCAB, 8)}
     assert names == {"src_embed.lut.weight", "tgt_embed.lut.weight", "generator.proj.weight"}
     assert sum(p.shape == (VOCAB, 8) for p in model.parameters()) == 1
-    with pytest.raises(
-        ValueError, match=f"one vocabulary, got src_vocab {VOCAB} and tgt_vocab 5"
-    ):
+    with pytest.raises(ValueError, match=f"one vocabulary, got src_vocab {VOCAB} and tgt_vocab 5"):
         make_model(VOCAB, 5, N=1, dim_model=8, dim_ff=8, h=2, shared=True)

@@ -109,6 +109,7 @@ def write(
     config: Mapping[str, Any],
     metrics: Mapping[str, Any],
     provenance: Mapping[str, Any],
+    extra: Mapping[str, str] | None = None,
 ) -> Artifact:
     """Write an artifact's folder beside its name, then give it the name; one that was there is replaced.
 
@@ -120,12 +121,16 @@ def write(
         As :func:`halved` gives them.
     config, metrics, provenance : mapping
         JSON.
+    extra : mapping of str to str, optional
+        Further files: name to text.
     """
     fresh, old = (folder.with_name(f".{folder.name}.{what}") for what in ("part", "old"))
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
     for file, facts in zip(FILES, (config, metrics, provenance), strict=True):
         write_atomically(fresh / f"{file}.json", (json.dumps(facts, indent=1) + "\n").encode())
+    for file, text in (extra or {}).items():
+        write_atomically(fresh / file, text.encode())
     save_tensors(fresh / WEIGHTS, weights, {"name": config["name"]})
     if folder.exists():
         shutil.rmtree(old, ignore_errors=True)

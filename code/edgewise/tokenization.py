@@ -59,7 +59,7 @@ class BPE:
 
     @classmethod
     def load(cls, path: Path | str) -> "BPE":
-        """Read what :meth:`save` wrote.
+        """Read what :meth:`to_json` gave, from a file.
 
         Raises
         ------
@@ -74,9 +74,9 @@ class BPE:
         except Exception as error:  # the library raises nothing narrower
             raise ValueError(f"{path} holds no tokenizer: {error}") from None
 
-    def save(self, path: Path | str) -> None:
-        """Write the tokenizer as JSON."""
-        Path(path).write_text(self._tokenizer.to_str() + "\n", "utf-8")
+    def to_json(self) -> str:
+        """Return what a file for :meth:`load` should hold."""
+        return self._tokenizer.to_str() + "\n"
 
     @cached_property
     def symbols(self) -> list[str]:
@@ -115,10 +115,14 @@ class BPE:
             Draws what is left out.
         """
         check_probability("dropout", dropout)
-        words = self._tokenizer.pre_tokenizer.pre_tokenize_str(f" {text}")
-        return [piece for word, _ in words for piece in self._sample_word(word, dropout, generator)]
+        return [p for word in self.words(text) for p in self.sample_word(word, dropout, generator)]
 
-    def _sample_word(self, word: str, dropout: float, generator: np.random.Generator) -> list[str]:
+    def words(self, text: str) -> list[str]:
+        """Text to the words and marks within which pieces are joined, as pieces are written."""
+        return [word for word, _ in self._tokenizer.pre_tokenizer.pre_tokenize_str(f" {text}")]
+
+    def sample_word(self, word: str, dropout: float, generator: np.random.Generator) -> list[str]:
+        """Split one of :meth:`words`, as :meth:`sample` does."""
         pieces = list(word)
         while len(pieces) > 1:
             ranks = [self._merges.get(pair) for pair in pairwise(pieces)]

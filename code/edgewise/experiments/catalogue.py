@@ -1,5 +1,6 @@
 """The named experiments, each a frozen configuration."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -25,6 +26,26 @@ class Size:
 
 
 @dataclass(frozen=True)
+class Text:
+    """How text becomes symbols.
+
+    Attributes
+    ----------
+    vocab_size : int
+        Pieces of the byte-pair encoding, learned from the training split, both languages together.
+    dropout : float
+        Share of joins left out in training (BPE dropout).
+    """
+
+    vocab_size: int
+    dropout: float = 0.0
+
+    def __post_init__(self):
+        check_count("vocab_size", self.vocab_size, 256)
+        check_probability("dropout", self.dropout)
+
+
+@dataclass(frozen=True)
 class Experiment:
     """A named training run.
 
@@ -35,11 +56,15 @@ class Experiment:
     about : str
         What it is for, in a sentence.
     task : str
-        Data set, as in ``get_dataset``.
+        Data: a toy task, as in ``get_dataset``, or a corpus, as in ``corpora.load``.
     size : Size
         Of the model.
     recipe : Recipe
         How it is trained.
+    text : Text or None
+        How the text of a corpus becomes symbols; nothing for a toy task.
+    tests : tuple of str
+        Splits that the finished model is scored on.
     """
 
     name: str
@@ -47,26 +72,27 @@ class Experiment:
     task: str
     size: Size
     recipe: Recipe
+    text: Text | None = None
+    tests: tuple[str, ...] = ("test",)
 
     @property
     def config(self) -> dict[str, Any]:
         """All of it, as JSON holds it."""
-        return asdict(self)
+        return json.loads(json.dumps(asdict(self)))
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> "Experiment":
         """Build the experiment that ``config`` describes."""
-        recipe = config["recipe"] | {"betas": tuple(config["recipe"]["betas"])}
-        return cls(**config | {"size": Size(**config["size"]), "recipe": Recipe(**recipe)})
+        parts = {"size": Size(**config["size"])}
+        parts["recipe"] = Recipe(**config["recipe"] | {"betas": tuple(config["recipe"]["betas"])})
+        parts["text"] = Text(**config["text"]) if config.get("text") else None
+        parts["tests"] = tuple(config.get("tests", ("test",)))
+        return cls(**{**config, **parts})
 
-    def build(self, data: TranslationDataset) -> Transformer:
+    def build(self, vocab_size: int) -> Transformer:
         """Return the untrained model, drawn from the recipe's seed, which dropout goes on from."""
         torch.manual_seed(self.recipe.seed)
-        return make_model(data.vocab_size, data.vocab_size, **asdict(self.size))
-
-    def load_data(self) -> TranslationDataset:
-        """Return the data set."""
-        return get_dataset(self.task, self.recipe.seed)
+        return make_model(vocab_size, vocab_size, **asdict(self.size))
 
 
 EXPERIMENTS = {
@@ -88,6 +114,7 @@ EXPERIMENTS = {
         ),
     )
 }
+
 
 def get_experiment(name: str) -> Experiment:
     """Return a named experiment.

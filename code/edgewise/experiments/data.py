@@ -1,5 +1,84 @@
 """The data of experiments: toy tasks, and text."""
 
+import hashlib
+import json
+
+import numpy as np
+
+from edgewise import corpora
+from edgewise.corpora import Corpus
+from edgewise.experiments.catalogue import Experiment
+from edgewise.tasks import Pair, TranslationDataset, get_dataset
+from edgewise.tokenization import BPE
+
+VARIANTS = 16
+"""Ways to split each word that training with BPE dropout chooses from."""
+
+
+class TextDataset(TranslationDataset):
+    """A corpus as symbol sequences.
+
+    Parameters
+    ----------
+    corpus : Corpus
+        Text by split.
+    splitter : BPE
+        Splits it.
+    dropout : float
+        Of joins, in training batches. Each word type gets ``VARIANTS`` ways to be split, drawn beforehand;
+        every time the word comes up, one of them is drawn.
+    seed : int
+        For orders and for splits of words.
+    """
+
+    def __init__(self, corpus: Corpus, splitter: BPE, dropout: float = 0.0, seed: int = 0):
+        self.corpus, self.splitter = corpus, splitter
+        splits = {
+            mode: [(splitter.split(source), splitter.split(target)) for source, target in pairs]
+            for mode, pairs in corpus.splits.items()
+        }
+        super().__init__(splits, splitter.symbols, seed)
+        self._variants: dict[str, list[list[str]]] = {}
+        if dropout:
+            words = {w for pair in corpus.splits["train"] for text in pair for w in splitter.words(text)}
+            generator = np.random.default_rng([seed, VARIANTS])
+            self._variants = {
+                word: [splitter.sample_word(word, dropout, generator) for _ in range(VARIANTS)]
+                for word in sorted(words)
+            }
+
+    def draw_pair(self, idx: int, mode: str) -> Pair:
+        """Return a pair as a batch shows it: in training, words are split anew each time."""
+        if mode != "train" or not self._variants:
+            return super().draw_pair(idx, mode)
+        source, target = (self._draw(text) for text in self.corpus.splits[mode][idx])
+        return source, target
+
+    def _draw(self, text: str) -> list[str]:
+        words = self.splitter.words(text)
+        chosen = self._generator.integers(VARIANTS, size=len(words)).tolist()
+        return [piece for word, i in zip(words, chosen, strict=True) for piece in self._variants[word][i]]
+
+
+def load_data(experiment: Experiment, splitter: BPE | None = None) -> TranslationDataset:
+    """Return an experiment's data set; ``splitter`` is learned from the training split if not given.
+
+    Raises
+    ------
+    CorpusError
+        If a file of the corpus cannot be had or used.
+    """
+    seed = experiment.recipe.seed
+    if experiment.text is None:
+        return get_dataset(experiment.task, seed)
+    corpus = corpora.load(experiment.task)
+    if splitter is None:
+        lines = (text for pair in corpus.splits["train"] for text in pair)
+        splitter = BPE.train(lines, experiment.text.vocab_size)
+    return TextDataset(corpus, splitter, experiment.text.dropout, seed)
+
+
 def digest_of(data: TranslationDataset) -> str:
     """Return the sha256 of all pairs, in their order."""
-    return hashlib.sha256(json.dumps(data.splits).encode()).hexdigest()
+    splits = data.corpus.splits if isinstance(data, TextDataset) else data.splits
+    return hashlib.sha256(json.dumps(splits).encode()).hexdigest()

@@ -1,7 +1,27 @@
 """From an experiment to its artifact, and back."""
 
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+
+from edgewise import artifacts
+from edgewise.artifacts import Artifact
+from edgewise.experiments.catalogue import Experiment
+from edgewise.experiments.data import TextDataset, digest_of, load_data
+from edgewise.experiments.scores import decoded_figures, figures
+from edgewise.tasks import TranslationDataset
+from edgewise.tokenization import BPE
+from edgewise.trainer import Run
+from edgewise.transformer import Transformer
+
 VALIDATED = 200
-"""Sequences of the validation split that are decoded after each epoch."""
+"""Sequences of a toy task's validation split that are decoded after each epoch; of text, all are."""
+
+BEAM = 5
+"""Of the final figures on text."""
+
+TOKENIZER = "tokenizer.json"
 
 
 def start(
@@ -20,15 +40,15 @@ def start(
     CheckpointError
         If the newest checkpoint cannot be used.
     """
-    data = experiment.load_data()
-    model = experiment.build(data).to(device)
+    data = load_data(experiment)
+    model = experiment.build(data.vocab_size).to(device)
     run = Run(
         model,
         data,
         experiment.recipe,
         folder,
         experiment.config,
-        score=lambda m: decoded_figures(m, data, "valid", VALIDATED),
+        score=lambda m: decoded_figures(m, data, "valid", None if experiment.text else VALIDATED),
         stage=artifacts.facts(device),
         progress=progress,
     )
@@ -48,11 +68,9 @@ def finish(run: Run, experiment: Experiment) -> Artifact:
         raise ValueError(f"{run.folder} is not finished: {len(run.epochs)} of {run.recipe.epochs} epochs")
     weights = artifacts.halved(run.averaged_weights())
     load_weights(run.model, weights)
-    metrics = {
-        "losses": run.losses,
-        "epochs": run.epochs,
-        "test": figures(run.model, run.data, "test"),
-    }
+    beam = BEAM if experiment.text else 1
+    metrics = {"losses": run.losses, "epochs": run.epochs}
+    metrics |= {mode: figures(run.model, run.data, mode, beam=beam) for mode in experiment.tests}
     stages = [stage for stage in run.stages if stage["to_step"] > stage["from_step"]]
     provenance = stages[-1] | {
         "seed": run.recipe.seed,
@@ -60,7 +78,8 @@ def finish(run: Run, experiment: Experiment) -> Artifact:
         "seconds": sum(stage["seconds"] for stage in stages),
         "stages": stages,
     }
-    return artifacts.write(run.folder / "artifact", weights, experiment.config, metrics, provenance)
+    extra = {TOKENIZER: run.data.splitter.to_json()} if isinstance(run.data, TextDataset) else {}
+    return artifacts.write(run.folder / "artifact", weights, experiment.config, metrics, provenance, extra)
 
 
 def deviation(run: Run, experiment: Experiment) -> float | None:
@@ -78,12 +97,28 @@ def deviation(run: Run, experiment: Experiment) -> float | None:
 
 
 def restore(artifact: Artifact) -> tuple[Transformer, TranslationDataset]:
-    """Return an artifact's model, in evaluation mode, and its data."""
+    """Return an artifact's model, in evaluation mode, and its data.
+
+    Raises
+    ------
+    CorpusError
+        If the data are a corpus that cannot be had.
+    """
     experiment = Experiment.of(artifact.config)
-    data = experiment.load_data()
-    model = experiment.build(data)
+    data = load_data(experiment, restore_splitter(artifact) if experiment.text else None)
+    return restore_model(artifact, data.vocab_size), data
+
+
+def restore_splitter(artifact: Artifact) -> BPE:
+    """Return what splits text for an artifact's model."""
+    return BPE.load(artifact.folder / TOKENIZER)
+
+
+def restore_model(artifact: Artifact, vocab_size: int) -> Transformer:
+    """Return an artifact's model, in evaluation mode."""
+    model = Experiment.of(artifact.config).build(vocab_size)
     load_weights(model, artifact.weights)
-    return model.eval(), data
+    return model.eval()
 
 
 @torch.no_grad()
@@ -102,5 +137,3 @@ def load_weights(model: torch.nn.Module, weights: Mapping[str, torch.Tensor]) ->
         raise ValueError(f"weights must be those of the model; these are not, or not alike: {wrong[:3]}")
     for name, parameter in parameters.items():
         parameter.copy_(weights[name])
-
-
