@@ -2,8 +2,17 @@
 
 from edgewise.experiments.catalogue import EXPERIMENTS, Experiment, Size, Text, get_experiment
 from edgewise.experiments.data import TextDataset, digest_of, load_data
-from edgewise.experiments.runs import deviation, finish, load_weights, restore, start
+from edgewise.experiments.runs import (
+    deviation,
+    finish,
+    load_weights,
+    restore,
+    restore_model,
+    restore_splitter,
+    start,
+)
 from edgewise.experiments.scores import decode, decoded_figures, figures, translate
+from edgewise.experiments.translator import Translation, Translator
 
 __all__ = [
     "EXPERIMENTS",
@@ -11,6 +20,8 @@ __all__ = [
     "Size",
     "Text",
     "TextDataset",
+    "Translation",
+    "Translator",
     "decode",
     "decoded_figures",
     "deviation",
@@ -21,6 +32,8 @@ __all__ = [
     "load_data",
     "load_weights",
     "restore",
+    "restore_model",
+    "restore_splitter",
     "start",
     "translate",
 ]

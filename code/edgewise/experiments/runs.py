@@ -9,7 +9,7 @@ from edgewise import artifacts
 from edgewise.artifacts import Artifact
 from edgewise.experiments.catalogue import Experiment
 from edgewise.experiments.data import TextDataset, digest_of, load_data
-from edgewise.experiments.scores import decoded_figures, figures
+from edgewise.experiments.scores import decoded_figures, figures, signatures
 from edgewise.tasks import TranslationDataset
 from edgewise.tokenization import BPE
 from edgewise.trainer import Run
@@ -71,6 +71,8 @@ def finish(run: Run, experiment: Experiment) -> Artifact:
     beam = BEAM if experiment.text else 1
     metrics = {"losses": run.losses, "epochs": run.epochs}
     metrics |= {mode: figures(run.model, run.data, mode, beam=beam) for mode in experiment.tests}
+    if experiment.text:
+        metrics["signatures"] = signatures()
     stages = [stage for stage in run.stages if stage["to_step"] > stage["from_step"]]
     provenance = stages[-1] | {
         "seed": run.recipe.seed,

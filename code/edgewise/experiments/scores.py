@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import torch
 
-from edgewise.decoding import beam_search, evaluating, greedy
+from edgewise.decoding import evaluating, greedy
 from edgewise.experiments.data import TextDataset
+from edgewise.experiments.translator import Translator
 from edgewise.graphs import GraphPool
 from edgewise.metrics import bleu, chrf, exact_match, moses, token_accuracy, tokenized_bleu
 from edgewise.tasks import TranslationDataset
@@ -13,8 +14,8 @@ from edgewise.trainer import StateLossCompute
 from edgewise.training import LabelSmoothing, run_epoch
 from edgewise.transformer import Transformer
 
-Figures = dict[str, float | str]
-"""Figures by name; BLEU's and chrF's signatures are among them."""
+Figures = dict[str, float]
+"""Figures by name."""
 
 
 def figures(
@@ -33,7 +34,7 @@ def figures(
     limit : int, optional
         Sequences to decode, the first ones; all if not given.
     beam : int
-        Beginnings kept in decoding; one is greedy.
+        Beginnings kept in decoding text; one is greedy. A toy task is decoded greedily.
     """
     criterion = LabelSmoothing(data.vocab_size, data.pad_id)
     loss = StateLossCompute(model.generator, criterion)
@@ -51,7 +52,7 @@ def decoded_figures(
     if isinstance(data, TextDataset):
         return _text_figures(model, data, mode, limit, beam)
     pairs = data.splits[mode][:limit]
-    predictions = decode(model, data, [source for source, _ in pairs], beam)
+    predictions = decode(model, data, [source for source, _ in pairs])
     targets = [target for _, target in pairs]
     return {
         "exact_match": exact_match(predictions, targets),
@@ -64,43 +65,36 @@ def _text_figures(model: Transformer, data: TextDataset, mode: str, limit: int |
     pairs = data.corpus.splits[mode][:limit]
     found = translate(model, data, [source for source, _ in pairs], beam)
     references = [target for _, target in pairs]
-    cased, characters = bleu(found, references), chrf(found, references)
-    scores = {"bleu": cased.value, "bleu_signature": cased.signature}
-    scores |= {"chrf": characters.value, "chrf_signature": characters.signature}
+    scores = {"bleu": bleu(found, references).value, "chrf": chrf(found, references).value}
     if mode in data.corpus.tokenised:
         published = [target for _, target in data.corpus.tokenised[mode][:limit]]
-        lowered = tokenized_bleu(moses(found, data.corpus.languages[1]), published)
-        scores |= {"bleu_tokenised": lowered.value, "bleu_tokenised_signature": lowered.signature}
+        lowered = moses(found, data.corpus.languages[1])
+        scores["bleu_tokenised"] = tokenized_bleu(lowered, published).value
     return scores
+
+
+def signatures() -> dict[str, str]:
+    """Return how sacreBLEU describes each of the scores of text."""
+    scores = {"bleu": bleu, "chrf": chrf, "bleu_tokenised": tokenized_bleu}
+    return {name: score(["a"], ["a"]).signature for name, score in scores.items()}
 
 
 def translate(
     model: Transformer, data: TextDataset, texts: Sequence[str], beam: int = 5, length_penalty: float = 0.6
 ) -> list[str]:
     """Translate texts; each is a source of its own."""
-    sources = [data.splitter.split(text) for text in texts]
-    return [data.splitter.join(found) for found in decode(model, data, sources, beam, length_penalty)]
+    found = Translator(model, data.splitter)(texts, beam, length_penalty)
+    return [best.text for best, *_ in found]
 
 
 def decode(
-    model: Transformer,
-    data: TranslationDataset,
-    sources: Sequence[Sequence[str]],
-    beam: int = 1,
-    length_penalty: float = 0.6,
-    batch_size: int = 250,
+    model: Transformer, data: TranslationDataset, sources: Sequence[Sequence[str]], batch_size: int = 250
 ) -> list[list[str]]:
-    """Decode symbol sequences, ``batch_size`` at a time, those of similar length together."""
+    """Decode symbol sequences greedily, ``batch_size`` at a time."""
     ids = [data.encode(source) for source in sources]
-    order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
-    found: dict[int, list[str]] = {}
-    for first in range(0, len(order), batch_size):
-        part = order[first : first + batch_size]
-        batch = [ids[i] for i in part]
-        if beam == 1:
-            hypotheses = greedy(model, batch, data.sos_id, data.eos_id)
-        else:
-            lists = beam_search(model, batch, data.sos_id, data.eos_id, beam, length_penalty)
-            hypotheses = [hypotheses[0] for hypotheses in lists]
-        found |= {i: data.decode(h.ids) for i, h in zip(part, hypotheses, strict=True)}
-    return [found[i] for i in range(len(ids))]
+    hypotheses = [
+        hypothesis
+        for first in range(0, len(ids), batch_size)
+        for hypothesis in greedy(model, ids[first : first + batch_size], data.sos_id, data.eos_id)
+    ]
+    return [data.decode(hypothesis.ids) for hypothesis in hypotheses]

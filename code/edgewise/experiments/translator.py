@@ -1,0 +1,98 @@
+"""A trained model and what splits its text: all that translating needs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from edgewise.decoding import Hypothesis, beam_search
+from edgewise.graphs import GraphPool
+from edgewise.tasks import TranslationDataset
+from edgewise.tokenization import BPE
+from edgewise.transformer import Transformer
+
+MOST_PIECES = 500
+"""Longest text that is translated, in pieces; training shows a tenth of that."""
+
+BATCH = 100
+"""Texts decoded together."""
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A translation, its pieces, and what decoding says of it."""
+
+    text: str
+    pieces: list[str]
+    hypothesis: Hypothesis
+
+
+class Translator:
+    """Translates texts.
+
+    Parameters
+    ----------
+    model : Transformer
+        Trained on symbols of the splitter.
+    splitter : BPE
+        Text to pieces and back.
+
+    Raises
+    ------
+    ValueError
+        If the model's vocabulary is not the splitter's with the three special symbols.
+    """
+
+    def __init__(self, model: Transformer, splitter: BPE):
+        self.model, self.splitter = model, splitter
+        self.vocabulary = TranslationDataset({}, splitter.symbols)
+        size = model.src_embed.lut.num_embeddings
+        if size != self.vocabulary.vocab_size:
+            raise ValueError(f"the model knows {size} symbols, the splitter {self.vocabulary.vocab_size}")
+
+    def __call__(
+        self, texts: Sequence[str], beam: int = 5, length_penalty: float = 0.6, n_best: int = 1
+    ) -> list[list[Translation]]:
+        """Return the ``n_best`` translations of each text, best first, as ``beam_search`` ranks them.
+
+        Raises
+        ------
+        ValueError
+            If a text is empty or longer than ``MOST_PIECES``.
+        """
+        ids = [self._encode(text) for text in texts]
+        order = sorted(range(len(ids)), key=lambda i: len(ids[i]))  # texts of similar length end together
+        found: dict[int, list[Translation]] = {}
+        symbols = (self.vocabulary.sos_id, self.vocabulary.eos_id)
+        for first in range(0, len(order), BATCH):
+            part = order[first : first + BATCH]
+            sources = [ids[i] for i in part]
+            lists = beam_search(self.model, sources, *symbols, beam, length_penalty, n_best=n_best)
+            found |= {i: [self._translation(h) for h in ended] for i, ended in zip(part, lists, strict=True)}
+        return [found[i] for i in range(len(ids))]
+
+    def attention(self, text: str, translation: Translation, layer: int = -1) -> list[Tensor]:
+        """Return the attention of a layer while this translation was written: ``[e2e, e2d, d2d]``.
+
+        Columns are the text's pieces; rows of the last two what the decoder read: the start symbol, then all
+        pieces of the translation.
+        """
+        start, end = self.vocabulary.sos_id, self.vocabulary.eos_id
+        batch = GraphPool()([self._encode(text)], [[start, *translation.hypothesis.ids, end]])
+        return self.model.attention_of(batch, 0, layer)
+
+    def _encode(self, text: str) -> list[int]:
+        if not text.strip():
+            raise ValueError("a text to translate must not be empty")
+        pieces = self.splitter.split(text.strip())
+        if len(pieces) > MOST_PIECES:
+            raise ValueError(
+                f"a text to translate must have at most {MOST_PIECES} pieces, got {len(pieces)}: "
+                f"{text.strip()[:40]!r}..."
+            )
+        return self.vocabulary.encode(pieces)
+
+    def _translation(self, hypothesis: Hypothesis) -> Translation:
+        special = {self.vocabulary.sos_id, self.vocabulary.eos_id, self.vocabulary.pad_id}
+        pieces = self.vocabulary.decode([i for i in hypothesis.ids if i not in special])
+        return Translation(self.splitter.join(pieces), pieces, hypothesis)

@@ -1,0 +1,129 @@
+from dataclasses import replace
+
+import pytest
+import torch
+from edgewise import corpora, experiments
+from edgewise.experiments import Experiment, Size, Text, TextDataset
+from edgewise.graphs import GraphPool
+from edgewise.metrics import bleu, moses, tokenized_bleu
+from edgewise.tokenization import BPE
+from edgewise.trainer import Recipe
+
+TINY = Experiment(
+    "tiny",
+    "Captions made by rule, a few of them.",
+    "captions",
+    Size(N=1, dim_model=16, dim_ff=16, h=2, shared=True),
+    Recipe(epochs=1, batch_tokens=500, bucketed=True, warmup=20),
+    Text(vocab_size=400, dropout=0.2),
+    tests=("valid", "test"),
+)
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    full = corpora.load("captions", train=150, valid=10, test=10)
+    sides = (moses(side, "de") for side in zip(*full.splits["test"], strict=True))
+    tokenised = {"test": list(zip(*sides, strict=True))}
+    return replace(full, tokenised=tokenised)
+
+
+@pytest.fixture
+def small(corpus, monkeypatch):
+    monkeypatch.setattr(corpora, "load", lambda name: corpus)
+    torch.set_num_threads(1)
+
+
+def texts_of(batch, data, lengths, ids):
+    return [data.splitter.join(data.decode(part.tolist())) for part in ids.split(lengths)]
+
+
+def test_batches_hold_the_text(corpus):
+    splitter = BPE.train((text for pair in corpus.splits["train"] for text in pair), 400)
+    for dropout in (0.0, 0.3):
+        data = TextDataset(corpus, splitter, dropout)
+        seen = []
+        for batch in data.by_tokens(GraphPool(), "train", 300):
+            sources = texts_of(batch, data, batch.src_lengths, batch.src[0])
+            ends = torch.tensor(batch.tgt_lengths).cumsum(0) - 1
+            assert (batch.tgt_y[ends] == data.eos_id).all()
+            written = [part[:-1] for part in batch.tgt_y.split(batch.tgt_lengths)]
+            targets = [data.splitter.join(data.decode(ids.tolist())) for ids in written]
+            seen += zip(sources, targets, strict=True)
+        assert sorted(seen) == sorted(corpus.splits["train"])
+
+
+def test_words_are_split_anew_in_training_only_and_again_from_the_same_state(corpus):
+    splitter = BPE.train((text for pair in corpus.splits["train"] for text in pair), 400)
+    data = TextDataset(corpus, splitter, 0.3)
+
+    def drawn(mode):
+        return [data.draw_pair(i, mode) for i in range(10)]
+
+    state = data.order_state
+    first = drawn("train")
+    assert first != drawn("train")
+    data.order_state = state
+    assert drawn("train") == first
+    assert drawn("valid") == drawn("valid") == data.splits["valid"]
+    usual = sum(len(target) for _, target in data.splits["train"][:10])
+    assert sum(len(target) for _, target in first) > usual
+    assert TextDataset(corpus, splitter).draw_pair(0, "train") == data.splits["train"][0]
+
+
+def test_a_run_on_text_leaves_an_artifact_that_translates_without_the_corpus(small, tmp_path, monkeypatch):
+    run = experiments.start(TINY, tmp_path)
+    run.train()
+    assert {"loss", "accuracy", "bleu", "chrf"} <= run.epochs[0]["valid"].keys()
+    artifact = experiments.finish(run, TINY)
+    assert Experiment.of(artifact.config) == TINY
+    assert {"losses", "epochs", "valid", "test", "signatures"} == artifact.metrics.keys()
+    assert {"bleu", "bleu_tokenised", "chrf"} <= artifact.metrics["test"].keys()
+    assert "tok:none" in artifact.metrics["signatures"]["bleu_tokenised"]
+    assert "tok:13a" in artifact.metrics["signatures"]["bleu"]
+    assert "bleu_tokenised" not in artifact.metrics["valid"]
+    model, data = experiments.restore(artifact)
+    assert experiments.figures(model, data, "test", beam=5) == pytest.approx(
+        artifact.metrics["test"], rel=1e-5
+    )
+    texts = ["A man rides a bike.", "🚲"]
+    expected = experiments.translate(model, data, texts)
+
+    def gone(name):
+        raise corpora.CorpusError("no corpus here")
+
+    monkeypatch.setattr(corpora, "load", gone)
+    with pytest.raises(corpora.CorpusError):
+        experiments.restore(artifact)
+    splitter = experiments.restore_splitter(artifact)
+    alone = experiments.Translator(experiments.restore_model(artifact, len(splitter.symbols) + 3), splitter)
+    assert [found[0].text for found in alone(texts)] == expected
+
+
+def test_resuming_on_text_is_bit_for_bit(small, tmp_path):
+    whole = experiments.start(TINY, tmp_path / "whole")
+    whole.train()
+    experiments.start(TINY, tmp_path / "parts").train(max_steps=3)
+    parts = experiments.start(TINY, tmp_path / "parts", resume=True)
+    parts.train()
+    assert parts.losses == whole.losses
+    for one, other in zip(parts.model.parameters(), whole.model.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_figures_are_those_of_the_translations(corpus):
+    data = TextDataset(corpus, BPE.train((t for pair in corpus.splits["train"] for t in pair), 400))
+    model = TINY.build(data.vocab_size).eval()
+    found = experiments.translate(model, data, [source for source, _ in corpus.splits["test"]])
+    figures = experiments.decoded_figures(model, data, "test", beam=5)
+    assert figures["bleu"] == bleu(found, [target for _, target in corpus.splits["test"]]).value
+    published = [target for _, target in corpus.tokenised["test"]]
+    assert figures["bleu_tokenised"] == tokenized_bleu(moses(found, "de"), published).value
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"), [((255,), "vocab_size must be at least 256"), ((300, 1.0), "dropout")]
+)
+def test_bad_input(fields, message):
+    with pytest.raises(ValueError, match=message):
+        Text(*fields)
