@@ -351,6 +351,9 @@ WRONG = [
         [("self.inner(x).relu()", "(self.inner(x) + self.inner(x).detach()).relu() / 2")],
         "gradients: The output is right, but the gradient of the input is not",
     ),
+    (1, [("self.w_k(key), self.w_v(value)", "self.w_k(query), self.w_v(query)")], "as in self-attention"),
+    (1, [("k.transpose(-2, -1)", "k.reshape(*k.shape[:2], k.shape[3], k.shape[2])")], "keys are reshaped"),
+    (2, [("return self.outer", "self.outer = nn.Linear(8, 12)\n    return self.outer")], "made in `forward`"),
     (2, [(".relu()", "")], "no ReLU"),
     (2, [("self.outer(self.inner(x).relu())", "self.outer(self.inner(x)).relu()")], "after the second"),
     (
@@ -390,9 +393,21 @@ WRONG = [
     (
         3,
         [("self.dropout(self.attention", "(self.attention"), ("self.dropout(self.feed", "(self.feed")],
-        "never used",
+        "never called",
     ),
-    (3, [("self.dropout(self.feed_forward(x))", "F.dropout(self.feed_forward(x))")], "The numbers are wrong"),
+    (3, [("self.dropout(self.feed_forward(x))", "self.feed_forward(x)")], "no dropout .* second sub-layer"),
+    (3, [("self.dropout(self.feed_forward(x))", "F.dropout(self.feed_forward(x))")], "it runs: Two runs .*F"),
+    (
+        3,
+        [
+            (
+                "self.dropout(self.attention(x, x, x))",
+                "F.dropout(self.attention(x, x, x), self.dropout.p, False)",
+            ),
+            ("self.dropout(self.feed", "(self.feed"),
+        ],
+        "dropout: `self.dropout` is never called",
+    ),
     (4, [("triu(1)", "tril(-1)")], "wrong way round"),
     (4, [("triu(1)", "triu(0)")], "diagonal is hidden"),
     (4, [("triu(1)", "triu(0)"), ("-torch.inf", "-1e9")], "diagonal is hidden"),
@@ -419,11 +434,18 @@ WRONG = [
     (4, [("-torch.inf", "-50.0")], "large scores: .*not small enough"),
     (4, [("-torch.inf", "-2.0")], "values: The numbers are wrong"),
     (4, [("if maskout:", "if False:")], "changes nothing yet"),
+    (4, [("scores = scores.masked_fill", "scores.masked_fill")], "`masked_fill` returns a new tensor"),
+    (4, [("scores.masked_fill(later", "scores + later * (-torch.inf) # (")], r"are nan.* 0 \* inf"),
     (5, [(", maskout=True", "")], "not switched on"),
     (5, [("memory, memory", "memory, memory, maskout=True")], "on in the cross-attention"),
     (5, [("(x, memory, memory)", "(memory, x, x)")], "roles are exchanged"),
     (5, [("(x, memory, memory)", "(x, x, memory)")], "keys of the cross-attention"),
     (5, [("self.cross_attention", "self.self_attention")], "weights of its own"),
+    (
+        5,
+        [(", maskout=True", ""), ("memory, memory", "memory, memory, maskout=True")],
+        "not switched on .* And: `maskout` is on in the cross-attention",
+    ),
     (
         5,
         [("x = self.norm2(x + self.dropout(self.cross_attention(x, memory, memory)))", "pass")],
@@ -433,6 +455,7 @@ WRONG = [
     (6, [("memory = stack(memory)", "stack(memory)")], "embedded source"),
     (6, [("[:, -1:].argmax", "[:, :1].argmax")], "first position"),
     (6, [("not ended.all()", "not ended.any()")], "as soon as one sentence"),
+    (6, [("not ended.all()", "not ended[0, 0]")], "as soon as one sentence"),
     (6, [("ids[:, 1:]", "ids")], "begins with SOS"),
     (6, [("self.decode(ids, memory)", "self.decode(ids[:, -1:], memory)")], "latest symbol only"),
     (6, [("if target is not None", "if self.training")], "With a target it returns ids"),
@@ -462,8 +485,13 @@ def test_each_task_tells_three_wrong_solutions_apart_and_more():
 WRONG_EMBED = [
     (" + positions", "", "position encodings are missing"),
     (" * math.sqrt(self.dim_model)", "", "not multiplied by √dim_model"),
-    ("self.dropout(table", "(table", "`self.dropout` is never used"),
-    ("self.dropout(table", "F.dropout(table", "The numbers are wrong|differ"),
+    ("self.dropout(table", "(table", "`self.dropout` is never called"),
+    ("self.dropout(table", "F.dropout(table", "it runs: Two runs on the same input differ"),
+    (
+        "table(ids) * math.sqrt(self.dim_model) + positions",
+        "(table(ids) + positions) * math.sqrt(self.dim_model)",
+        "positions are multiplied",
+    ),
 ]
 
 
@@ -603,6 +631,12 @@ class Renamed(nn.Module):
         self.first = nn.Linear(dim_model, dim_ff)
 
 
+class Unbiased(nn.Module):
+    def __init__(self, dim_model, dim_ff):
+        super().__init__()
+        self.inner = nn.Linear(dim_model, dim_ff, bias=False)
+
+
 class Constructed(nn.Module):
     def __init__(self, dim_model, dim_ff):
         super().__init__()
@@ -621,6 +655,7 @@ BROKEN = [
     (InPlace, "changes a tensor that it was given"),
     (Infinite, "numbers are (-inf|inf)"),
     (Renamed, "layer `inner` should have a weight .* there is none. Keep `__init__` as given"),
+    (Unbiased, "layer `inner` should have a bias, but there is none. Keep `__init__` as given"),
     (Constructed, "TypeError"),
     (returning(None), "returns None.*`return` missing"),
     (returning(...), "yet to be written"),
@@ -655,6 +690,15 @@ def test_broken_code_is_reported_never_raised(subject, message):
 def test_the_wrong_class_is_reported_never_raised(task, subject):
     report = check(task, subject)
     assert bool(report) == (subject is TASKS[task])
+
+
+def test_a_parameter_that_forward_adds_is_not_looked_at():
+    class Added(given.FeedForward):
+        def forward(self, x):
+            self.extra = nn.Parameter(torch.zeros(3))
+            return super().forward(x)
+
+    assert check(2, Added)
 
 
 def test_a_keyboard_interrupt_gets_through():

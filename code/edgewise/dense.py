@@ -49,9 +49,11 @@ def pad(packed: Tensor, lengths: Sequence[int], padding_value: int = 0) -> Tenso
     TypeError
         If a length is not an integer.
     ValueError
-        If the lengths do not add up to N.
+        If there are no lengths or they do not add up to N.
     """
     lengths = check_counts("lengths", lengths)
+    if not lengths:
+        raise ValueError("lengths must hold at least one length, got none")
     if sum(lengths) != len(packed):
         raise ValueError(f"lengths must add up to {len(packed)}, got {sum(lengths)}")
     parts = packed.split(lengths)
@@ -171,6 +173,8 @@ class Transformer(nn.Module):
 
     def decode(self, tgt: Tensor, memory: Tensor, src_mask: Tensor | None = None) -> Tensor:
         """Target ids [B, n] and the encoded source to states [B, n, dim_model]."""
+        if len(memory) != len(tgt):
+            raise ValueError(f"src and tgt must have as many rows, got {len(memory)} and {len(tgt)}")
         mask = causal_mask(tgt.shape[1]).to(tgt.device)
         return self.decoder(self.embed(self.tgt_embed, tgt), memory, mask, src_mask)
 
@@ -197,7 +201,7 @@ class Transformer(nn.Module):
         Raises
         ------
         TypeError, ValueError
-            If an id lies outside the vocabulary or a length does not fit.
+            If an id lies outside the vocabulary, or rows or lengths do not fit.
         """
         return self.generator(self.hidden(src, tgt, src_lengths))
 

@@ -15,7 +15,7 @@ SLIPS = {
     2: stacks.FEED_FORWARD_SLIPS,
     3: stacks.ENCODER_SLIPS | stacks.DROPOUT_SLIPS,
     4: attention.MASK_SLIPS,
-    5: stacks.DECODER_SLIPS | stacks.DROPOUT_SLIPS,
+    5: stacks.DECODER_SLIPS | stacks.DECODER_DROPOUT_SLIPS,
     6: model.FORCED_SLIPS | model.GREEDY_SLIPS,
 }
 """The slips that each task's check can tell, by name, with what the reader is told."""

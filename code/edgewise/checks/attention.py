@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.checks import reference
-from edgewise.checks.compare import exact, is_tensor, judge, near, same_gradients
+from edgewise.checks.compare import exact, is_tensor, judge, near, same_gradients, steady
 from edgewise.checks.reference import NONE, Faults, Params
 from edgewise.checks.report import Report
 from edgewise.checks.runner import Exam, Unfinished, Wrong, build, call, need, work
@@ -41,11 +41,17 @@ SLIPS = {
     "one projection for all": "Queries, keys and values all come from `w_q`.",
     "queries and keys exchanged": "The queries are made from `key` and the keys from `query`.",
     "values from keys": "The values are made from `key`. They come from `value`.",
+    "all from the query": "Keys and values are made from `query`, as in self-attention. They come from `key` "
+    "and `value`.",
+    "projections exchanged": "The keys are projected by `w_v` and the values by `w_k`.",
+    "keys reshaped": "The keys are reshaped to [batch, h, d_k, m], which mixes up tokens and features. "
+    "Transpose them: `k.transpose(-2, -1)`.",
 }
 """What a reader is told, by the name of the slip."""
 
 MASK_SLIPS = {
-    "maskout ignored": "`maskout` changes nothing yet: every receiver hears all senders.",
+    "maskout ignored": "`maskout` changes nothing yet: every receiver hears all senders. (`masked_fill` "
+    "returns a new tensor.)",
     "mask the wrong way round": "The mask is the wrong way round: it hides the past and shows the future. "
     "Receiver j (row j) may hear senders 0 to j.",
     "mask inverted": "The mask is inverted: it hides what it should show and shows what it should hide.",
@@ -95,8 +101,9 @@ class _Attention(Exam):
         judge(self.output(module, inputs, maskout), module, self.compute(inputs, maskout), slips)
 
     def it_runs(self) -> str:
-        inputs = self.inputs()
-        output = self.output(self.fresh(), inputs, self.maskout)
+        module, inputs = self.fresh(), self.inputs()
+        output = self.output(module, inputs, self.maskout)
+        steady(output, self.output(module, inputs, self.maskout))
         return f"{list(inputs[0].shape)} becomes {list(output.shape)}"
 
     def heads_in_parallel(self) -> str:
@@ -171,6 +178,7 @@ class _Task4(_Attention):
     def it_runs(self) -> str:
         module, inputs = self.fresh(), self.inputs()
         output = self.output(module, inputs, True)
+        steady(output, self.output(module, inputs, True))
         if near(output, self.compute(inputs, False)(exact(module), NONE)):
             raise Unfinished(MASK_SLIPS["maskout ignored"])
         return f"{list(inputs[0].shape)} becomes {list(output.shape)}"

@@ -48,6 +48,21 @@ def near(output: Tensor, reference: Tensor) -> bool:
     return torch.allclose(output.detach().double(), reference.detach(), rtol=0, atol=bound, equal_nan=True)
 
 
+def steady(first: Tensor, again: Tensor) -> None:
+    """Compare two outputs for the same input.
+
+    Raises
+    ------
+    Wrong
+        If they differ.
+    """
+    if not near(again, first.detach().double()):
+        raise Wrong(
+            "Two runs on the same input differ, in evaluation mode. Is there an `F.dropout`, which is active "
+            "there too, or a layer that is made in `forward`, with new weights each time?"
+        )
+
+
 def judge(output: Tensor, module: nn.Module, compute: Compute, slips: Mapping[str, str]) -> None:
     """Hold a module's output against the reference.
 
@@ -85,7 +100,9 @@ def _difference(output: Tensor, reference: Tensor) -> str:
     bad = ~output.isfinite()
     if bad.any():
         kinds = sorted({str(x) for x in output[bad].tolist()})
-        hint = " A softmax over nothing but -inf gives nan." if output.isnan().any() else ""
+        hint = (
+            " A softmax over nothing but -inf gives nan, and so does 0 * inf." if output.isnan().any() else ""
+        )
         return f"{int(bad.sum())} of its {bad.numel()} numbers are {' or '.join(kinds)}.{hint}"
     off = (output.double() - reference).abs()
     place = tuple(int(i) for i in (off > 1e-5 * max(1.0, float(reference.abs().max()))).nonzero()[0])
@@ -106,18 +123,18 @@ def same_gradients(
     Wrong
         If one is missing, not finite or not equal.
     """
-    names = [name for name, _ in module.named_parameters()]
+    parameters, p = dict(module.named_parameters()), exact(module)
     leaves = [x.clone().requires_grad_() for x in inputs if x.is_floating_point()]
     rest = [x for x in inputs if not x.is_floating_point()]
     output = call(module, *leaves, *rest, **options)
     if not output.requires_grad:
         raise Wrong("No gradient flows back at all: is there a `no_grad`, a `detach` or a `.data`?")
     upstream = torch.randn_like(output)
-    ours = torch.autograd.grad(output, [*leaves, *module.parameters()], upstream, allow_unused=True)
-    p, doubles = exact(module), [x.detach().double().requires_grad_() for x in leaves]
+    ours = torch.autograd.grad(output, [*leaves, *parameters.values()], upstream, allow_unused=True)
+    doubles = [x.detach().double().requires_grad_() for x in leaves]
     reference = compute(p, [*doubles, *rest])
     wanted = torch.autograd.grad(reference, [*doubles, *p.values()], upstream.double(), allow_unused=True)
-    for name, mine, other in zip([*_inputs(len(leaves)), *names], ours, wanted, strict=True):
+    for name, mine, other in zip([*_inputs(len(leaves)), *parameters], ours, wanted, strict=True):
         if other is None:
             continue
         if mine is None:
@@ -126,7 +143,7 @@ def same_gradients(
             raise Wrong(f"The gradient of {name} is not finite, although the output is.")
         if not near(mine, other):
             raise Wrong(f"The output is right, but the gradient of {name} is not: is part of it detached?")
-    return f"they reach all {len(names)} parameters, and equal the reference's"
+    return f"they reach all {len(parameters)} parameters, and equal the reference's"
 
 
 def _inputs(count: int) -> list[str]:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from edgewise.checks import reference_model
 from edgewise.checks.attention import BATCH, D, H, M, N
-from edgewise.checks.compare import diagnose, exact, is_tensor, judge, near, same_gradients
+from edgewise.checks.compare import diagnose, exact, is_tensor, judge, near, same_gradients, steady
 from edgewise.checks.reference import NONE, part, same
 from edgewise.checks.report import Report
 from edgewise.checks.runner import Exam, Wrong, build, call, need, work
@@ -24,6 +24,7 @@ INPUT_SLIPS = {
     "no tgt positions": "The position encoding of the target is missing.",
     "positions from 1": "The positions begin at 1. The first word stands at position 0.",
     "embedding not scaled": "The embeddings are not multiplied by √dim_model.",
+    "positions scaled too": "The positions are multiplied by √dim_model too. Scale the embeddings alone.",
     "encoder not used": "The decoder listens to the embedded source. The encoder's output is never used.",
     "one encoder stack": "The source passes through the first encoder stack only.",
     "stack by stack": "Decoder stack i listens to encoder stack i. All listen to the last encoder stack.",
@@ -111,7 +112,9 @@ class _Task6(Exam):
 
     def it_runs(self) -> str:
         source, target = self.source(), self.target()
-        output = self.forced(self.fresh(), source, target)
+        module = self.fresh()
+        output = self.forced(module, source, target)
+        steady(output, self.forced(module, source, target))
         return f"source {list(source.shape)} and target {list(target.shape)} give {list(output.shape)}"
 
     def training_values(self) -> str:
@@ -143,7 +146,7 @@ class _Task6(Exam):
             raise Wrong("Two runs in evaluation mode differ: dropout is active where it should not be.")
         module = self.fresh()
         module.dropout = Tilt()
-        slips = {"no dropout": "`self.dropout` is never used: apply it to embedding plus position."}
+        slips = {"no dropout": "`self.dropout` is never called: apply it to embedding plus position."}
         self.holds(module, source, target, slips, Tilt())
         return "on embedding plus position, in training only"
 
@@ -168,6 +171,8 @@ class _Task6(Exam):
     def test_decoding(self) -> str:
         source = self.source(8)
         module, wanted = self.telling(source)
+        order = sorted(range(len(wanted)), key=lambda i: len(wanted[i]))
+        source, wanted = source[order], [wanted[i] for i in order]  # the first to end comes first
         rows = self.decoded(module, source)
         if rows == wanted:
             return f"{len(rows)} sentences, ended after {len(wanted[0])} symbols, {len(wanted[1])}, ..."

@@ -43,13 +43,18 @@ def attention(
         query, key = key, query
     if "values from keys" in faults:
         value = key
+    if "all from the query" in faults:
+        key = value = query
     if "not projected" in faults:
         q, k, v = query, key, value
     else:
-        names = ("w_q",) * 3 if "one projection for all" in faults else ("w_q", "w_k", "w_v")
+        names = ("w_q", "w_v", "w_k") if "projections exchanged" in faults else ("w_q", "w_k", "w_v")
+        names = ("w_q",) * 3 if "one projection for all" in faults else names
         q, k, v = (linear(part(p, name), x) for name, x in zip(names, (query, key, value), strict=True))
     q, k, v = (cut(x, h, faults) for x in (q, k, v))  # [batch, h, n or m, d_k]
-    scores = scaled(q @ k.transpose(-2, -1), p["w_q.weight"].shape[0], h, faults)
+    columns = k.transpose(-2, -1)  # [batch, h, d_k, m]
+    columns = k.reshape(columns.shape) if "keys reshaped" in faults else columns
+    scores = scaled(q @ columns, p["w_q.weight"].shape[0], h, faults)
     context = weigh(scores, maskout, faults) @ v
     joined = join(context, faults)
     return joined if "no output projection" in faults else linear(part(p, "w_o"), joined)

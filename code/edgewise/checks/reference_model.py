@@ -21,10 +21,15 @@ def add_norm(
     number: int,
     x: Tensor,
     sublayer: Callable[[Tensor], Tensor],
+    start: Tensor,
     drop: Drop,
     faults: Faults,
 ) -> Tensor:
-    """LayerNorm(x + dropout(sublayer(x))), with norm ``number`` (Vaswani et al. 2017, sec. 5.4)."""
+    """LayerNorm(x + dropout(sublayer(x))), with norm ``number`` (Vaswani et al. 2017, sec. 5.4).
+
+    ``start`` is what the stack was given: only a slip adds it.
+    """
+    kept = start if number == 2 and "second residual from the input" in faults else x
     q = part(p, "norm1" if "one norm for all" in faults else f"norm{number}")
 
     def norm(y: Tensor) -> Tensor:
@@ -32,15 +37,16 @@ def add_norm(
         return F.layer_norm(y, y.shape[-1:], **learned)
 
     def dropped(y: Tensor) -> Tensor:
-        return y if faults & {"no dropout", "dropout on the sum", "dropout after the norm"} else drop(y)
+        elsewhere = {"no dropout", f"no dropout {number}", "dropout on the sum", "dropout after the norm"}
+        return y if faults & elsewhere else drop(y)
 
     if "pre-norm" in faults:
-        return x + dropped(sublayer(norm(x)))
+        return kept + dropped(sublayer(norm(x)))
     if "norm before the addition" in faults:
-        return x + norm(dropped(sublayer(x)))
+        return kept + norm(dropped(sublayer(x)))
     y = dropped(sublayer(x))
     if not faults & {"no residuals", f"no residual {number}"}:
-        y = x + y
+        y = kept + y
     y = drop(y) if "dropout on the sum" in faults else y
     y = y if faults & {"no norms", f"no norm {number}"} else norm(y)
     return drop(y) if "dropout after the norm" in faults else y
@@ -64,11 +70,7 @@ def encoder_stack(p: Params, h: int, x: Tensor, drop: Drop = same, faults: Fault
         steps = steps[:1]
     start = x
     for number, sublayer in steps:
-        if number == 2 and "second residual from the input" in faults:
-            y = x
-            x = add_norm(p, number, start, lambda _, y=y: think(y), drop, faults)
-        else:
-            x = add_norm(p, number, x, sublayer, drop, faults)
+        x = add_norm(p, number, x, sublayer, start, drop, faults)
     return x
 
 
@@ -84,6 +86,8 @@ def decoder_stack(
     start = x
     shared = part(p, "self_attention")
     own = shared if "one attention for both" in faults else part(p, "cross_attention")
+    if "attentions exchanged" in faults:
+        shared, own = own, shared
 
     def attend(y: Tensor) -> Tensor:
         return attention(shared, h, y, y, y, "no maskout" not in faults)
@@ -109,7 +113,7 @@ def decoder_stack(
     left_out = {"no self-attention": 1, "no cross-attention": 2, "no feed-forward": 3}
     for number, sublayer in steps:
         if not any(name in faults and number == n for name, n in left_out.items()):
-            x = add_norm(p, number, x, sublayer, drop, faults)
+            x = add_norm(p, number, x, sublayer, start, drop, faults)
     return x
 
 
@@ -130,7 +134,8 @@ def embed(p: Params, side: str, ids: Tensor, drop: Drop, faults: Faults) -> Tens
     x = table[ids] * (1.0 if "embedding not scaled" in faults else math.sqrt(table.shape[1]))
     if not faults & {"no positions", f"no {side} positions"}:
         first = 1 if "positions from 1" in faults else 0
-        x = x + positions(ids.shape[1] + 1, table.shape[1])[first : first + ids.shape[1]].to(x)
+        waves = positions(ids.shape[1] + 1, table.shape[1])[first : first + ids.shape[1]].to(x)
+        x = x + waves * (math.sqrt(table.shape[1]) if "positions scaled too" in faults else 1.0)
     return x if "no dropout" in faults else drop(x)
 
 

@@ -173,7 +173,7 @@ def need(module: nn.Module, **shapes: tuple[int, ...]) -> None:
     Raises
     ------
     Wrong
-        If a weight is missing or has another shape. A dot in a name is written ``__``.
+        If a weight is missing or has another shape, or a bias is missing. A dot in a name is written ``__``.
     """
     weights = dict(module.named_parameters())
     for name, shape in shapes.items():
@@ -183,6 +183,10 @@ def need(module: nn.Module, **shapes: tuple[int, ...]) -> None:
             got = "there is none" if weight is None else f"its weight is {list(weight.shape)}"
             raise Wrong(
                 f"The layer `{name}` should have a weight {list(shape)}, but {got}. Keep `__init__` as given."
+            )
+        if f"{name}.bias" not in weights and not isinstance(module.get_submodule(name), nn.Embedding):
+            raise Wrong(
+                f"The layer `{name}` should have a bias, but there is none. Keep `__init__` as given."
             )
 
 

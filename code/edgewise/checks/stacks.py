@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from edgewise.checks import reference, reference_model
 from edgewise.checks.attention import BATCH, D, H, M, N
-from edgewise.checks.compare import exact, is_tensor, judge, near, same_gradients
+from edgewise.checks.compare import exact, is_tensor, judge, near, same_gradients, steady
 from edgewise.checks.reference import NONE, Faults, Params, part
 from edgewise.checks.report import Report
 from edgewise.checks.runner import Exam, Unfinished, Wrong, build, call, need, work
@@ -31,7 +31,7 @@ FEED_FORWARD_SLIPS = {
 STACK_SLIPS = {
     "no residuals": "The residual connections are missing: add each sub-layer's input to its output.",
     "no residual 1": "The first residual connection is missing: x + attention(x).",
-    "pre-norm": "The norm stands before the sub-layers (pre-norm, as in chapter 6). Here it comes after the "
+    "pre-norm": "The norm stands before the sub-layers (pre-norm, as in chapter 2). Here it comes after the "
     "addition: norm(x + f(x)).",
     "norm before the addition": "The norm is taken before the addition: x + norm(f(x)). Take it after: "
     "norm(x + f(x)).",
@@ -58,9 +58,12 @@ DECODER_SLIPS = STACK_SLIPS | {
     "no residual 3": "The third residual connection, around the feed-forward network, is missing.",
     "no norm 3": "`norm3`, after the third sub-layer, is missing.",
     "no maskout": "`maskout` is not switched on in the self-attention: each token hears the later ones.",
-    "maskout in both": "`maskout` is on in the cross-attention too. The source is known as a whole.",
+    "maskout in both": "`maskout` is on in the cross-attention. The source is known as a whole.",
     "one attention for both": "The cross-attention uses `self_attention`; `cross_attention` has weights of "
     "its own. (DGL's tutorial makes this slip.)",
+    "attentions exchanged": "`self_attention` and `cross_attention` are exchanged.",
+    "second residual from the input": "The second residual connection adds the stack's input. It adds what "
+    "came out of the first sub-layer.",
     "roles exchanged": "The roles are exchanged: queries come from the memory, keys and values from the "
     "target. The target asks, the memory answers.",
     "keys from the target": "The keys of the cross-attention come from the target. Keys and values both come "
@@ -79,15 +82,21 @@ DECODER_SLIPS = STACK_SLIPS | {
 }
 
 DROPOUT_SLIPS = {
-    "no dropout": "`self.dropout` is never used: apply it to what each sub-layer returns.",
+    "no dropout": "`self.dropout` is never called: apply it to what each sub-layer returns.",
+    "no dropout 1": "There is no dropout on what the first sub-layer returns.",
+    "no dropout 2": "There is no dropout on what the second sub-layer returns.",
     "dropout on the sum": "Dropout is applied to the sum. Apply it to the sub-layer's output, before the "
     "input is added: the path through the additions stays whole.",
     "dropout after the norm": "Dropout is applied after the norm. Apply it to the sub-layer's output, before "
     "the input is added.",
 }
 
+DECODER_DROPOUT_SLIPS = DROPOUT_SLIPS | {
+    "no dropout 3": "There is no dropout on what the third sub-layer returns.",
+}
 
-class Tilt(nn.Module):
+
+class Tilt(nn.Dropout):
     """Stands in for dropout: each feature that passes through is scaled by its own factor, and shows it."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -109,7 +118,9 @@ class _Task2(Exam):
 
     def it_runs(self) -> str:
         x = torch.randn(BATCH, N, D)
-        return f"{list(x.shape)} becomes {list(self.output(x).shape)}"
+        output = self.output(x)
+        steady(output, self.output(x))
+        return f"{list(x.shape)} becomes {list(output.shape)}"
 
     def values(self) -> str:
         for batch, n in ((BATCH, N), (1, 1)):
@@ -139,6 +150,7 @@ class _Stack(Exam):
     norms = 2
     attentions: tuple[str, ...] = ()
     slips: dict[str, str]
+    dropout_slips = DROPOUT_SLIPS
 
     def fresh(self, dropout: float = 0.0) -> nn.Module:
         module = build(self.subject, H, D, FF, dropout, seed=self.seed)
@@ -147,8 +159,11 @@ class _Stack(Exam):
         need(module, **shapes, feed_forward__inner=(FF, D), feed_forward__outer=(D, FF))
         return module
 
+    def output(self, module: nn.Module, inputs: list[Tensor]) -> Tensor:
+        return is_tensor(call(module, *inputs), tuple(inputs[0].shape), "[batch, length, dim_model]")
+
     def judge(self, module: nn.Module, inputs: list[Tensor], slips: dict[str, str], drop: Any) -> None:
-        output = is_tensor(call(module, *inputs), tuple(inputs[0].shape), "[batch, length, dim_model]")
+        output = self.output(module, inputs)
         doubles = [x.double() for x in inputs]
         judge(output, module, lambda p, faults: self.compute(p, doubles, drop, faults), slips)
 
@@ -157,9 +172,9 @@ class _Stack(Exam):
         return "attention and feed-forward network are in order"
 
     def it_runs(self) -> str:
-        inputs = self.inputs()
-        output = call(self.fresh(), *inputs)
-        output = is_tensor(output, tuple(inputs[0].shape), "[batch, length, dim_model]")
+        module, inputs = self.fresh(), self.inputs()
+        output = self.output(module, inputs)
+        steady(output, self.output(module, inputs))
         return f"{list(inputs[0].shape)} becomes {list(output.shape)}"
 
     def values(self) -> str:
@@ -176,11 +191,11 @@ class _Stack(Exam):
         module, inputs = self.fresh(0.5), self.inputs()
         if not torch.equal(call(module, *inputs), call(module, *inputs)):
             raise Wrong(
-                "Two runs in evaluation mode differ: dropout is active. Use `self.dropout`, which knows "
-                "the mode, or give `F.dropout` its `training=self.training`."
+                "Two runs in evaluation mode differ: dropout is active. Call `self.dropout`, which knows the "
+                "mode."
             )
         module.dropout = Tilt()
-        self.judge(module, inputs, DROPOUT_SLIPS, Tilt())
+        self.judge(module, inputs, self.dropout_slips, Tilt())
         return "on what each sub-layer returns, in training only"
 
     def gradients(self) -> str:
@@ -208,6 +223,7 @@ class _Task5(_Stack):
     norms = 3
     attentions = ("self_attention", "cross_attention")
     slips = DECODER_SLIPS
+    dropout_slips = DECODER_DROPOUT_SLIPS
 
     def inputs(self, n: int = N, m: int = N) -> list[Tensor]:
         return [torch.randn(BATCH, n, D), torch.randn(BATCH, m, D)]
