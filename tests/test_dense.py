@@ -301,6 +301,9 @@ IDS = torch.zeros(1, 2, dtype=torch.int64)
         (lambda: dense_model()(IDS[0], IDS), ValueError, r"ids must be \[B, length\], got \[2\]"),
         (lambda: dense_model()(IDS, IDS.expand(3, 2)), ValueError, "as many rows, got 1 and 3"),
         (lambda: dense_model()(IDS, IDS, [2, 1]), ValueError, "one length a row: 1 rows, 2 lengths"),
+        (lambda: dense_model(norm_first="no"), TypeError, "norm_first must be True or False, got 'no'"),
+        (lambda: greedy(dense_model(), IDS, 0, -1, 3), ValueError, "eos_id must be at least 0, got -1"),
+        (lambda: greedy(dense_model(), IDS, VOCAB, 1, 3), ValueError, f"sos_id must lie in 0..{VOCAB - 1}"),
         (lambda: greedy(dense_model(), IDS, 0, 1, 0), ValueError, "max_len must be at least 1, got 0"),
     ],
 )  # fmt: skip

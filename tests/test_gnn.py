@@ -302,6 +302,7 @@ states = torch.zeros(5, 8)
         (lambda: GCNLayer(8, 8, how="min"), ValueError, "how must be one of .* got 'min'"),
         (lambda: GCNLayer(0, 8), ValueError, "dim_in must be at least 1, got 0"),
         (lambda: GATLayer(8, 8, 3), ValueError, r"dim_out \(8\) must be divisible by num_heads \(3\)"),
+        (lambda: GATLayer(8, 8, 2, "x"), TypeError, "negative_slope must be a number, got 'x'"),
         (lambda: GATLayer(8, 8, 0), ValueError, "num_heads must be at least 1, got 0"),
         (lambda: GraphTransformerLayer(8, 3, 4), ValueError, r"\(8\) must be divisible by h \(3\)"),
         (lambda: GraphTransformerLayer(8, 2, 4, "min"), ValueError, "got 'min'"),

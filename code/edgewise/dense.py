@@ -244,8 +244,17 @@ def greedy(
     -------
     list of list of int
         What was written for each row, without the two symbols.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a symbol lies outside the vocabulary, or ``max_len`` is below 1.
     """
     check_count("max_len", max_len, 1)
+    size = model.generator.proj.out_features
+    for name, symbol in (("sos_id", sos_id), ("eos_id", eos_id)):
+        if check_count(name, symbol) >= size:
+            raise ValueError(f"{name} must lie in 0..{size - 1}, got {symbol}")
     was_training = model.training
     model.eval()
     written = torch.full((len(src), 1), sos_id, device=src.device)

@@ -5,6 +5,7 @@ in what travels, in how it is added up (:func:`aggregate`), and in what is done 
 """
 
 from collections.abc import Callable
+from numbers import Real
 from typing import TYPE_CHECKING
 
 import torch
@@ -65,10 +66,10 @@ def aggregate(
             raise ValueError("attention needs query and key, got None")
         return propagate_attention(graph, query, key, messages)
     _check_nodes(graph, "messages", messages, ("h", "d_k"))
-    return _add_up(graph, messages.index_select(0, graph.src), how)
+    return reduce_edges(graph, messages.index_select(0, graph.src), how)
 
 
-def _add_up(graph: AttentionGraph, sent: Tensor, how: str = "sum") -> Tensor:
+def reduce_edges(graph: AttentionGraph, sent: Tensor, how: str = "sum") -> Tensor:
     """Combine what travels on the edges, [E, h, d_k], at the receivers: [num_dst, h, d_k]."""
     silence = sent.new_zeros(graph.num_dst, *sent.shape[1:])
     if how == "max":
@@ -158,6 +159,8 @@ class GATLayer(nn.Module):
 
     def __init__(self, dim_in: int, dim_out: int, num_heads: int = 1, negative_slope: float = 0.2):
         super().__init__()
+        if not isinstance(negative_slope, Real):
+            raise TypeError(f"negative_slope must be a number, got {negative_slope!r}")
         self.num_heads, self.negative_slope = _check_heads(dim_out, num_heads), negative_slope
         self.value = _matrix(dim_in, dim_out)  # W
         shape = (num_heads, dim_out // num_heads)
@@ -176,7 +179,7 @@ class GATLayer(nn.Module):
         _check_states(graph, x, self.value.in_features)
         value = self.value(x).unflatten(-1, (self.num_heads, -1))  # [n, h, d_k]
         weight = softmax_over_in_edges(graph, self.score(graph, value))
-        heard = _add_up(graph, weight[..., None] * value.index_select(0, graph.src))
+        heard = reduce_edges(graph, weight[..., None] * value.index_select(0, graph.src))
         return heard.flatten(-2) + self.bias
 
 

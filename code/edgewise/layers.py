@@ -122,12 +122,19 @@ class SublayerConnection(nn.Module):
         Probability in [0, 1) of dropping a feature of what the sub-layer adds.
     norm_first : bool
         Pre-norm, else post-norm.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``norm_first`` is no truth value or ``dropout`` no probability below one.
     """
 
     def __init__(self, size: int, dropout: float = 0.0, norm_first: bool = True):
         super().__init__()
         self.norm = nn.LayerNorm(size)
         self.dropout = Dropout(check_probability("dropout", dropout))
+        if not isinstance(norm_first, bool):
+            raise TypeError(f"norm_first must be True or False, got {norm_first!r}")
         self.norm_first = norm_first
 
     def before(self, x: Tensor) -> Tensor:
