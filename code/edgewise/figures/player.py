@@ -49,7 +49,7 @@ class AttentionPlayer:
     """Attention on one sentence as a graph and as a matrix, with a selector for the view and each dimension.
 
     Displays itself in notebooks and in the built book: style, script and data are part of its HTML. The last
-    dimension has a slider that plays, the others have lists; what has one value has neither. Without a script,
+    dimension has a slider that plays, the others have lists; what has one value has neither. Without script,
     one matrix is a still picture: the view shown first, at the last value of the last dimension and the first
     value of the others.
 
