@@ -16,13 +16,15 @@
     const { receivers, senders } = view, rows = receivers.length, columns = senders.length;
     parent.replaceChildren();
 
-    const wide = 18 * Math.max(rows, columns) + 40, high = Math.max(0.8 * wide, 150);
-    const graph = make(parent, "svg", { class: "graph", viewBox: `0 0 ${wide} ${high}`, role: "img" });
+    const longest = Math.max(...senders.concat(receivers).map((t) => t.length));
+    const words = longest > 2, room = words ? 6.5 * longest + 6 : 14; // words are written upwards
+    const cell = 18, left = room + 16, top = room + 16;
+    const frame = (width, height) => ({ viewBox: `0 0 ${width} ${height}`, style: `max-width:${1.4 * width}px` });
+    const wide = cell * Math.max(rows, columns) + 40, high = Math.max(0.8 * wide, 150) + 2 * room - 28;
+    const graph = make(parent, "svg", { class: "graph", role: "img", ...frame(wide, high) });
     const at = (i, count) => 20 + (i + 0.5) * (wide - 40) / count;
-    const cell = 18, left = 34, top = 34;
     const matrix = make(parent, "svg", {
-      class: "matrix", viewBox: `0 0 ${left + columns * cell + 4} ${top + rows * cell + 4}`, tabindex: 0,
-      role: "application",
+      class: "matrix", tabindex: 0, role: "application", ...frame(left + columns * cell + 4, top + rows * cell + 4),
       "aria-label": "Weights: rows listen, columns are heard. Arrow keys move from cell to cell.",
     });
     const ground = { class: "ground", x: left, y: top, width: columns * cell, height: rows * cell };
@@ -30,19 +32,22 @@
     const edges = new Map();
     view.edges.forEach((number, place) => {
       const r = Math.floor(number / columns), s = number % columns;
-      const ends = { x1: at(s, columns), y1: 38, x2: at(r, rows), y2: high - 40 };
+      const ends = { x1: at(s, columns), y1: 24 + room, x2: at(r, rows), y2: high - 26 - room };
       const box = { x: left + s * cell, y: top + r * cell, width: cell, height: cell };
       edges.set(number, {
         place, line: make(graph, "line", { class: "edge", ...ends }), rect: make(matrix, "rect", { class: "weight", ...box }),
       });
     });
+    const upwards = (svg, x, y, anchor, t) => {
+      make(svg, "text", words ? { transform: `translate(${x},${y}) rotate(-90)`, style: `text-anchor:${anchor}` } : { x, y }, t);
+    };
     senders.forEach((t, s) => {
-      make(graph, "text", { x: at(s, columns), y: 26 }, t);
-      make(matrix, "text", { x: left + (s + 0.5) * cell, y: top - 12 }, t);
+      upwards(graph, at(s, columns), words ? 20 + room : 12 + room, "start", t);
+      upwards(matrix, left + (s + 0.5) * cell, words ? top - 5 : top - 12, "start", t);
     });
     receivers.forEach((t, r) => {
-      make(graph, "text", { x: at(r, rows), y: high - 27 }, t);
-      make(matrix, "text", { x: left - 14, y: top + (r + 0.5) * cell }, t);
+      upwards(graph, at(r, rows), words ? high - 22 - room : high - 13 - room, "end", t);
+      make(matrix, "text", { x: left - 6, y: top + (r + 0.5) * cell, style: "text-anchor:end" }, t);
     });
     make(graph, "text", { x: wide / 2, y: 8 }, "is heard");
     make(graph, "text", { x: wide / 2, y: high - 8 }, "listens");
