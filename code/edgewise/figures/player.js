@@ -100,7 +100,7 @@
     const bar = make(root, "div", { class: "bar" });
     const pick = (name, values, value, change) => {
       if (values.length < 2) return;
-      const select = make(make(bar, "label", {}, capital(name) + " "), "select");
+      const select = make(make(bar, "label", {}, capital(name) + " "), "select", { "aria-label": capital(name) });
       values.forEach((text, number) => make(select, "option", { value: number }, text));
       select.value = value;
       select.addEventListener("change", () => change(Number(select.value)));
