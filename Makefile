@@ -5,6 +5,7 @@ PYTHON ?= python3.11 python3.12 python3 python
 # the figures that they print do not depend on the number of cores.
 JOBS ?= 2
 THREADS ?= 1
+DEVICE ?= cpu
 
 BIN := .venv/bin
 ENV := .venv/.installed
@@ -23,7 +24,7 @@ export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
 MAKEFLAGS += --no-print-directory --silent
 .DELETE_ON_ERROR:
-.PHONY: help book test lint notebooks serve mutants lock clean env executed
+.PHONY: help book test lint notebooks serve artifacts mutants lock clean env executed
 
 help: ## list the commands
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 18
@@ -62,6 +63,12 @@ notebooks: env ## write the chapters' twins anew
 
 serve: book ## build the book and show it at http://127.0.0.1:8000
 	@$(BIN)/python -m http.server --bind 127.0.0.1 --directory _build/html 8000
+
+artifacts: env ## train every experiment anew, for hours (DEVICE=cuda, NAMES="copy sort")
+	@for name in $${NAMES:-$$($(BIN)/python -c 'from edgewise.experiments import EXPERIMENTS; print(*EXPERIMENTS)')}; do \
+		$(BIN)/edgewise train $$name --resume --device $(DEVICE) --out runs/$$name || exit 1; \
+		rm -rf book/artifacts/$$name && cp -R runs/$$name/artifact book/artifacts/$$name || exit 1; \
+	done
 
 mutants: env ## break the package on purpose, line by line, and see the tests notice
 	@$(BIN)/python tests/mutants.py

@@ -86,3 +86,29 @@ def random_pairs(lengths, seed=0):
         [torch.randint(0, VOCAB, (pair[side] + side,), generator=generator).tolist() for pair in lengths]
         for side in (0, 1)
     )
+
+
+def copy_to_torch(model, twin):
+    """Copy layers and norms into a ``torch.nn.Transformer``; return the pairs of parameters."""
+    pairs = []
+    for side in ("encoder", "decoder"):
+        ours, theirs = getattr(model, side), getattr(twin, side)
+        pairs.append((ours.norm, theirs.norm))
+        for layer, other in zip(ours.layers, theirs.layers, strict=True):
+            pairs += [(layer.feed_forward.inner, other.linear1), (layer.feed_forward.outer, other.linear2)]
+            pairs += [(s.norm, getattr(other, f"norm{i}")) for i, s in enumerate(layer.sublayer, 1)]
+            attentions = [(layer.self_attn, other.self_attn)]
+            if side == "decoder":
+                attentions.append((layer.src_attn, other.multihead_attn))
+            for mine, its in attentions:
+                pairs.append((mine.out_proj, its.out_proj))
+                pairs.append((mine.in_proj.weight, its.in_proj_weight))
+                pairs.append((mine.in_proj.bias, its.in_proj_bias))
+    flat = []
+    for mine, its in pairs:
+        alone = isinstance(mine, torch.Tensor)
+        flat += [(mine, its)] if alone else zip(mine.parameters(), its.parameters(), strict=True)
+    with torch.no_grad():
+        for mine, its in flat:
+            its.copy_(mine)
+    return flat

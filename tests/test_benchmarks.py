@@ -1,17 +1,27 @@
+from itertools import chain
+
 import pytest
 import torch
 from edgewise import benchmarks
 from edgewise.__main__ import app
 from edgewise.benchmarks import (
+    TRAININGS,
     WORKLOADS,
     PaddedAttention,
     Workload,
     bench_engines,
+    bench_training,
     format_engines,
+    format_training,
     interleave,
 )
-from edgewise.graphs import complete
+from edgewise.benchmarks.rivals import PaddedTransformer
+from edgewise.benchmarks.training import CONTESTANTS, Training, matrix_work
+from edgewise.graphs import GraphPool, complete
 from edgewise.message_passing import ENGINES, propagate_attention
+from edgewise.transformer import make_model
+from support import copy_to_torch
+from torch.utils.flop_counter import FlopCounterMode
 from typer.testing import CliRunner
 
 TINY = (Workload("tiny", (2, 3), 1, 2), Workload("even", (2, 2), 2, 2))
@@ -68,6 +78,75 @@ def test_the_command_prints_the_table(monkeypatch):
     assert result.exit_code == 0, result.output
     assert "tiles, plan included" in result.output
     assert "tiny" in result.output
+
+
+class TestTraining:
+    tiny = Training("tiny", 1, 8, 12, 2, num_batches=1)
+
+    def test_the_padded_rival_is_the_same_model(self):
+        sizes = (20, 20, 2, 8, 12, 2)
+        ours, rival = make_model(*sizes, dropout=0.5), PaddedTransformer(20, 2, 8, 12, 2, dropout=0.5)
+        copy_to_torch(ours, rival.body)
+        for name in ("src_embed", "tgt_embed"):
+            getattr(rival, name).load_state_dict(getattr(ours, name).state_dict())
+        rival.proj.load_state_dict(ours.generator.proj.state_dict())
+        sources = [torch.tensor([3, 4, 5]), torch.tensor([6])]
+        targets = [torch.tensor([0, 7]), torch.arange(5)]
+        logits, wanted = rival.eval()(sources, targets)
+        batch = GraphPool()(sources, targets)
+        torch.testing.assert_close(logits.log_softmax(1), ours.eval()(batch), atol=1e-5, rtol=1e-5)
+        assert torch.equal(wanted, batch.tgt_y)
+        drops = [[m.p for m in model.modules() if isinstance(m, torch.nn.Dropout)] for model in (ours, rival)]
+        assert len([p for p in drops[0] if p]) == len([p for p in drops[1] if p]) == 11
+        assert all(m.dropout == 0 for m in rival.modules() if isinstance(m, torch.nn.MultiheadAttention))
+
+    def test_batches_are_as_described(self):
+        for training in TRAININGS:
+            batches = training.batches()
+            assert len(batches) == training.num_batches
+            lengths = [[len(source) for source, _ in pairs] for pairs in batches]
+            every = list(chain(*lengths))
+            if training.long:
+                assert all(200 <= n <= 300 for n in every)
+                continue
+            assert all(len(pairs) == 128 for pairs in batches)
+            assert max(every) <= 45
+            assert sum(every) / len(every) == pytest.approx(14, abs=1)
+            spread = max(max(part) - min(part) for part in lengths[:-1])
+            assert (spread < 10) == training.bucketed
+
+    def test_every_contestant_learns_from_the_batches(self):
+        rows = bench_training([self.tiny], repeats=1)
+        assert [row.contestant for row in rows] == list(CONTESTANTS)
+        assert all(row.tokens_per_second > 0 and row.peak > 2**20 for row in rows)
+        assert rows[0].ratio == 1
+        assert rows[1].ratio == pytest.approx(rows[0].tokens_per_second / rows[1].tokens_per_second)
+        assert rows[1].share / rows[0].share == pytest.approx(1 / rows[1].ratio)
+        table = format_training(rows)
+        assert all(name in table for name in (*CONTESTANTS, "tiny"))
+
+    def test_matrix_work_is_what_torch_counts_for_one_sentence_pair(self):
+        """For one pair nothing is padded; only the causal half of the target's scores is not drawn."""
+        training = Training("one", 2, 8, 16, 2, num_batches=1)
+        ((pair, *_),) = training.batches()
+        model = make_model(6000, 6000, 2, 8, 16, 2, engine="scatter")
+        with FlopCounterMode(display=False) as counter:
+            model(GraphPool()([pair[0]], [pair[1]])).sum().backward()
+        counted = counter.get_total_flops()
+        n, m = len(pair[0]), len(pair[1]) - 1
+        attention = 3 * 4 * 8 * 2 * (n * n + n * m + m * (m + 1) / 2)
+        assert matrix_work(training, [[pair]]) - attention == pytest.approx(counted, rel=0.01)
+
+    def test_the_command_prints_the_table(self, monkeypatch):
+        monkeypatch.setattr(benchmarks, "TRAININGS", (self.tiny,))
+        monkeypatch.setattr(benchmarks.training, "_peak_of", lambda training, contestant: 2**20)
+        result = CliRunner().invoke(app, ["bench", "training", "--repeats", "1"])
+        assert result.exit_code == 0, result.output
+        assert "nn.Transformer" in result.output
+
+    def test_bad_input(self):
+        with pytest.raises(ValueError, match=r"contestant must be one of .*; got 'warp'"):
+            bench_training([self.tiny], ["warp"])
 
 
 @pytest.mark.parametrize(

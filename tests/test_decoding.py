@@ -1,7 +1,10 @@
+import itertools
+
 import pytest
 import torch
-from edgewise.decoding import Continuation, greedy
+from edgewise.decoding import Continuation, beam_search, greedy
 from edgewise.graphs import GraphPool
+from edgewise.transformer import make_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import VOCAB, assert_equal_as_stated, random_pairs, small_model
@@ -113,3 +116,84 @@ def test_the_model_comes_back_in_the_mode_it_was_in_and_decodes_without_dropout(
 def test_bad_input(sources, symbols, limit, message):
     with pytest.raises(ValueError, match=message):
         greedy(small_model(), sources, *symbols, limit)
+
+
+class TestBeamSearch:
+    VOCABULARY = 4
+    LIMIT = 3
+
+    def model(self, seed, norm_first=True):
+        torch.manual_seed(seed)
+        model = make_model(VOCAB, self.VOCABULARY, N=1, dim_model=8, dim_ff=8, h=2, norm_first=norm_first)
+        torch.nn.init.normal_(model.generator.proj.weight)
+        return model.eval()
+
+    def exhaustive(self, model, source, penalty):
+        """Score every target up to the limit: ids to log-probability, best normalised score first."""
+        tokens = [t for t in range(self.VOCABULARY) if t != EOS]
+        targets = [ids for n in range(self.LIMIT + 1) for ids in itertools.product(tokens, repeat=n)]
+        batch = GraphPool()([source] * len(targets), [[SOS, *ids, EOS] for ids in targets])
+        with torch.no_grad():
+            log_probs = model(batch).gather(1, batch.tgt_y[:, None]).squeeze(1)
+        sums = [part.sum().item() for part in log_probs.split(batch.tgt_lengths)]
+        scored = [(s / ((6 + len(ids)) / 6) ** penalty, s, ids) for s, ids in zip(sums, targets, strict=True)]
+        return sorted(scored, reverse=True)
+
+    @given(st.integers(0, 200), st.sampled_from([0.0, 0.6, 2.0]), st.integers(1, 3))
+    @settings(max_examples=40)
+    def test_it_equals_exhaustive_search_when_the_beam_covers_every_beginning(self, seed, penalty, n_best):
+        model = self.model(seed)
+        source = torch.randint(0, VOCAB, (3,)).tolist()
+        beam = self.VOCABULARY ** (self.LIMIT + 1)
+        (found,) = beam_search(model, [source], SOS, EOS, beam, penalty, self.LIMIT, n_best)
+        for hypothesis, (score, log_prob, ids) in zip(
+            found, self.exhaustive(model, source, penalty)[:n_best], strict=True
+        ):
+            assert hypothesis.ids == ids
+            assert hypothesis.finished
+            assert hypothesis.log_prob == pytest.approx(log_prob, abs=1e-4)
+            assert hypothesis.score == pytest.approx(score, abs=1e-4)
+
+    @given(st.integers(0, 200), st.sampled_from([0.0, 0.6]))
+    @settings(max_examples=20)
+    def test_a_beam_of_one_is_greedy(self, seed, penalty):
+        model = self.model(seed)
+        sources, _ = random_pairs([(4, 1), (1, 1), (7, 1)], seed)
+        found = beam_search(model, sources, SOS, EOS, 1, penalty, max_len=6)
+        for (one,), other in zip(found, greedy(model, sources, SOS, EOS, max_len=6), strict=True):
+            assert (one.ids, one.finished) == (other.ids, other.finished)
+            assert one.log_prob == pytest.approx(other.log_prob, abs=1e-4)
+
+    @given(st.integers(0, 200))
+    @settings(max_examples=15)
+    def test_lists_are_sorted_their_scores_the_models_own_and_batches_as_one_by_one(self, seed):
+        model = self.model(seed)
+        sources, _ = random_pairs([(4, 1), (1, 1), (7, 1)], seed)
+        together = beam_search(model, sources, SOS, EOS, 3, n_best=3)
+        for source, found in zip(sources, together, strict=True):
+            (alone,) = beam_search(model, [source], SOS, EOS, 3, n_best=3)
+            assert [h.ids for h in alone] == [h.ids for h in found]
+            assert len({h.ids for h in found}) == 3
+            ended = [h for h in found if h.finished]
+            assert ended == found[: len(ended)]
+            assert [h.score for h in ended] == sorted((h.score for h in ended), reverse=True)
+            for hypothesis in found:
+                batch = GraphPool()([source], [[SOS, *hypothesis.ids, EOS]])
+                with torch.no_grad():
+                    log_probs = model(batch).gather(1, batch.tgt_y[:, None]).squeeze(1)
+                own = log_probs if hypothesis.finished else log_probs[:-1]
+                assert hypothesis.log_prob == pytest.approx(own.sum().item(), abs=1e-4)
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"beam": 0}, "beam must be at least 1, got 0"),
+            ({"beam": 2, "n_best": 3}, r"n_best must be at most beam \(2\), got 3"),
+            ({"n_best": 0}, "n_best must be at least 1, got 0"),
+            ({"length_penalty": -0.1}, "length_penalty must be a number, zero or more; got -0.1"),
+            ({"length_penalty": float("inf")}, "length_penalty must be"),
+        ],
+    )
+    def test_bad_input(self, options, message):
+        with pytest.raises(ValueError, match=message):
+            beam_search(self.model(0), [[3]], SOS, EOS, **options)

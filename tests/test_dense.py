@@ -19,7 +19,7 @@ from edgewise.layers import layer_pair
 from edgewise.transformer import make_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import VOCAB, assert_equal_as_stated, random_pairs
+from support import VOCAB, assert_equal_as_stated, copy_to_torch, random_pairs
 
 pool = GraphPool()
 ragged = st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=4)
@@ -54,28 +54,7 @@ def torchs(model, norm_first):
         twin = torch.nn.Transformer(
             8, 2, 2, 2, 12, dropout=0.0, batch_first=True, norm_first=norm_first, dtype=torch.float64
         )
-    pairs = []
-    for side in ("encoder", "decoder"):
-        ours, theirs = getattr(model, side), getattr(twin, side)
-        pairs.append((ours.norm, theirs.norm))
-        for layer, other in zip(ours.layers, theirs.layers, strict=True):
-            pairs += [(layer.feed_forward.inner, other.linear1), (layer.feed_forward.outer, other.linear2)]
-            pairs += [(s.norm, getattr(other, f"norm{i}")) for i, s in enumerate(layer.sublayer, 1)]
-            attentions = [(layer.self_attn, other.self_attn)]
-            if side == "decoder":
-                attentions.append((layer.src_attn, other.multihead_attn))
-            for mine, its in attentions:
-                pairs.append((mine.out_proj, its.out_proj))
-                pairs.append((mine.in_proj.weight, its.in_proj_weight))
-                pairs.append((mine.in_proj.bias, its.in_proj_bias))
-    flat = []
-    for mine, its in pairs:
-        alone = isinstance(mine, torch.Tensor)
-        flat += [(mine, its)] if alone else zip(mine.parameters(), its.parameters(), strict=True)
-    with torch.no_grad():
-        for mine, its in flat:
-            its.copy_(mine)
-    return twin, flat
+    return twin, copy_to_torch(model, twin)
 
 
 @pytest.mark.parametrize("norm_first", [True, False])

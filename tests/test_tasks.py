@@ -1,10 +1,11 @@
 import itertools
+import json
 
 import pytest
 import torch
 from edgewise import tasks
 from edgewise.graphs import GraphPool
-from edgewise.tasks import EOS, LETTERS, SOS, TranslationDataset, get_dataset
+from edgewise.tasks import EOS, LETTERS, SOS, TranslationDataset, get_dataset, pairs_of_length
 
 pool = GraphPool()
 
@@ -104,4 +105,75 @@ copy = get_dataset("copy")
 )
 def test_bad_input(call, error, message):
     with pytest.raises(error, match=message):
+        call()
+
+
+@pytest.mark.parametrize("bucketed", [False, True])
+def test_batches_by_tokens_hold_every_pair_once_and_no_more_tokens(bucketed):
+    data = get_dataset("copy")
+    for mode in ("train", "valid"):
+        batches = list(data.by_tokens(GraphPool(), mode, 600, bucketed))
+        assert max(batch.n_tokens for batch in batches) <= 600
+        pairs = sorted(
+            (tuple(batch.src[0][src].tolist()), tuple(batch.tgt_y[tgt].tolist()))
+            for batch in batches
+            for src, tgt in map(batch.sentence, range(batch.n_sentences))
+        )
+        assert pairs == sorted(
+            (tuple(data.encode(source)), (*data.encode(target), data.eos_id))
+            for source, target in data.splits[mode]
+        )
+        spreads = [max(batch.tgt_lengths) - min(batch.tgt_lengths) for batch in batches]
+        assert (sum(spreads) / len(spreads) < 2) == bucketed
+        means = [batch.n_tokens / batch.n_sentences for batch in batches]
+        assert (means == sorted(means)) == (bucketed and mode == "valid")
+
+
+def test_a_sentence_longer_than_the_budget_is_a_batch_of_its_own():
+    data = get_dataset("copy")
+    batches = list(data.by_tokens(GraphPool(), "valid", 1))
+    assert len(batches) == 1000
+    assert all(batch.n_sentences == 1 for batch in batches)
+
+
+@pytest.mark.parametrize("bucketed", [False, True])
+def test_orders_can_be_drawn_again(bucketed):
+    data = get_dataset("copy")
+
+    def first(count=3):
+        batches = data.by_tokens(GraphPool(), "train", 600, bucketed)
+        return [next(batches).src[0].tolist() for _ in range(count)]
+
+    state = json.loads(json.dumps(data.order_state))
+    one, two = first(), first()
+    assert one != two
+    data.order_state = state
+    assert first() == one
+    assert first() == two
+
+
+def test_pairs_of_one_length():
+    for name, answer in (("copy", list), ("sort", sorted)):
+        pairs = pairs_of_length(name, 30, 5)
+        assert [len(source) for source, _ in pairs] == [30] * 5
+        assert all(target == answer(source) for source, target in pairs)
+        assert pairs == pairs_of_length(name, 30, 5)
+        assert pairs != pairs_of_length(name, 30, 5, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: get_dataset("copy").by_tokens(GraphPool(), "dev"), "mode must be one of"),
+        (
+            lambda: get_dataset("copy").by_tokens(GraphPool(), batch_tokens=0),
+            "batch_tokens must be at least 1",
+        ),
+        (lambda: pairs_of_length("revert", 3, 1), "name must be one of"),
+        (lambda: pairs_of_length("copy", 0, 1), "length must be at least 1, got 0"),
+        (lambda: pairs_of_length("copy", 1, 0), "count must be at least 1, got 0"),
+    ],
+)
+def test_bad_input_of_batches_and_pairs(call, message):
+    with pytest.raises(ValueError, match=message):
         call()

@@ -282,3 +282,14 @@ def test_a_layer_that_is_not_there(call, message):
 def test_an_id_outside_the_vocabulary():
     with pytest.raises(ValueError, match=rf"token id must lie in 0\.\.{VOCAB - 1}, got {VOCAB}"):
         small_model()(pool([[VOCAB]], [[0, 1]]))
+
+
+def test_a_shared_matrix_is_one_parameter_under_three_names():
+    model = make_model(VOCAB, VOCAB, N=1, dim_model=8, dim_ff=8, h=2, shared=True)
+    names = {name for name, p in model.named_parameters(remove_duplicate=False) if p.shape == (VOCAB, 8)}
+    assert names == {"src_embed.lut.weight", "tgt_embed.lut.weight", "generator.proj.weight"}
+    assert sum(p.shape == (VOCAB, 8) for p in model.parameters()) == 1
+    with pytest.raises(
+        ValueError, match=f"one vocabulary, got src_vocab {VOCAB} and tgt_vocab 5"
+    ):
+        make_model(VOCAB, 5, N=1, dim_model=8, dim_ff=8, h=2, shared=True)

@@ -14,6 +14,7 @@ from edgewise.layers import (
     Stack,
     draw_weights,
     layer_pair,
+    share_matrix,
 )
 from edgewise.validation import check_count, check_counts
 
@@ -293,8 +294,6 @@ def make_dense_model(
     """
     check_count("src_vocab", src_vocab, 1)
     check_count("tgt_vocab", tgt_vocab, 1)
-    if shared and src_vocab != tgt_vocab:
-        raise ValueError(f"shared needs one vocabulary, got src_vocab {src_vocab} and tgt_vocab {tgt_vocab}")
     encoder_part, decoder_part = layer_pair(dim_model, dim_ff, h, dropout, norm_first)
     model = Transformer(
         Encoder(encoder_part, N),
@@ -306,7 +305,7 @@ def make_dense_model(
     )
     draw_weights(model)
     if shared:
-        model.src_embed.lut.weight = model.generator.proj.weight = model.tgt_embed.lut.weight
+        share_matrix(model)
     return model
 
 

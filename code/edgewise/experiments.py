@@ -23,13 +23,15 @@ from edgewise.validation import check_choice
 
 @dataclass(frozen=True)
 class Size:
-    """Layers on each side, width, width of the feed-forward layer, heads, dropout: as in ``make_model``."""
+    """Layers on each side, width, width of the feed-forward layer, heads, and more: as in ``make_model``."""
 
     N: int
     dim_model: int
     dim_ff: int
     h: int
     dropout: float = 0.0
+    norm_first: bool = True
+    shared: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,14 +87,14 @@ EXPERIMENTS = {
             "Repeat a sequence of letters.",
             "copy",
             Size(N=1, dim_model=128, dim_ff=128, h=1),
-            Recipe(epochs=30, batch_size=128, average=5),
+            Recipe(epochs=20, batch_size=128, average=5),
         ),
         Experiment(
             "sort",
             "Put a sequence of letters in order.",
             "sort",
             Size(N=2, dim_model=128, dim_ff=256, h=4, dropout=0.1),
-            Recipe(epochs=80, batch_size=128, factor=0.5, warmup=800, average=10, clip=1.0),
+            Recipe(epochs=100, batch_size=128, factor=0.5, warmup=800, average=10, clip=1.0),
         ),
     )
 }
@@ -156,17 +158,18 @@ def finish(run: Run, experiment: Experiment) -> Artifact:
     if not run.finished:
         raise ValueError(f"{run.folder} is not finished: {len(run.epochs)} of {run.recipe.epochs} epochs")
     weights = artifacts.halved(run.averaged_weights())
-    run.model.load_state_dict(weights)
+    load_weights(run.model, weights)
     metrics = {
         "losses": run.losses,
         "epochs": run.epochs,
         "test": figures(run.model, run.data, "test"),
     }
-    provenance = run.stages[-1] | {
+    stages = [stage for stage in run.stages if stage["to_step"] > stage["from_step"]]
+    provenance = stages[-1] | {
         "seed": run.recipe.seed,
         "data": digest_of(run.data),
-        "seconds": sum(stage["seconds"] for stage in run.stages),
-        "stages": run.stages,
+        "seconds": sum(stage["seconds"] for stage in stages),
+        "stages": stages,
     }
     return artifacts.write(run.folder / "artifact", weights, experiment.config, metrics, provenance)
 
@@ -190,8 +193,26 @@ def restore(artifact: Artifact) -> tuple[Transformer, TranslationDataset]:
     experiment = Experiment.of(artifact.config)
     data = experiment.load_data()
     model = experiment.build(data)
-    model.load_state_dict(artifact.weights)
+    load_weights(model, artifact.weights)
     return model.eval(), data
+
+
+@torch.no_grad()
+def load_weights(model: torch.nn.Module, weights: Mapping[str, torch.Tensor]) -> None:
+    """Copy parameters by name into a model; one that has several names is expected under the first.
+
+    Raises
+    ------
+    ValueError
+        If a name is missing, unknown, or of another shape.
+    """
+    parameters = dict(model.named_parameters())
+    wrong = sorted(parameters.keys() ^ weights.keys())
+    wrong += [n for n, p in parameters.items() if n in weights and weights[n].shape != p.shape]
+    if wrong:
+        raise ValueError(f"weights must be those of the model; these are not, or not alike: {wrong[:3]}")
+    for name, parameter in parameters.items():
+        parameter.copy_(weights[name])
 
 
 def figures(

@@ -231,6 +231,20 @@ def draw_weights(model: nn.Module) -> None:
             module.reset_parameters()
 
 
+def share_matrix(model: nn.Module) -> None:
+    """Let both embeddings and the output layer of a model use one matrix (Vaswani et al. 2017, sec. 3.4).
+
+    Raises
+    ------
+    ValueError
+        If the two vocabularies differ in size.
+    """
+    sizes = (model.src_embed.lut.num_embeddings, model.tgt_embed.lut.num_embeddings)
+    if sizes[0] != sizes[1]:
+        raise ValueError(f"shared needs one vocabulary, got src_vocab {sizes[0]} and tgt_vocab {sizes[1]}")
+    model.src_embed.lut.weight = model.generator.proj.weight = model.tgt_embed.lut.weight
+
+
 def _glorot(linear: nn.Linear) -> None:
     nn.init.xavier_uniform_(linear.weight)
     nn.init.zeros_(linear.bias)

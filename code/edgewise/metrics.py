@@ -1,6 +1,8 @@
 """Chapters 7 and 8: how decoded sequences are scored."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 Sequences = Sequence[Sequence[Hashable]]
 """Tokens or ids, sequence by sequence, without start and end symbols."""
@@ -34,6 +36,103 @@ def token_accuracy(predictions: Sequences, references: Sequences) -> float:
     if places == 0:
         raise ValueError("predictions and references must hold at least one token, got none")
     return sum(a == b for p, r in pairs for a, b in zip(p, r, strict=False)) / places
+
+
+@dataclass(frozen=True)
+class Score:
+    """A score of a corpus, 0 to 100, and the signature that says how it was computed."""
+
+    value: float
+    signature: str
+
+    def __str__(self) -> str:
+        return f"{self.value:.2f} ({self.signature})"
+
+
+def bleu(predictions: Sequence[str], references: Sequence[str], lowercase: bool = False) -> Score:
+    """BLEU of plain text, one reference each, by sacreBLEU's own tokeniser 13a (Post 2018).
+
+    Raises
+    ------
+    ValueError
+        If the two do not pair up or there is none.
+    """
+    from sacrebleu.metrics import BLEU  # slow to import, and most do not need it
+
+    return _score(BLEU(lowercase=lowercase), predictions, references)
+
+
+def tokenized_bleu(predictions: Sequence[str], references: Sequence[str]) -> Score:
+    """BLEU of text that is tokenised already, as published figures on Multi30k are; see :func:`moses`.
+
+    Raises
+    ------
+    ValueError
+        If the two do not pair up or there is none.
+    """
+    from sacrebleu.metrics import BLEU
+
+    return _score(BLEU(tokenize="none", force=True), predictions, references)
+
+
+def chrf(predictions: Sequence[str], references: Sequence[str]) -> Score:
+    """Return chrF2, agreement of character n-grams (Popović 2015).
+
+    Raises
+    ------
+    ValueError
+        If the two do not pair up or there is none.
+    """
+    from sacrebleu.metrics import CHRF
+
+    return _score(CHRF(), predictions, references)
+
+
+def moses(lines: Iterable[str], language: str) -> list[str]:
+    """Lower-case, normalise punctuation and tokenise as Multi30k's published references are."""
+    from sacremoses import MosesPunctNormalizer, MosesTokenizer
+
+    normalizer, tokenizer = MosesPunctNormalizer(language), MosesTokenizer(language)
+    return [
+        tokenizer.tokenize(normalizer.normalize(line.lower()), return_str=True, escape=True) for line in lines
+    ]
+
+
+Links = set[tuple[int, int]]
+"""Pairs of source and target word that translate each other, counted from zero."""
+
+
+def alignment_error_rate(found: Sequence[Links], sure: Sequence[Links], possible: Sequence[Links]) -> float:
+    """Return 1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|) over all sentences (Och and Ney 2003, eq. 34).
+
+    Parameters
+    ----------
+    found : sequence of set of pairs
+        A: links that are judged.
+    sure, possible : sequence of set of pairs
+        S and P of the gold standard; a sure link counts as possible too.
+
+    Raises
+    ------
+    ValueError
+        If the three differ in length or hold no link at all.
+    """
+    if not len(found) == len(sure) == len(possible):
+        raise ValueError(
+            "found, sure and possible must have one set a sentence, "
+            f"got {len(found)}, {len(sure)} and {len(possible)}"
+        )
+    hits = sum(len(a & s) + len(a & (s | p)) for a, s, p in zip(found, sure, possible, strict=True))
+    total = sum(len(a) + len(s) for a, s in zip(found, sure, strict=True))
+    if total == 0:
+        raise ValueError("there must be at least one link, found or sure; got none")
+    return 1 - hits / total
+
+
+def _score(metric: Any, predictions: Sequence[str], references: Sequence[str]) -> Score:
+    _pairs(predictions, references)
+    value = metric.corpus_score(list(predictions), [list(references)]).score
+    return Score(value, str(metric.get_signature()))
 
 
 def _pairs(predictions: Sequences, references: Sequences) -> list[tuple]:

@@ -16,6 +16,7 @@ from edgewise.layers import (
     Stack,
     draw_weights,
     layer_pair,
+    share_matrix,
 )
 from edgewise.message_passing import ENGINES, attention_weights, propagate_attention
 from edgewise.validation import check_choice, check_count
@@ -273,6 +274,7 @@ def make_model(
     dropout: float = 0.1,
     engine: str = "auto",
     norm_first: bool = True,
+    shared: bool = False,
 ) -> Transformer:
     """Build a Transformer; the defaults are the base model of Vaswani et al. 2017, table 3, with pre-norm.
 
@@ -289,6 +291,8 @@ def make_model(
     norm_first : bool
         Norm before each sub-layer (pre-norm), else after its sum, as the paper has it. Either way encoder and
         decoder end with a norm of their own.
+    shared : bool
+        One matrix for both embeddings and the output layer (Vaswani et al. 2017, sec. 3.4).
 
     Raises
     ------
@@ -309,4 +313,6 @@ def make_model(
         engine,
     )
     draw_weights(model)
+    if shared:
+        share_matrix(model)
     return model

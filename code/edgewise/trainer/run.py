@@ -247,7 +247,7 @@ class Run:
             }
         )
         self._log(**self.epochs[-1])
-        weights = self.model.state_dict()
+        weights = dict(self.model.named_parameters())  # a matrix with two names is there once
         self._snapshots.append({name: x.detach().cpu().clone() for name, x in weights.items()})
         self._batches_done = 0
         self._order = self.data.order_state

@@ -1,39 +1,13 @@
-"""Chapters 7 and 8: from a source to a target, token by token.
-
-In training the decoder reads the true tokens. Here it reads its own. Each step adds one receiver a sentence
-and the edges into it, from its own past and from its source; keys and values of the past stay as they were,
-so nothing else is computed again.
-"""
+"""Targets that grow by a token a step; nothing is computed twice."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from edgewise.graphs import AttentionGraph, GraphPool
 from edgewise.transformer import Transformer
-from edgewise.validation import check_count
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """A decoded target.
-
-    Attributes
-    ----------
-    ids : tuple of int
-        Without start and end symbol.
-    finished : bool
-        Whether the end symbol came before the limit.
-    log_prob : float
-        Sum of the log-probabilities of its tokens, the end symbol's included, in nats.
-    """
-
-    ids: tuple[int, ...]
-    finished: bool
-    log_prob: float
 
 
 class Continuation:
@@ -112,83 +86,6 @@ class Continuation:
                     past[name] = grown
             room = fresh[1]
         return room
-
-
-@torch.no_grad()
-def greedy(
-    model: Transformer,
-    sources: Sequence[Sequence[int]],
-    sos_id: int,
-    eos_id: int,
-    max_len: int | None = None,
-) -> list[Hypothesis]:
-    """Decode sources together, at each step the likeliest token.
-
-    Parameters
-    ----------
-    model : Transformer
-        Runs without dropout, whatever mode it is in.
-    sources : sequence of sequences of int
-        Ids, at least one each.
-    sos_id, eos_id : int
-        Start and end symbol of the target's vocabulary.
-    max_len : int, optional
-        Most tokens of a target, end symbol not counted; twice the source's and ten more if not given.
-
-    Returns
-    -------
-    list of Hypothesis
-        One for each source, in their order.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a source is empty or an id or a limit is not what it should be.
-    """
-    check_symbols(model, sos_id, eos_id)
-    limits = limits_of(sources, max_len)
-    with evaluating(model):
-        continuation = Continuation(model, sources)
-        device = next(model.parameters()).device
-        ids = torch.full((len(sources),), sos_id, device=device)
-        alive = list(range(len(sources)))
-        decoded: list[list[int]] = [[] for _ in sources]
-        scores, finished = [0.0] * len(sources), [False] * len(sources)
-        while alive:
-            log_probs = model.generator(continuation.step(ids))
-            best, ids = log_probs.max(1)
-            going = []
-            for row, (sentence, token, score) in enumerate(
-                zip(alive, ids.tolist(), best.tolist(), strict=True)
-            ):
-                if token == eos_id:
-                    finished[sentence] = True
-                    scores[sentence] += score
-                elif len(decoded[sentence]) < limits[sentence]:
-                    decoded[sentence].append(token)
-                    scores[sentence] += score
-                    going.append(row)
-            if len(going) < len(alive):
-                alive = [alive[row] for row in going]
-                rows = torch.tensor(going, dtype=torch.int64, device=device)
-                ids = ids[rows]
-                continuation.keep(rows)
-    return [Hypothesis(tuple(d), f, s) for d, f, s in zip(decoded, finished, scores, strict=True)]
-
-
-def limits_of(sources: Sequence[Sequence[int]], max_len: int | None) -> list[int]:
-    """Return the most tokens that each target may have."""
-    if max_len is not None:
-        return [check_count("max_len", max_len, 1)] * len(sources)
-    return [2 * len(source) + 10 for source in sources]
-
-
-def check_symbols(model: Transformer, sos_id: int, eos_id: int) -> None:
-    """Refuse start and end symbols outside the target's vocabulary."""
-    size = model.generator.proj.out_features
-    for name, value in (("sos_id", sos_id), ("eos_id", eos_id)):
-        if check_count(name, value) >= size:
-            raise ValueError(f"{name} must lie in 0..{size - 1}, got {value}")
 
 
 @contextmanager

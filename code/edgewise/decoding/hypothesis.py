@@ -1,0 +1,44 @@
+"""What decoding gives, and what it may be asked for."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from edgewise.transformer import Transformer
+from edgewise.validation import check_count
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A decoded target.
+
+    Attributes
+    ----------
+    ids : tuple of int
+        Without start and end symbol.
+    finished : bool
+        Whether the end symbol came before the limit.
+    log_prob : float
+        Sum of the log-probabilities of its tokens, the end symbol's included, in nats.
+    score : float
+        What it is ranked by: ``log_prob``, in beam search divided by a power of its length.
+    """
+
+    ids: tuple[int, ...]
+    finished: bool
+    log_prob: float
+    score: float
+
+
+def limits_of(sources: Sequence[Sequence[int]], max_len: int | None) -> list[int]:
+    """Return the most tokens that each target may have."""
+    if max_len is not None:
+        return [check_count("max_len", max_len, 1)] * len(sources)
+    return [2 * len(source) + 10 for source in sources]
+
+
+def check_symbols(model: Transformer, sos_id: int, eos_id: int) -> None:
+    """Refuse start and end symbols outside the target's vocabulary."""
+    size = model.generator.proj.out_features
+    for name, value in (("sos_id", sos_id), ("eos_id", eos_id)):
+        if check_count(name, value) >= size:
+            raise ValueError(f"{name} must lie in 0..{size - 1}, got {value}")

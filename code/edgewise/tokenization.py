@@ -1,0 +1,160 @@
+"""Chapter 8: from text to the symbols that a model reads, and back without loss."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from edgewise.validation import check_count, check_probability
+
+UNKNOWN = "<unk>"
+
+
+class BPE:
+    """Byte-pair encoding of text (Sennrich et al. 2016), one vocabulary for both languages.
+
+    Bytes are the smallest pieces, so every text can be split and no character is unknown. A piece that begins
+    a word begins with the space before it; the first word of a text gets one too.
+
+    Parameters
+    ----------
+    tokenizer : tokenizers.Tokenizer
+        As :meth:`train` or :meth:`load` gives it.
+    """
+
+    def __init__(self, tokenizer: Tokenizer):
+        self._tokenizer = tokenizer
+
+    @classmethod
+    def train(cls, lines: Iterable[str], vocab_size: int) -> "BPE":
+        """Learn which pieces to join from training text.
+
+        Parameters
+        ----------
+        lines : iterable of str
+            Text of both languages.
+        vocab_size : int
+            Pieces to end with, at least the 256 bytes.
+
+        Raises
+        ------
+        ValueError
+            If ``vocab_size`` is below 256.
+        """
+        tokenizer = Tokenizer(models.BPE())
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.decoder = decoders.ByteLevel()
+        trainer = trainers.BpeTrainer(
+            vocab_size=check_count("vocab_size", vocab_size, 256),
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        )
+        tokenizer.train_from_iterator((f" {line}" for line in lines), trainer)
+        return cls(tokenizer)
+
+    @classmethod
+    def load(cls, path: Path | str) -> "BPE":
+        """Read what :meth:`save` wrote.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such file.
+        ValueError
+            If it holds no tokenizer.
+        """
+        text = Path(path).read_text("utf-8")
+        try:
+            return cls(Tokenizer.from_str(text))
+        except Exception as error:  # the library raises nothing narrower
+            raise ValueError(f"{path} holds no tokenizer: {error}") from None
+
+    def save(self, path: Path | str) -> None:
+        """Write the tokenizer as JSON."""
+        Path(path).write_text(self._tokenizer.to_str() + "\n", "utf-8")
+
+    @cached_property
+    def symbols(self) -> list[str]:
+        """All pieces, in the order of their numbers."""
+        vocabulary = self._tokenizer.get_vocab()
+        return sorted(vocabulary, key=vocabulary.__getitem__)
+
+    def split(self, text: str) -> list[str]:
+        """Text to pieces."""
+        return self._tokenizer.encode(f" {text}").tokens
+
+    def join(self, pieces: Sequence[str]) -> str:
+        """Pieces to text; the inverse of :meth:`split`. Bytes that form no character become U+FFFD."""
+        return self._tokenizer.decoder.decode(list(pieces)).removeprefix(" ")
+
+    def show(self, pieces: Sequence[str]) -> list[str]:
+        """Return pieces as people read them: each as text, with ``_`` for the space that begins a word."""
+        return [self._tokenizer.decoder.decode([piece]).replace(" ", "_") for piece in pieces]
+
+    @cached_property
+    def _merges(self) -> dict[tuple[str, str], int]:
+        """Pairs to join, and which goes first."""
+        merges = json.loads(self._tokenizer.to_str())["model"]["merges"]
+        return {(left, right): rank for rank, (left, right) in enumerate(merges)}
+
+    def sample(self, text: str, dropout: float, generator: np.random.Generator) -> list[str]:
+        """Text to pieces, each possible join left out with probability ``dropout`` (Provilkov et al. 2020).
+
+        Parameters
+        ----------
+        text : str
+            Any.
+        dropout : float
+            In [0, 1); zero gives :meth:`split`.
+        generator : numpy.random.Generator
+            Draws what is left out.
+        """
+        check_probability("dropout", dropout)
+        words = self._tokenizer.pre_tokenizer.pre_tokenize_str(f" {text}")
+        return [piece for word, _ in words for piece in self._sample_word(word, dropout, generator)]
+
+    def _sample_word(self, word: str, dropout: float, generator: np.random.Generator) -> list[str]:
+        pieces = list(word)
+        while len(pieces) > 1:
+            ranks = [self._merges.get(pair) for pair in pairwise(pieces)]
+            left_out = generator.random(len(ranks)) < dropout
+            choices = [(rank, i) for i, rank in enumerate(ranks) if rank is not None and not left_out[i]]
+            if not choices:
+                break
+            _, i = min(choices)
+            pieces[i : i + 2] = [pieces[i] + pieces[i + 1]]
+        return pieces
+
+
+class Words:
+    """Whole words, split at spaces, as DGL's tutorial has them: what training never showed is unknown.
+
+    Parameters
+    ----------
+    symbols : sequence of str
+        The words known, besides ``<unk>``.
+    """
+
+    def __init__(self, symbols: Sequence[str]):
+        self.symbols = [UNKNOWN, *symbols]
+        self._known = set(symbols)
+
+    @classmethod
+    def train(cls, lines: Iterable[str], min_count: int = 2) -> "Words":
+        """Collect the words that occur at least ``min_count`` times, most frequent first."""
+        check_count("min_count", min_count, 1)
+        counts = Counter(word for line in lines for word in line.split())
+        return cls(sorted((w for w, n in counts.items() if n >= min_count), key=lambda w: (-counts[w], w)))
+
+    def split(self, text: str) -> list[str]:
+        """Text to words, ``<unk>`` for those not known."""
+        return [word if word in self._known else UNKNOWN for word in text.split()]
+
+    def join(self, words: Sequence[str]) -> str:
+        """Words to text with single spaces."""
+        return " ".join(words)

@@ -1,0 +1,195 @@
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from edgewise import artifacts, experiments
+from edgewise.artifacts import Artifact
+from edgewise.checkpoints import CheckpointError
+from edgewise.experiments import EXPERIMENTS, Experiment, Size
+from edgewise.trainer import Recipe
+
+TINY = Experiment(
+    "copy",
+    "A tiny one.",
+    "copy",
+    Size(N=1, dim_model=16, dim_ff=16, h=2),
+    Recipe(epochs=1, batch_size=500, average=1, warmup=20),
+)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    torch.set_num_threads(1)
+    run = experiments.start(TINY, tmp_path_factory.mktemp("run"))
+    run.train()
+    return run, experiments.finish(run, TINY)
+
+
+def test_an_artifact_tells_all_about_its_run(finished):
+    run, artifact = finished
+    assert sorted(p.name for p in artifact.folder.iterdir()) == [
+        "config.json", "metrics.json", "model.safetensors", "provenance.json"
+    ]  # fmt: skip
+    assert Experiment.of(artifact.config) == TINY
+    assert artifact.metrics["losses"] == run.losses
+    assert len(run.losses) == 18
+    facts = artifact.provenance
+    assert facts["seed"] == 0
+    assert facts["torch"] == torch.__version__
+    assert facts["device"].startswith("cpu")
+    assert facts["data"] == experiments.digest_of(TINY.load_data())
+    assert facts["seconds"] == sum(stage["seconds"] for stage in facts["stages"]) > 0
+    assert facts["stages"][-1]["to_step"] == 18
+    for fact in ("copy", facts["date"], facts["device"], facts["torch"], "seed 0", facts["commit"][:10]):
+        assert fact in artifact.caption
+
+
+def test_its_figures_are_those_of_the_weights_as_saved(finished):
+    _, artifact = finished
+    model, data = experiments.restore(artifact)
+    assert all(torch.equal(x, x.half().float()) for x in model.state_dict().values())
+    assert experiments.figures(model, data, "test") == pytest.approx(artifact.metrics["test"], rel=1e-5)
+
+
+def test_decoded_figures_are_of_the_models_own_decoding():
+    """A model that always ends at once gets nothing right, though it is never asked about later tokens."""
+    data = TINY.load_data()
+    model = TINY.build(data)
+    model.generator.proj.bias.data[data.eos_id] = 100.0
+    scores = experiments.figures(model, data, "valid", limit=50)
+    assert scores["exact_match"] == scores["token_accuracy"] == 0
+    ends = sum(1 for _ in data.splits["valid"])
+    tokens = sum(len(target) + 1 for _, target in data.splits["valid"])
+    assert scores["accuracy"] == pytest.approx(ends / tokens)
+
+
+def test_a_matrix_with_three_names_is_kept_once(tmp_path):
+    shared = replace(TINY, size=replace(TINY.size, shared=True))
+    run = experiments.start(shared, tmp_path)
+    run.train()
+    artifact = experiments.finish(run, shared)
+    table = torch.Size((29, 16))
+    assert sum(x.shape == table for x in artifact.weights.values()) == 1
+    model, data = experiments.restore(artifact)
+    assert model.generator.proj.weight is model.src_embed.lut.weight
+    assert experiments.figures(model, data, "test") == pytest.approx(artifact.metrics["test"], rel=1e-5)
+
+
+def test_weights_of_another_model_are_refused():
+    model = TINY.build(TINY.load_data())
+    weights = dict(model.named_parameters())
+    name = "encoder.norm.weight"
+    for wrong in (
+        {n: x for n, x in weights.items() if n != name},
+        weights | {"more": weights[name]},
+        weights | {name: torch.ones(1)},
+    ):
+        with pytest.raises(ValueError, match="weights must be those of the model"):
+            experiments.load_weights(model, wrong)
+
+
+def test_the_same_seed_builds_the_same_model_and_another_one_does_not():
+    data = TINY.load_data()
+    one, two = TINY.build(data), TINY.build(data)
+    other = replace(TINY, recipe=replace(TINY.recipe, seed=1)).build(data)
+    weight = "encoder.layers.0.self_attn.in_proj.weight"
+    assert torch.equal(one.state_dict()[weight], two.state_dict()[weight])
+    assert not torch.equal(one.state_dict()[weight], other.state_dict()[weight])
+
+
+def test_an_unfinished_run_leaves_no_artifact(tmp_path):
+    run = experiments.start(TINY, tmp_path)
+    run.train(max_steps=2)
+    with pytest.raises(ValueError, match="is not finished: 0 of 1 epochs"):
+        experiments.finish(run, TINY)
+    assert not (tmp_path / "artifact").exists()
+
+
+def test_a_write_that_breaks_off_leaves_the_old_artifact(finished, tmp_path, monkeypatch):
+    _, artifact = finished
+    parts = artifact.config, artifact.metrics, artifact.provenance
+    weights = artifacts.halved(artifact.weights)
+    folder = tmp_path / "copy"
+    artifacts.write(folder, weights, *parts)
+    before = {p.name: p.read_bytes() for p in folder.iterdir()}
+
+    def full(*arguments):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(artifacts, "save_tensors", full)
+    with pytest.raises(OSError, match="No space"):
+        artifacts.write(folder, weights, parts[0], {"other": 1}, parts[2])
+    assert {p.name: p.read_bytes() for p in folder.iterdir()} == before
+    monkeypatch.undo()
+    artifacts.write(folder, weights, parts[0], {"other": 1}, parts[2])
+    assert artifacts.load(folder).metrics == {"other": 1}
+    assert [p.name for p in tmp_path.iterdir()] == ["copy"]
+
+
+class TestLoading:
+    def test_what_is_not_there(self, tmp_path, monkeypatch):
+        with pytest.raises(FileNotFoundError, match=r"no artifact 'none'; there are: .*copy"):
+            artifacts.load("none")
+        with pytest.raises(FileNotFoundError, match=r"is no artifact: it has no config\.json, metrics\.json"):
+            artifacts.load(tmp_path)
+        monkeypatch.setattr(artifacts, "artifacts_folder", lambda: None)
+        with pytest.raises(FileNotFoundError, match="comes with a clone of the book"):
+            artifacts.load("copy")
+        assert artifacts.names() == []
+
+    def test_weights_that_were_changed(self, finished, tmp_path):
+        _, artifact = finished
+        for file in artifact.folder.iterdir():
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+        path = tmp_path / "model.safetensors"
+        data = bytearray(path.read_bytes())
+        data[-1] ^= 1
+        path.write_bytes(data)
+        with pytest.raises(CheckpointError, match="is damaged"):
+            _ = artifacts.load(tmp_path).weights
+
+
+def test_experiments_go_by_their_names_and_through_json():
+    for name, experiment in EXPERIMENTS.items():
+        assert experiment.name == name
+        assert Experiment.of(json.loads(json.dumps(experiment.config))) == experiment
+    with pytest.raises(ValueError, match=r"experiment must be one of .*; got 'nothing'"):
+        experiments.get_experiment("nothing")
+
+
+committed = pytest.mark.parametrize("name", artifacts.names())
+
+
+def test_every_experiment_has_its_artifact():
+    assert artifacts.names() == sorted(EXPERIMENTS)
+
+
+@committed
+class TestCommitted:
+    """What the repository holds under ``book/artifacts``."""
+
+    def test_it_is_of_the_experiment_as_it_is_now(self, name):
+        artifact = artifacts.load(name)
+        assert Experiment.of(artifact.config) == EXPERIMENTS[name]
+        assert artifact.provenance["data"] == experiments.digest_of(EXPERIMENTS[name].load_data())
+        assert artifact.provenance["commit"]
+        assert not artifact.provenance["changed"]
+        assert sum(p.stat().st_size for p in artifact.folder.iterdir()) < 8e6
+
+    def test_its_figures_hold(self, name):
+        artifact: Artifact = artifacts.load(name)
+        found = experiments.figures(*experiments.restore(artifact), "test")
+        assert found == pytest.approx(artifact.metrics["test"], abs=0.0021)
+
+    def test_its_run_can_be_repeated(self, name, tmp_path):
+        experiment = EXPERIMENTS[name]
+        run = experiments.start(experiment, tmp_path)
+        run.train(max_steps=20)
+        assert len(run.losses) >= 20
+        assert experiments.deviation(run, experiment) < 1e-4
+
+
+@pytest.mark.parametrize("name", ["copy", "sort"])
+def test_whole_sequences_come_out_right(name):
+    assert artifacts.load(name).metrics["test"]["exact_match"] >= 0.99

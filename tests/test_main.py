@@ -1,0 +1,133 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+import torch
+from edgewise import __main__ as cli
+from edgewise import experiments
+from edgewise.checkpoints import checkpoints
+from edgewise.message_passing import ENGINES
+from test_experiments import TINY
+from typer.testing import CliRunner
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch):
+    torch.set_num_threads(1)
+    monkeypatch.setitem(experiments.EXPERIMENTS, "copy", TINY)
+
+
+def call(*words):
+    return CliRunner().invoke(cli.app, [str(word) for word in words])
+
+
+def one_line(result):
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    return result.stderr
+
+
+def test_train_stops_resumes_and_leaves_an_artifact(tmp_path):
+    first = call("train", "copy", "--out", tmp_path, "--steps", 3)
+    assert first.exit_code == 0, first.output
+    assert f"stopped at step 3; go on with: edgewise train copy --resume --out {tmp_path}" in first.output
+    assert not (tmp_path / "artifact").exists()
+    second = call("train", "copy", "--out", tmp_path, "--resume")
+    assert second.exit_code == 0, second.output
+    assert "exact_match" in second.output
+    assert (tmp_path / "artifact" / "provenance.json").exists()
+    again = call("train", "copy", "--out", tmp_path, "--resume")
+    assert again.exit_code == 0, again.output
+    scored = call("evaluate", tmp_path / "artifact", "--limit", 20)
+    assert scored.exit_code == 0, scored.output
+    assert "found" in scored.output
+    assert "recorded" in scored.output
+
+
+def test_the_default_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert call("train", "copy", "--steps", 1).exit_code == 0
+    assert (tmp_path / "runs" / "copy" / "metrics.jsonl").exists()
+
+
+def test_what_goes_wrong_is_one_line(tmp_path):
+    assert call("train", "copy", "--out", tmp_path, "--steps", 1).exit_code == 0
+    assert "holds a run already" in one_line(call("train", "copy", "--out", tmp_path))
+    (path,) = checkpoints(tmp_path / "checkpoints")
+    path.write_bytes(path.read_bytes()[:1000])
+    assert "is truncated" in one_line(call("train", "copy", "--out", tmp_path, "--resume"))
+    assert "no artifact 'nothing'" in one_line(call("evaluate", "nothing"))
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    assert "Not a directory" in one_line(call("train", "copy", "--out", blocked / "run"))
+    with pytest.raises(OSError, match="Not a directory"):
+        CliRunner().invoke(
+            cli.app, ["--traceback", "train", "copy", "--out", str(blocked / "run")], catch_exceptions=False
+        )
+
+
+def test_a_full_disk_is_one_line_and_the_checkpoint_before_is_whole(tmp_path, monkeypatch):
+    assert call("train", "copy", "--out", tmp_path, "--steps", 2).exit_code == 0
+    sync = os.fsync
+
+    def full(fd):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert "No space left on device" in one_line(
+        call("train", "copy", "--out", tmp_path, "--resume", "--steps", 3)
+    )
+    monkeypatch.setattr(os, "fsync", sync)
+    assert call("train", "copy", "--out", tmp_path, "--resume", "--steps", 3).exit_code == 0
+
+
+def test_a_loss_that_is_no_number_is_one_line(tmp_path, monkeypatch):
+    wild = replace(TINY, recipe=replace(TINY.recipe, factor=1e30, warmup=1))
+    monkeypatch.setitem(experiments.EXPERIMENTS, "copy", wild)
+    line = one_line(call("train", "copy", "--out", tmp_path))
+    assert "at step" in line
+    assert "of epoch 1; the newest checkpoint is as it was" in line
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["train", "nothing"],
+        ["train", "copy", "--device", "gpu"],
+        ["train", "copy", "--steps", "0"],
+        ["train"],
+        ["evaluate", "copy", "--limit", "0"],
+        ["bench", "nothing"],
+        ["dance"],
+    ],
+)
+def test_wrong_usage(words):
+    assert call(*words).exit_code == 2
+
+
+def test_info():
+    result = call("info")
+    assert result.exit_code == 0
+    for word in ("edgewise", torch.__version__, "cpu", *ENGINES, "artifacts"):
+        assert word in result.output
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
+    command = [sys.executable, "-m", "edgewise", "train", "sort", "--out", str(tmp_path)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    log = tmp_path / "metrics.jsonl"
+    deadline = time.monotonic() + 60
+    while not (log.exists() and log.stat().st_size) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "go on with: edgewise train sort --resume --out" in errors
+    (path,) = checkpoints(tmp_path / "checkpoints")
+    assert f"stopped at step {int(path.stem.split('-')[1])};" in errors
