@@ -201,7 +201,8 @@ def edges_drawn(player):
 def test_player_shows_the_last_moment_of_its_first_view(player):
     slider = player.get_by_role("slider")
     assert slider.input_value() == slider.get_attribute("max") != "0"
-    assert player.get_by_label("View", exact=True).locator("option:checked").inner_text() == "source to target"
+    view = player.get_by_label("View", exact=True)
+    assert view.locator("option:checked").inner_text() == "source to target"
     assert player.locator("img").count() == 0
     assert len(edges_drawn(player)) > 10
 
