@@ -18,7 +18,7 @@ from edgewise.training import LabelSmoothing, NoamOpt, SimpleLossCompute
 from edgewise.transformer import make_model
 from edgewise.validation import check_choice
 
-PACKED, PADDED, BUILTIN = "packed", "nn.Transformer", "builtin"
+PACKED, HALF, PADDED, BUILTIN = "packed", "packed, bfloat16", "nn.Transformer", "builtin"
 
 VOCAB, PAD, SMOOTHING, DROPOUT = 6000, 2, 0.1, 0.3
 
@@ -102,7 +102,8 @@ def bench_training(
     trainings : sequence of Training
         What to run.
     contestants : sequence of str, optional
-        Among ``packed`` (the trainer's way), ``nn.Transformer`` (padded, its loss on real tokens only) and
+        Among ``packed`` (the trainer's way), ``packed, bfloat16`` (the same, its matrix products in bfloat16
+        but for the output layer's), ``nn.Transformer`` (padded, its loss on real tokens only) and
         ``builtin`` (the tutorial's way: DGL's built-in functions, a matrix of all log-probabilities); all
         that can run here if not given.
     repeats : int
@@ -155,7 +156,9 @@ def matrix_work(training: Training, batches: list[Pairs]) -> float:
     return total
 
 
-def _graph_model(training: Training, batches: list[Pairs], engine: str) -> Callable[[], None]:
+def _graph_model(
+    training: Training, batches: list[Pairs], engine: str, half: bool = False
+) -> Callable[[], None]:
     torch.manual_seed(0)
     size = (training.num_layers, training.dim_model, training.dim_ff, training.num_heads)
     model = make_model(VOCAB, VOCAB, *size, DROPOUT, engine)
@@ -169,7 +172,9 @@ def _graph_model(training: Training, batches: list[Pairs], engine: str) -> Calla
     def update() -> None:
         for pairs in batches:
             batch = pool(*zip(*pairs, strict=True))
-            learn(predict(batch), batch.tgt_y, batch.n_tokens)
+            with torch.autocast("cpu", torch.bfloat16, enabled=half):
+                prediction = predict(batch)
+            learn(prediction, batch.tgt_y, batch.n_tokens)
 
     return update
 
@@ -192,6 +197,7 @@ def _padded_model(training: Training, batches: list[Pairs]) -> Callable[[], None
 
 CONTESTANTS: dict[str, Callable[[Training, list[Pairs]], Callable[[], None]]] = {
     PACKED: lambda training, batches: _graph_model(training, batches, "auto"),
+    HALF: lambda training, batches: _graph_model(training, batches, "auto", half=True),
     PADDED: _padded_model,
     BUILTIN: lambda training, batches: _graph_model(training, batches, BUILTIN),
 }
@@ -209,9 +215,9 @@ def _peak_here(training: Training, contestant: str) -> int:
 
 def format_training(rows: Sequence[TrainingRow]) -> str:
     """Lay rows of :func:`bench_training` out as a table."""
-    lines = [f"{'':20}{'':16}{'tokens/s':>10}{'packed is':>12}{'of the matrix rate':>20}{'peak MiB':>10}"]
+    lines = [f"{'':20}{'':18}{'tokens/s':>10}{'packed is':>12}{'of the matrix rate':>20}{'peak MiB':>10}"]
     lines += [
-        f"{row.training:20}{row.contestant:16}{row.tokens_per_second:10,.0f}{row.ratio:10.2f} x"
+        f"{row.training:20}{row.contestant:18}{row.tokens_per_second:10,.0f}{row.ratio:10.2f} x"
         f"{row.share:20.0%}{row.peak / 2**20:10.0f}"
         for row in rows
     ]
