@@ -174,3 +174,98 @@ def test_nothing_sticks_out_on_a_telephone(browser, site, name, scheme):
     assert page.locator("html").get_attribute("data-theme") == scheme
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
     page.context.close()
+
+
+TRAINING = "book/07-training.html"
+
+
+@pytest.fixture
+def player(browser, site, request):
+    """The first attention player of the chapter on training, alone on its page's screen."""
+    options = getattr(request, "param", {})
+    page = open_page(browser, site + TRAINING, wait_until="load", **options)
+    yield page.locator(".edgewise-player").first
+    if options.get("java_script_enabled", True):  # else the theme's preloaded scripts count as failed
+        assert page.trouble == []
+    page.context.close()
+
+
+def edges_drawn(player):
+    """Pairs (sender's x, receiver's x) of the lines that can be seen."""
+    return player.locator("line.edge").evaluate_all(
+        "lines => lines.filter(l => l.getAttribute('visibility') !== 'hidden')"
+        ".map(l => [Number(l.getAttribute('x1')), Number(l.getAttribute('x2'))])"
+    )
+
+
+def test_player_shows_the_last_moment_of_its_first_view(player):
+    slider = player.get_by_role("slider")
+    assert slider.input_value() == slider.get_attribute("max") != "0"
+    view = player.get_by_label("View", exact=True)
+    assert view.locator("option:checked").inner_text() == "source to target"
+    assert player.locator("img").count() == 0
+    assert len(edges_drawn(player)) > 10
+
+
+def test_player_draws_only_edges_of_the_view(player):
+    player.get_by_label("View", exact=True).select_option("target to target")
+    size = player.locator(".graph text").count() // 2 - 1  # besides the names of the two sides
+    pairs = edges_drawn(player)
+    assert player.locator("line.edge").count() == player.locator("rect.weight").count()
+    assert player.locator("line.edge").count() == size * (size + 1) // 2
+    assert pairs
+    assert all(sender <= receiver for sender, receiver in pairs), "nobody hears a later token"
+    assert "target to target" in player.locator(".graph").get_attribute("aria-label")
+
+
+def test_player_obeys_the_keyboard(player):
+    slider = player.get_by_role("slider")
+    slider.focus()
+    slider.press("Home")
+    assert player.locator("output").inner_text() == "step 0"
+    slider.press("ArrowRight")
+    assert player.locator("output").inner_text() == "step 12"
+    player.get_by_label("View", exact=True).select_option("target to target")
+    matrix = player.locator(".matrix")
+    matrix.focus()
+    for key in ("ArrowDown", "ArrowRight"):
+        matrix.press(key)
+    assert "(1) has no edge from" in player.locator("p").inner_text()
+    matrix.press("ArrowLeft")
+    assert re.search(r"step 12: .* \(1\) gives .* \(1\) 1\.000", player.locator("p").inner_text())
+
+
+def test_player_plays_to_the_end_and_stops(player):
+    slider = player.get_by_role("slider")
+    slider.fill(str(int(slider.get_attribute("max")) - 2))
+    player.get_by_role("button", name="Play").click()
+    assert player.get_by_role("button", name="Pause").count() == 1
+    player.get_by_role("button", name="Play").wait_for(timeout=10_000)
+    assert slider.input_value() == slider.get_attribute("max")
+
+
+@pytest.mark.parametrize("player", [{"reduced_motion": "reduce"}], indirect=True)
+def test_player_moves_only_when_told_where_motion_is_unwelcome(player):
+    player.get_by_role("button", name="Next").click()
+    assert player.locator("output").inner_text() == "step 0"
+    player.page.wait_for_timeout(1000)
+    assert player.locator("output").inner_text() == "step 0"
+
+
+def test_players_of_a_page_go_their_own_ways(player):
+    other = player.page.locator(".edgewise-player").nth(1)
+    before = other.locator("output").inner_text()
+    player.get_by_role("slider").press("Home")
+    assert other.locator("output").inner_text() == before
+    strengths = "lines => lines.map(line => line.getAttribute('stroke-opacity'))"
+    first = other.locator("line.edge").evaluate_all(strengths)
+    other.get_by_label("Head", exact=True).select_option("head 1")
+    assert other.locator("line.edge").evaluate_all(strengths) != first
+
+
+@pytest.mark.parametrize("player", [{"java_script_enabled": False}], indirect=True)
+def test_player_is_a_described_picture_without_a_script(player):
+    picture = player.locator("img")
+    assert "source to target" in picture.get_attribute("alt")
+    assert picture.evaluate("image => image.naturalWidth") > 200
+    assert player.locator("button").count() == 0

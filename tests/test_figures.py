@@ -1,3 +1,4 @@
+import base64
 import json
 import re
 
@@ -10,6 +11,7 @@ from edgewise.dense import greedy
 from edgewise.figures import (
     PALETTE,
     AttentionPlayer,
+    AttentionView,
     att_animation,
     attention_maps,
     bars,
@@ -146,35 +148,75 @@ class TestPlayer:
     weights = np.array([[[0.5, 0.5], [0.25, 0.75]], [[1.0, 0.0], [0.0, 1.0]]])
 
     def player(self):
-        return AttentionPlayer(self.weights, ["x", "<y>"], ["a", "b"], title='"T"')
+        return player_of(self.weights, ["x", "<y>"], title='"T"')
 
     def test_the_page_holds_the_weights_to_a_thousandth(self):
-        text = self.player()._repr_html_()
-        data = json.loads(re.search(r'<script type="application/json">(.*?)</script>', text, re.S).group(1))
-        assert np.allclose(np.array(data["weights"]) / 1000, self.weights, atol=5e-4)
-        assert data["receivers"] == ["x", "<y>"]
+        view = data_of(self.player())["views"][0]
+        assert np.allclose(np.array(view["weights"]).reshape(2, 2, 2) / 1000, self.weights, atol=5e-4)
+        assert view["receivers"] == ["x", "<y>"]
+
+    def test_what_never_has_weight_is_no_edge(self):
+        maps = np.array([[[1.0, 0, 0], [0.5, 0.5, 0]], [[1.0, 0, 0], [1.0, 0, 0]]])
+        view = data_of(player_of(maps, senders=list("abc")))["views"][0]
+        assert (view["edges"], view["weights"]) == ([0, 3, 4], [[1000, 500, 500], [1000, 1000, 0]])
+
+    def test_edges_can_be_named_though_their_weight_is_zero(self):
+        edges = np.array([[True, False], [True, True]])
+        view = AttentionView("g", np.array([np.eye(2)]), list("xy"), list("ab"), edges)
+        assert data_of(AttentionPlayer([view], {"moment": ["now"]}))["views"][0]["edges"] == [0, 2, 3]
+
+    def test_matrices_lie_in_the_order_of_the_dimensions(self):
+        weights = np.arange(1, 13).reshape(2, 3, 1, 2) / 100
+        view = AttentionView("g", weights, ["x"], list("ab"))
+        player = AttentionPlayer([view], {"layer": ["1", "2"], "head": ["0", "1", "2"]})
+        data = data_of(player)
+        assert data["dimensions"][1] == {"name": "head", "values": ["0", "1", "2"]}
+        assert data["views"][0]["weights"][1 * 3 + 2] == [110, 120]
+        assert "Attention, g, 1, 2: 1 tokens listen to 2; the token heard most gets 0.06" in player.describe()
 
     def test_without_a_script_there_is_a_described_picture(self):
         text = self.player()._repr_html_()
         assert 'src="data:image/png;base64,iVBOR' in text
-        assert 'alt="&quot;T&quot;, step 2: 2 tokens listen to 2; the token heard most gets 1.00' in text
+        assert 'alt="&quot;T&quot;, g, step 2: 2 tokens listen to 2; the token heard most gets 1.00' in text
 
     def test_it_asks_for_nothing_from_outside(self):
         text = re.sub(r"base64,[^\"]*", "", self.player()._repr_html_())
         assert re.findall(r"https?://[^\s\"']+", text) == ["http://www.w3.org/2000/svg"]
 
+    def test_script_and_style_are_small(self):
+        own = len(self.player()._repr_html_()) - len(base64.b64encode(self.player().still()))
+        assert own <= 40_000
+
     def test_tokens_cannot_end_the_script(self):
-        text = AttentionPlayer(self.weights, ["</script>", "b"], ["a", "b"])._repr_html_()
+        text = player_of(self.weights, ["</script>", "b"])._repr_html_()
         assert text.count("</script>") == 2
 
-    def test_animation_picks_mode_and_head(self):
+    def test_animation_holds_all_views_and_shows_the_mode_first(self):
         heads = np.array([0.0, 0.3])[:, None, None]
         maps = [[np.full((2, r, s), m) + heads for r, s in ((3, 3), (2, 3), (2, 2))] for m in (0.1, 0.2)]
-        shown = att_animation(maps, "e2d", list("abc"), list("xy"), 1)
-        assert np.array_equal(shown.weights, [np.full((2, 3), m) for m in (0.4, 0.5)])
-        assert (shown.senders, shown.receivers) == (list("abc"), list("xy"))
-        assert att_animation(maps, "d2d", list("abc"), list("xy"), 0).senders == list("xy")
-        assert att_animation(maps, "e2e", list("abc"), list("xy"), 0).receivers == list("abc")
+        player = att_animation(maps, "e2d", list("abc"), list("xy"), 1)
+        assert player.shown == "source to target"
+        assert np.array_equal(player.views[1].weights, [np.full((2, 3), m) for m in (0.4, 0.5)])
+        ends = [(view.name, "".join(view.receivers), "".join(view.senders)) for view in player.views]
+        assert ends == [
+            ("source to source", "abc", "abc"),
+            ("source to target", "xy", "abc"),
+            ("target to target", "xy", "xy"),
+        ]
+        assert data_of(att_animation(maps, "d2d", list("abc"), list("xy"), 0))["shown"] == 2
+        assert player.dimensions == {"moment": ["epoch 1", "epoch 2"]}
+
+
+def player_of(weights, receivers=("x", "y"), senders=("a", "b"), title="T"):
+    """A player of one view with one dimension, the step."""
+    steps = [f"step {i + 1}" for i in range(len(weights))]
+    return AttentionPlayer([AttentionView("g", weights, receivers, senders)], {"step": steps}, title)
+
+
+def data_of(player):
+    """What the page's script reads."""
+    text = player._repr_html_()
+    return json.loads(re.search(r'<script type="application/json">(.*?)</script>', text, re.S).group(1))
 
 
 def test_source_is_the_packages_own_without_its_docstring():
@@ -212,9 +254,27 @@ many = {"g": dict.fromkeys("abcdef", 1.0)}
         (lambda: draw_social(nx.path_graph(1), ["a"], highlight=7), "highlight must be a node .*, got 7"),
         (lambda: attention_maps([], ["a"], ["b"]), "at least one; got 0"),
         (lambda: attention_maps([np.zeros((2, 3))], ["a"], ["b"]), r"= \[1, 1\], got \[2, 3\]"),
-        (lambda: AttentionPlayer(np.zeros((2, 2)), ["a"] * 2, ["b"] * 2), r"got \[2, 2\]"),
-        (lambda: AttentionPlayer(np.zeros((0, 1, 1)), ["a"], ["b"]), r"\[1 or more, 1, 1\], got \[0, 1, 1\]"),
-        (lambda: AttentionPlayer(np.zeros((2, 1, 1)), ["a"], ["b"], ["one"]), "each of 2, got 1"),
+        (lambda: player_of(np.zeros((2, 2))), r"\[step, receivers, senders\] = \[2, 2, 2\], .* got \[2, 2\]"),
+        (lambda: player_of(np.zeros((1, 2, 3))), r"= \[1, 2, 2\], .* got \[1, 2, 3\]"),
+        (lambda: player_of(np.zeros((0, 2, 2))), "a view, a dimension and a value of each"),
+        (lambda: AttentionPlayer([], {"step": ["1"]}), "a view, a dimension and a value of each"),
+        (lambda: player_of(np.zeros((1, 0, 2)), []), "none of them 0; got"),
+        (lambda: player_of(np.full((1, 2, 2), 1.5)), r"must lie in 0\.\.1, got 1\.5"),
+        (lambda: player_of(np.full((1, 2, 2), np.nan)), r"must lie in 0\.\.1, got nan"),
+        (lambda: player_of(np.full((1, 2, 2), -0.1)), r"must lie in 0\.\.1, got -0\.1"),
+        (
+            lambda: AttentionPlayer(
+                [AttentionView("g", np.ones((1, 1, 1)), "a", "b")], {"m": "1"}, shown="h"
+            ),
+            "shown must be one of g; got 'h'",
+        ),
+        (
+            lambda: AttentionPlayer(
+                [AttentionView("g", np.ones((1, 1, 1)), "a", "b", np.zeros((1, 1)))], {"m": "1"}
+            ),
+            r"\[1, 1\] and hold all pairs with a weight",
+        ),
+        (lambda: player_of(np.ones((15_000, 2, 2))), "exceed 200,000: show fewer"),
         (
             lambda: att_animation(maps, "e3d", ["a"] * 2, ["b"] * 2, 0),
             "mode must be one of e2e, e2d, d2d; got 'e3d'",

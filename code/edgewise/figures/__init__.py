@@ -5,13 +5,14 @@ from edgewise.figures.curves import bars, curves
 from edgewise.figures.graphs import draw_batch, draw_graph, draw_packing, draw_social
 from edgewise.figures.maps import attention_maps
 from edgewise.figures.pipeline import draw_forward_pass, draw_layers
-from edgewise.figures.player import AttentionPlayer, att_animation
+from edgewise.figures.player import AttentionPlayer, AttentionView, att_animation
 from edgewise.figures.source import show_source
 from edgewise.figures.style import PALETTE, use_style
 
 __all__ = [
     "PALETTE",
     "AttentionPlayer",
+    "AttentionView",
     "att_animation",
     "attention_maps",
     "bars",

@@ -8,103 +8,167 @@
     parent.append(node);
     return node;
   };
+  const capital = (text) => text[0].toUpperCase() + text.slice(1);
+  const between = (least, n, most) => Math.min(Math.max(n, least), most);
+
+  // Draws one view's graph and matrix; returns what changes them.
+  function draw(parent, view, choose) {
+    const { receivers, senders } = view, rows = receivers.length, columns = senders.length;
+    parent.replaceChildren();
+
+    const longest = Math.max(...senders.concat(receivers).map((t) => t.length));
+    const words = longest > 2, room = words ? 6.5 * longest + 6 : 14; // words are written upwards
+    const cell = 18, left = room + 16, top = room + 16;
+    const frame = (width, height) => ({ viewBox: `0 0 ${width} ${height}`, style: `max-width:${1.4 * width}px` });
+    const wide = cell * Math.max(rows, columns) + 40, high = Math.max(0.8 * wide, 150) + 2 * room - 28;
+    const graph = make(parent, "svg", { class: "graph", role: "img", ...frame(wide, high) });
+    const at = (i, count) => 20 + (i + 0.5) * (wide - 40) / count;
+    const matrix = make(parent, "svg", {
+      class: "matrix", tabindex: 0, role: "application", ...frame(left + columns * cell + 4, top + rows * cell + 4),
+      "aria-label": "Weights: rows listen, columns are heard. Arrow keys move from cell to cell.",
+    });
+    const ground = { class: "ground", x: left, y: top, width: columns * cell, height: rows * cell };
+    make(matrix, "rect", ground);
+    const edges = new Map();
+    view.edges.forEach((number, place) => {
+      const r = Math.floor(number / columns), s = number % columns;
+      const ends = { x1: at(s, columns), y1: 24 + room, x2: at(r, rows), y2: high - 26 - room };
+      const box = { x: left + s * cell, y: top + r * cell, width: cell, height: cell };
+      edges.set(number, {
+        place, line: make(graph, "line", { class: "edge", ...ends }), rect: make(matrix, "rect", { class: "weight", ...box }),
+      });
+    });
+    const upwards = (svg, x, y, anchor, t) => {
+      make(svg, "text", words ? { transform: `translate(${x},${y}) rotate(-90)`, style: `text-anchor:${anchor}` } : { x, y }, t);
+    };
+    senders.forEach((t, s) => {
+      upwards(graph, at(s, columns), words ? 20 + room : 12 + room, "start", t);
+      upwards(matrix, left + (s + 0.5) * cell, words ? top - 5 : top - 12, "start", t);
+    });
+    receivers.forEach((t, r) => {
+      upwards(graph, at(r, rows), words ? high - 22 - room : high - 13 - room, "end", t);
+      make(matrix, "text", { x: left - 6, y: top + (r + 0.5) * cell, style: "text-anchor:end" }, t);
+    });
+    make(graph, "text", { x: wide / 2, y: 8 }, "is heard");
+    make(graph, "text", { x: wide / 2, y: high - 8 }, "listens");
+    const cursor = make(matrix, "rect", { class: "cursor", width: cell, height: cell, visibility: "hidden" });
+
+    const point = (event) => {
+      const scale = matrix.getScreenCTM().inverse();
+      const { x, y } = new DOMPoint(event.clientX, event.clientY).matrixTransform(scale);
+      const r = Math.floor((y - top) / cell), s = Math.floor((x - left) / cell);
+      if (r >= 0 && r < rows && s >= 0 && s < columns) choose(r, s);
+    };
+    matrix.addEventListener("pointermove", point);
+    matrix.addEventListener("pointerdown", point);
+
+    return {
+      graph, matrix,
+      weigh(weights) {
+        for (const { place, line, rect } of edges.values()) {
+          const w = weights[place] / 1000;
+          rect.setAttribute("fill-opacity", w);
+          line.setAttribute("stroke-opacity", w);
+          line.setAttribute("stroke-width", 0.5 + 2.5 * w);
+          line.setAttribute("visibility", w > 0 ? "visible" : "hidden");
+        }
+      },
+      mark(r, s) {
+        for (const { line } of edges.values()) line.classList.remove("chosen");
+        const edge = edges.get(r * columns + s);
+        if (edge) edge.line.classList.add("chosen");
+        cursor.setAttribute("x", left + s * cell);
+        cursor.setAttribute("y", top + r * cell);
+        cursor.setAttribute("visibility", "visible");
+      },
+      weight(weights, r, s) {
+        const edge = edges.get(r * columns + s);
+        return edge ? weights[edge.place] / 1000 : null;
+      },
+    };
+  }
 
   function enhance(root) {
     const data = JSON.parse(root.querySelector("script").textContent);
-    const rows = data.receivers.length, columns = data.senders.length, last = data.moments.length - 1;
+    const time = data.dimensions.at(-1), last = time.values.length - 1;
+    const chosen = data.dimensions.map((dimension) => (dimension === time ? last : 0));
+    let view = data.views[data.shown], drawn = null, spot = null, timer = null;
     root.querySelector("img").remove();
     root.setAttribute("role", "group");
     root.setAttribute("aria-label", data.title);
 
     const bar = make(root, "div", { class: "bar" });
+    const pick = (name, values, value, change) => {
+      if (values.length < 2) return;
+      const select = make(make(bar, "label", {}, capital(name) + " "), "select", { "aria-label": capital(name) });
+      values.forEach((text, number) => make(select, "option", { value: number }, text));
+      select.value = value;
+      select.addEventListener("change", () => change(Number(select.value)));
+    };
+    pick("view", data.views.map((v) => v.name), data.shown, (number) => { view = data.views[number]; open(); });
+    data.dimensions.slice(0, -1).forEach(({ name, values }, axis) => {
+      pick(name, values, 0, (number) => { chosen[axis] = number; show(); });
+    });
     const still = matchMedia("(prefers-reduced-motion: reduce)");
-    const play = make(bar, "button", { type: "button" }, "Play");
-    const slider = make(bar, "input", { type: "range", min: 0, max: last, value: last, "aria-label": "Moment" });
-    const label = make(bar, "output");
+    const run = make(bar, "span", { class: "time" });
+    const play = make(run, "button", { type: "button" }, "Play");
+    const slider = make(run, "input", { type: "range", min: 0, max: last, value: last, "aria-label": capital(time.name) });
+    const label = make(run, "output");
+    run.hidden = last === 0;
     const views = make(root, "div", { class: "views" });
     const status = make(root, "p", { "aria-live": "polite" });
 
-    const wide = 18 * Math.max(rows, columns) + 40, high = Math.max(0.8 * wide, 150);
-    const graph = make(views, "svg", { viewBox: `0 0 ${wide} ${high}`, role: "img" });
-    const step = { s: (wide - 40) / columns, r: (wide - 40) / rows };
-    const at = (size, i) => 20 + (i + 0.5) * size;
-    const edges = [];
-    for (let r = 0; r < rows; r++) {
-      for (let s = 0; s < columns; s++) {
-        edges.push(make(graph, "line", { class: "edge", x1: at(step.s, s), y1: 38, x2: at(step.r, r), y2: high - 40 }));
-      }
+    const moment = () => chosen[chosen.length - 1];
+    const weights = () => view.weights[chosen.reduce((n, value, axis) => n * data.dimensions[axis].values.length + value, 0)];
+    const named = () => data.dimensions.filter(({ values }) => values.length > 1)
+      .map((dimension) => dimension.values[chosen[data.dimensions.indexOf(dimension)]]).join(", ");
+    function announce() {
+      if (!spot) { status.textContent = "Point at a cell, or move with the arrow keys, to read a weight."; return; }
+      const [r, s] = spot, w = drawn.weight(weights(), r, s), when = named();
+      const [who, whom] = [`“${view.receivers[r]}” (${r + 1})`, `“${view.senders[s]}” (${s + 1})`];
+      status.textContent = (when ? when + ": " : "")
+        + (w === null ? `${who} has no edge from ${whom}` : `${who} gives ${whom} ${w.toFixed(3)}`);
     }
-    data.senders.forEach((t, s) => make(graph, "text", { x: at(step.s, s), y: 26 }, t));
-    data.receivers.forEach((t, r) => make(graph, "text", { x: at(step.r, r), y: high - 27 }, t));
-    make(graph, "text", { x: wide / 2, y: 8 }, "is heard");
-    make(graph, "text", { x: wide / 2, y: high - 8 }, "listens");
-
-    const cell = 18, left = 34, top = 34;
-    const size = `0 0 ${left + columns * cell + 4} ${top + rows * cell + 4}`;
-    const matrix = make(views, "svg", {
-      viewBox: size, tabindex: 0, role: "application",
-      "aria-label": "Weights: rows listen, columns are heard. Arrow keys move from cell to cell.",
-    });
-    data.senders.forEach((t, s) => make(matrix, "text", { x: left + (s + 0.5) * cell, y: top - 12 }, t));
-    data.receivers.forEach((t, r) => make(matrix, "text", { x: left - 14, y: top + (r + 0.5) * cell }, t));
-    const cells = [];
-    for (let r = 0; r < rows; r++) {
-      for (let s = 0; s < columns; s++) {
-        const box = { x: left + s * cell, y: top + r * cell, width: cell, height: cell };
-        const rect = make(matrix, "rect", { class: "weight", ...box });
-        rect.addEventListener("pointerenter", () => choose(r, s));
-        rect.addEventListener("pointerdown", () => choose(r, s));
-        cells.push(rect);
-      }
-    }
-
-    let moment = last, chosen = null, timer = null;
-    const weight = (r, s) => data.weights[moment][r][s] / 1000;
-    const announce = () => {
-      if (!chosen) { status.textContent = "Point at a cell, or move with the arrow keys, to read a weight."; return; }
-      const [r, s] = chosen;
-      status.textContent =
-        `${data.moments[moment]}: “${data.receivers[r]}” (${r + 1}) gives “${data.senders[s]}” (${s + 1}) ${weight(r, s).toFixed(3)}`;
-    };
     function choose(r, s) {
-      if (chosen) [cells, edges].forEach((list) => list[chosen[0] * columns + chosen[1]].classList.remove("chosen"));
-      chosen = [r, s];
-      [cells, edges].forEach((list) => list[r * columns + s].classList.add("chosen"));
+      if (spot && spot[0] === r && spot[1] === s) return;
+      spot = [r, s];
+      drawn.mark(r, s);
       announce();
     }
-    function show(next) {
-      moment = next;
-      slider.value = next;
-      slider.setAttribute("aria-valuetext", data.moments[next]);
-      label.textContent = data.moments[next];
-      for (let i = 0; i < cells.length; i++) {
-        const w = weight(Math.floor(i / columns), i % columns);
-        cells[i].setAttribute("fill-opacity", w);
-        edges[i].setAttribute("stroke-opacity", w < 0.02 ? 0 : w);
-        edges[i].setAttribute("stroke-width", 0.5 + 2.5 * w);
-      }
-      graph.setAttribute("aria-label", `${data.title}, ${data.moments[next]}, as a graph`);
+    function show() {
+      slider.value = moment();
+      slider.setAttribute("aria-valuetext", time.values[moment()]);
+      label.textContent = time.values[moment()];
+      drawn.weigh(weights());
+      drawn.graph.setAttribute("aria-label", [data.title, view.name, named(), "as a graph"].filter(Boolean).join(", "));
       announce();
     }
+    function open() {
+      spot = null;
+      drawn = draw(views, view, choose);
+      drawn.matrix.addEventListener("keydown", (event) => {
+        const move = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
+        if (!move) return;
+        event.preventDefault();
+        event.stopPropagation(); // a notebook moves its own selection with the same keys
+        const [r, s] = spot ? [spot[0] + move[0], spot[1] + move[1]] : [0, 0];
+        choose(between(0, r, view.receivers.length - 1), between(0, s, view.senders.length - 1));
+      });
+      show();
+    }
+    function go(next) { chosen[chosen.length - 1] = next; show(); }
     function stop() { clearInterval(timer); timer = null; play.textContent = still.matches ? "Next" : "Play"; }
     play.addEventListener("click", () => {
       if (timer) return stop();
-      if (still.matches) return show(moment === last ? 0 : moment + 1);
-      if (moment === last) show(0);
+      if (still.matches) return go(moment() === last ? 0 : moment() + 1);
+      if (moment() === last) go(0);
       play.textContent = "Pause";
-      timer = setInterval(() => (moment === last ? stop() : show(moment + 1)), 700);
+      timer = setInterval(() => (moment() === last ? stop() : go(moment() + 1)), 700);
     });
+    still.addEventListener("change", stop);
+    slider.addEventListener("input", () => { stop(); go(Number(slider.value)); });
     stop();
-    slider.addEventListener("input", () => { stop(); show(Number(slider.value)); });
-    matrix.addEventListener("keydown", (event) => {
-      const move = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
-      if (!move) return;
-      event.preventDefault();
-      if (!chosen) return choose(0, 0);
-      const [r, s] = chosen;
-      choose(Math.min(Math.max(r + move[0], 0), rows - 1), Math.min(Math.max(s + move[1], 0), columns - 1));
-    });
-    show(last);
+    open();
   }
 
   for (const root of document.querySelectorAll(".edgewise-player:not([role])")) enhance(root);
