@@ -1,3 +1,6 @@
+import os
+from pathlib import Path
+
 import matplotlib
 import pytest
 import torch
@@ -11,3 +14,28 @@ settings.load_profile("edgewise")
 @pytest.fixture(autouse=True)
 def seeded():
     torch.manual_seed(0)
+
+
+def missing(marker):
+    """What a marked test needs and this machine lacks; nothing if it has it."""
+    if marker == "corpus" and not Path(os.environ.get("EDGEWISE_DATA") or "/dev/null").is_dir():
+        return "EDGEWISE_DATA names no folder of corpora"
+    if marker == "cuda" and not torch.cuda.is_available():
+        return "there is no CUDA device"
+    return None
+
+
+def pytest_collection_modifyitems(config, items):
+    config.left_out = {}
+    for marker in ("corpus", "cuda"):
+        if reason := missing(marker):
+            out = [item for item in items if item.get_closest_marker(marker)]
+            items[:] = [item for item in items if item not in out]
+            if out:
+                config.left_out[marker] = f"deselected {len(out)} tests marked {marker!r}: {reason}"
+                config.hook.pytest_deselected(items=out)
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    for line in getattr(config, "left_out", {}).values():
+        terminalreporter.write_line(line)

@@ -148,7 +148,7 @@ class _Draw:
         subject = self.subject(scene, plain)
         plural = len(subject) > 1 or subject[0].plural
         taken = {phrase.noun for phrase in subject}
-        accusative = self.object(scene.accusative, taken, plural, plain) if scene.accusative else None
+        accusative = self.object(scene, taken, plural, plain) if scene.accusative else None
         dative = self.phrase(self.other(scene.dative, taken), adjective=0.2) if scene.dative else None
         clause = Clause(subject, scene.verb, accusative, dative)
         if scene.directions:
@@ -202,10 +202,11 @@ class _Draw:
             phrase = replace(phrase, modifier=self.attire(phrase.plural))
         return (phrase,)
 
-    def object(self, nouns: Sequence[Noun], taken: set[Noun], plural: bool, plain: bool) -> Phrase:
-        noun = self.other(nouns, taken)
+    def object(self, scene: Scene, taken: set[Noun], plural: bool, plain: bool) -> Phrase:
+        noun = self.other(scene.accusative, taken)
         if noun.english in WORN:
-            return self.worn(noun, plural)
+            worn = self.worn(noun, plural)
+            return replace(worn, determiner="the") if scene.verb.english == "taking off" else worn
         return self.phrase(noun, plural=0.5 if plural else 0.15, adjective=0.15 if plain else 0.4)
 
     def worn(self, noun: Noun, plural: bool) -> Phrase:
