@@ -299,7 +299,7 @@ class TestDownload:
     def test_a_cache_that_cannot_be_written_to_is_named(self, server, tmp_path, monkeypatch):
         (tmp_path / "file").write_text("")
         monkeypatch.setenv("EDGEWISE_CACHE", str(tmp_path / "file"))
-        with pytest.raises(CorpusError, match="cannot write to .*set EDGEWISE_CACHE"):
+        with pytest.raises(CorpusError, match=r"cannot write to .*set EDGEWISE_CACHE"):
             fetch(served(server, Page(DATA)))
 
     def test_many_at_once_download_once(self, server):
@@ -443,7 +443,7 @@ class TestArchives:
             if name == "a.tar" and length < 0:
                 continue  # a tar file ends in zeros, of which some may go
             archive.write_bytes(archive.read_bytes()[:length])
-            with pytest.raises(CorpusError, match="a.* is truncated or damaged") as caught:
+            with pytest.raises(CorpusError, match=r"a.* is truncated or damaged") as caught:
                 unpack(archive, tmp_path / "out")
             assert str(archive) in str(caught.value)
         assert visible(tmp_path) == sorted(MAKERS) if length > 0 else ["a.tar", "a.tar.gz", "a.zip"]
@@ -603,7 +603,7 @@ class TestSplits:
         members[1] = ("fra-eng/fra.txt", lines.encode().replace(b"Mot 7", b"Mot \xff"))
         data = make_zip(tmp_path / "x.zip", members).read_bytes()
         monkeypatch.setattr(tatoeba, "ARCHIVE", given_file(monkeypatch, tmp_path, "t/x.zip", data))
-        with pytest.raises(CorpusError, match="fra.txt is not UTF-8 in line 15"):
+        with pytest.raises(CorpusError, match=r"fra.txt is not UTF-8 in line 15"):
             corpora.load("tatoeba", valid=4, test=5)
 
 
@@ -821,7 +821,7 @@ def test_without_corpora_their_tests_are_deselected_by_a_printed_line(tmp_path):
     (tmp_path / "conftest.py").write_text((tests / "conftest.py").read_text("utf-8"))
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    corpus\n    cuda\n")
     (tmp_path / "test_some.py").write_text(
-        "import pytest\n\n\n@pytest.mark.corpus\ndef test_one():\n    assert 0\n\n\ndef test_two():\n    pass\n"
+        "import pytest\n\n@pytest.mark.corpus\ndef test_one():\n    assert 0\n\ndef test_two():\n    pass\n"
     )
     environment = {k: v for k, v in os.environ.items() if k != "EDGEWISE_DATA"}
     result = subprocess.run(

@@ -40,6 +40,9 @@ WORN = {noun.english for noun in members("clothes, headgear")}
 
 SIMPLE_SCENES = [scene for scene in SCENES if not (scene.accusative and scene.dative)]
 
+PASSING = ("tired", "happy", "hungry", "ill")
+"""What somebody is at one time and not at another."""
+
 POSTURES = ("sitting", "standing", "lying", "hanging")
 """Verbs that say nothing without a place."""
 
@@ -140,8 +143,7 @@ class _Draw:
         subject = Phrase(noun, "the", self.chance(0.3))
         time = self.one_of(list(TIMES.items())[:4]) if noun.english in PEOPLE and self.chance(0.4) else None
         state = self.one_of(STATES[noun.english])
-        lasting = state.english in ("young", "old", "tall")
-        return Clause((subject,), TO_BE, state=state, time=None if lasting else time)
+        return Clause((subject,), TO_BE, state=state, time=time if state.english in PASSING else None)
 
     def clause(self, scene: Scene, plain: bool = False) -> Clause:
         """Draw a clause; a plain one is short and its subject comes first and alone."""
@@ -185,7 +187,7 @@ class _Draw:
         if self.chance(0.7):
             worn = self.worn(self.one_of(members("clothes, headgear")), person.plural)
             return Clause((person,), Verb("wearing", "trägt", "tragen"), worn)
-        states = [s for s in STATES[person.noun.english] if s != person.adjective]
+        states = [s for s in STATES[person.noun.english] if s.english in PASSING and s != person.adjective]
         return Clause((person,), TO_BE, state=self.one_of(states))
 
     def subject(self, scene: Scene, plain: bool) -> tuple[Phrase, ...]:
