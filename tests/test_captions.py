@@ -104,27 +104,29 @@ for _determiner, table in BIG.items():
 # Finite forms, particle | objects (a, d, da) or none | case of where (dat) and where to (acc)
 VERB_TABLE = """
 schläft schlafen | | dat; sitzt sitzen | | dat; steht stehen | | dat; liegt liegen | | dat
-wartet warten | | dat; tanzt tanzen | | dat; singt singen | | dat; lacht lachen | | dat; kocht kochen | | dat
-arbeitet arbeiten | | dat; spielt spielen | | dat; schwimmt schwimmen | | dat acc; fährt fahren Fahrrad | | dat; fährt fahren | | acc
-spielt spielen Fußball | | dat; spielt spielen Gitarre | | dat; spielt spielen Karten | | dat
-hört hören Musik | | dat; trinkt trinken Kaffee | | dat; isst essen Eis | | dat; sieht sehen fern | | dat
-kauft kaufen ein | | dat; steht stehen auf | |; läuft laufen weg | |; wäscht waschen ab | | dat
-räumt räumen auf | | dat; liest lesen | a | dat; schreibt schreiben | a | dat; isst essen | a | dat
-frisst fressen | a | dat; kauft kaufen | a | dat; wäscht waschen | a | dat; putzt putzen | a |
-malt malen | a | dat; repariert reparieren | a |; baut bauen | a | dat; füttert füttern | a | dat
+wartet warten | | dat; tanzt tanzen | | dat; singt singen | | dat; lacht lachen | | dat
+kocht kochen | | dat; arbeitet arbeiten | | dat; spielt spielen | | dat; schwimmt schwimmen | | dat acc
+fährt fahren Fahrrad | | dat; fährt fahren | | acc; spielt spielen Fußball | | dat
+spielt spielen Gitarre | | dat; spielt spielen Karten | | dat; hört hören Musik | | dat
+trinkt trinken Kaffee | | dat; isst essen Eis | | dat; sieht sehen fern | | dat; kauft kaufen ein | | dat
+steht stehen auf | |; läuft laufen weg | |; wäscht waschen ab | | dat; räumt räumen auf | | dat
+liest lesen | a | dat; schreibt schreiben | a | dat; isst essen | a | dat; frisst fressen | a | dat
+kauft kaufen | a | dat; wäscht waschen | a | dat; putzt putzen | a |; malt malen | a | dat
+repariert reparieren | a |; baut bauen | a | dat; füttert füttern | a | dat
 streichelt streicheln | a | dat; bürstet bürsten | a | dat; fotografiert fotografieren | a |
-beobachtet beobachten | a | dat; jagt jagen | a | acc; umarmt umarmen | a | dat; besucht besuchen | a | dat
-sucht suchen | a | dat; hält halten | a |; versteckt verstecken | a | dat; parkt parken | a | dat
-trägt tragen | a | acc; zieht ziehen an | a |; zieht ziehen aus | a |; setzt setzen auf | a |
-setzt setzen ab | a |; macht machen auf | a |; macht machen zu | a |; hebt heben auf | a | dat
-baut bauen auf | a | dat; schaut schauen an | a | dat; schaltet schalten ein | a | dat
-schaltet schalten aus | a | dat; schließt schließen ab | a |; packt packen aus | a | dat
-ruft rufen an | a |; lädt laden ein | a |; hilft helfen | d | dat; dankt danken | d |; folgt folgen | d | acc
-winkt winken zu | d | dat; hört hören zu | d | dat; läuft laufen nach | d | dat; gibt geben | da | dat
-zeigt zeigen | da |; bringt bringen | da |; verkauft verkaufen | da | dat; leiht leihen | da |
-erzählt erzählen | da | dat; liest lesen vor | da | dat; wirft werfen zu | da | dat; geht gehen | | acc
-läuft laufen | | acc; springt springen | | acc; klettert klettern | | acc; reitet reiten | | acc
-fliegt fliegen | | acc; steigt steigen ein | | acc; steigt steigen aus | | acc; schiebt schieben | a | acc
+beobachtet beobachten | a | dat; jagt jagen | a | acc; umarmt umarmen | a | dat
+besucht besuchen | a | dat; sucht suchen | a | dat; hält halten | a |; versteckt verstecken | a | dat
+parkt parken | a | dat; trägt tragen | a | acc; zieht ziehen an | a |; zieht ziehen aus | a |
+setzt setzen auf | a |; setzt setzen ab | a |; macht machen auf | a |; macht machen zu | a |
+hebt heben auf | a | dat; baut bauen auf | a | dat; schaut schauen an | a | dat
+schaltet schalten ein | a | dat; schaltet schalten aus | a | dat; schließt schließen ab | a |
+packt packen aus | a | dat; ruft rufen an | a |; lädt laden ein | a |; hilft helfen | d | dat
+dankt danken | d |; folgt folgen | d | acc; winkt winken zu | d | dat; hört hören zu | d | dat
+läuft laufen nach | d | dat; gibt geben | da | dat; zeigt zeigen | da |; bringt bringen | da |
+verkauft verkaufen | da | dat; leiht leihen | da |; erzählt erzählen | da | dat
+liest lesen vor | da | dat; wirft werfen zu | da | dat; geht gehen | | acc; läuft laufen | | acc
+springt springen | | acc; klettert klettern | | acc; reitet reiten | | acc; fliegt fliegen | | acc
+steigt steigen ein | | acc; steigt steigen aus | | acc; schiebt schieben | a | acc
 wirft werfen | a | acc; stellt stellen | a | acc; legt legen | a | acc; hängt hängen | a | acc
 hängt hängen | | dat; fällt fallen | | acc; ist sind | |
 """
