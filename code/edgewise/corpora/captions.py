@@ -40,6 +40,9 @@ WORN = {noun.english for noun in members("clothes, headgear")}
 
 SIMPLE_SCENES = [scene for scene in SCENES if not (scene.accusative and scene.dative)]
 
+PASSING = ("tired", "happy", "hungry", "ill")
+"""What somebody is at one time and not at another."""
+
 POSTURES = ("sitting", "standing", "lying", "hanging")
 """Verbs that say nothing without a place."""
 
@@ -140,15 +143,14 @@ class _Draw:
         subject = Phrase(noun, "the", self.chance(0.3))
         time = self.one_of(list(TIMES.items())[:4]) if noun.english in PEOPLE and self.chance(0.4) else None
         state = self.one_of(STATES[noun.english])
-        lasting = state.english in ("young", "old", "tall")
-        return Clause((subject,), TO_BE, state=state, time=None if lasting else time)
+        return Clause((subject,), TO_BE, state=state, time=time if state.english in PASSING else None)
 
     def clause(self, scene: Scene, plain: bool = False) -> Clause:
         """Draw a clause; a plain one is short and its subject comes first and alone."""
         subject = self.subject(scene, plain)
         plural = len(subject) > 1 or subject[0].plural
         taken = {phrase.noun for phrase in subject}
-        accusative = self.object(scene.accusative, taken, plural, plain) if scene.accusative else None
+        accusative = self.object(scene, taken, plural, plain) if scene.accusative else None
         dative = self.phrase(self.other(scene.dative, taken), adjective=0.2) if scene.dative else None
         clause = Clause(subject, scene.verb, accusative, dative)
         if scene.directions:
@@ -185,7 +187,7 @@ class _Draw:
         if self.chance(0.7):
             worn = self.worn(self.one_of(members("clothes, headgear")), person.plural)
             return Clause((person,), Verb("wearing", "trägt", "tragen"), worn)
-        states = [s for s in STATES[person.noun.english] if s != person.adjective]
+        states = [s for s in STATES[person.noun.english] if s.english in PASSING and s != person.adjective]
         return Clause((person,), TO_BE, state=self.one_of(states))
 
     def subject(self, scene: Scene, plain: bool) -> tuple[Phrase, ...]:
@@ -202,10 +204,11 @@ class _Draw:
             phrase = replace(phrase, modifier=self.attire(phrase.plural))
         return (phrase,)
 
-    def object(self, nouns: Sequence[Noun], taken: set[Noun], plural: bool, plain: bool) -> Phrase:
-        noun = self.other(nouns, taken)
+    def object(self, scene: Scene, taken: set[Noun], plural: bool, plain: bool) -> Phrase:
+        noun = self.other(scene.accusative, taken)
         if noun.english in WORN:
-            return self.worn(noun, plural)
+            worn = self.worn(noun, plural)
+            return replace(worn, determiner="the") if scene.verb.english == "taking off" else worn
         return self.phrase(noun, plural=0.5 if plural else 0.15, adjective=0.15 if plain else 0.4)
 
     def worn(self, noun: Noun, plural: bool) -> Phrase:

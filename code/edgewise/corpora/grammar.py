@@ -26,6 +26,7 @@ CONTRACTIONS = {
     "in das": "ins",
     "an dem": "am",
     "an das": "ans",
+    "von dem": "vom",
     "zu dem": "zum",
     "zu der": "zur",
 }

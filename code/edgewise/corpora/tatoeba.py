@@ -26,7 +26,8 @@ def load(valid: int = 2000, test: int = 2000, seed: int = 0) -> Corpus:
 
     Many English sentences occur several times with different translations. All of those go into one split,
     and with them those of sentences that differ in capitals or punctuation alone, so that no source is in
-    two splits. Which ones go where depends on the sentence and the seed, not on the order of the file.
+    two splits. Which ones go where depends on the sentence and the seed, not on the order of the file. Of its
+    167,130 lines, 151 differ from others in white space alone and count once.
 
     Parameters
     ----------
