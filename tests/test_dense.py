@@ -97,16 +97,17 @@ def test_the_graph_model_gives_the_same_logits_and_gradients_on_ragged_batches(l
     dense.pos_enc.table = graph.pos_enc.table.double()
     src, tgt, real = rectangle(batch)
     expected = dense.generator.logits(dense.hidden(src, tgt, batch.src_lengths))[real]
+    assert_equal_as_stated(graph.generator.logits(graph.hidden(batch)), expected)
+    graph.double()  # small norms make gradients in single precision a matter of luck
     actual = graph.generator.logits(graph.hidden(batch))
-    assert_equal_as_stated(actual, expected)
     upstream = torch.randn_like(actual)
     (actual * upstream).sum().backward()
-    (expected * upstream.double()).sum().backward()
+    (expected * upstream).sum().backward()
     for (name, mine), (other_name, other) in zip(
         sorted(graph.named_parameters()), sorted(dense.named_parameters()), strict=True
     ):
         assert name == other_name
-        assert_equal_as_stated(mine.grad, other.grad)
+        torch.testing.assert_close(mine.grad, other.grad)
 
 
 @settings(max_examples=25)
