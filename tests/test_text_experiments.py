@@ -2,12 +2,15 @@ from dataclasses import replace
 
 import pytest
 import torch
-from edgewise import corpora, experiments
-from edgewise.experiments import Experiment, Size, Text, TextDataset
+from edgewise import artifacts, corpora, experiments
+from edgewise.__main__ import app
+from edgewise.decoding import Hypothesis
+from edgewise.experiments import Experiment, Size, Text, TextDataset, Translation
 from edgewise.graphs import GraphPool
 from edgewise.metrics import bleu, moses, tokenized_bleu
 from edgewise.tokenization import BPE
 from edgewise.trainer import Recipe
+from typer.testing import CliRunner
 
 TINY = Experiment(
     "tiny",
@@ -95,9 +98,88 @@ def test_a_run_on_text_leaves_an_artifact_that_translates_without_the_corpus(sma
     monkeypatch.setattr(corpora, "load", gone)
     with pytest.raises(corpora.CorpusError):
         experiments.restore(artifact)
-    splitter = experiments.restore_splitter(artifact)
-    alone = experiments.Translator(experiments.restore_model(artifact, len(splitter.symbols) + 3), splitter)
+    alone = experiments.load_translator(artifact)
     assert [found[0].text for found in alone(texts)] == expected
+
+
+@pytest.fixture(scope="module")
+def folder(corpus, tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(corpora, "load", lambda name: corpus)
+        run = experiments.start(TINY, tmp_path_factory.mktemp("run"))
+        run.train()
+        return experiments.finish(run, TINY).folder
+
+
+@pytest.fixture
+def translator(folder):
+    return experiments.load_translator(artifacts.load(folder))
+
+
+class TestTranslator:
+    def test_lists_are_sorted_and_in_the_order_of_the_texts(self, translator):
+        texts = ["A man rides a bike through the park.", "A dog", "Two women are sitting."]
+        found = translator(texts, beam=3, n_best=3)
+        assert [len(lists) for lists in found] == [3, 3, 3]
+        for text, lists in zip(texts, found, strict=True):
+            assert translator([text], beam=3, n_best=3)[0][0].text == lists[0].text
+            scores = [t.hypothesis.score for t in lists if t.hypothesis.finished]
+            assert scores == sorted(scores, reverse=True)
+
+    def test_attention_is_that_of_the_rows_that_wrote_the_pieces(self, translator):
+        text = "A man rides a bike."
+        pieces = translator.splitter.split("Ein Mann")
+        ids = tuple(translator.vocabulary.encode(pieces))
+        translation = Translation("Ein Mann", pieces, Hypothesis(ids, True, -1.0, -1.0))
+        source, crossed, target = translator.attention(text, translation)
+        columns = len(translator.splitter.split(text))
+        rows = len(translation.hypothesis.ids) + 1
+        assert source.shape == (2, columns, columns)
+        assert crossed.shape == (2, rows, columns)
+        assert target.shape == (2, rows, rows)
+        torch.testing.assert_close(crossed.sum(-1), torch.ones(2, rows))
+        lines = translator.heard(text, translation)
+        assert len(lines) == len(translation.pieces)
+        weight, sender = crossed.mean(0)[0].max(0)
+        heard = translator.splitter.show(translator.splitter.split(text))[sender]
+        assert lines[0].split()[1:] == [heard, f"{weight:.2f}"]
+
+    @pytest.mark.parametrize("text", ["🚲 🚲", "שלום עולם", "ein Wort 字", "\u0000\ufffd", "x" * 400])
+    def test_strange_text_gets_an_answer(self, translator, text):
+        assert isinstance(translator([text])[0][0].text, str)
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [("", "must not be empty"), (" \t", "must not be empty"), ("x y " * 1000, "at most 500 pieces, got")],
+    )
+    def test_refusals(self, translator, text, message):
+        with pytest.raises(ValueError, match=message):
+            translator([text])
+
+    def test_a_model_and_a_splitter_that_do_not_fit(self, translator):
+        other = BPE.train(["a b c"], 256)
+        with pytest.raises(ValueError, match="the model knows 403 symbols, the splitter 259"):
+            experiments.Translator(translator.model, other)
+
+    def test_a_toy_model_translates_nothing(self):
+        with pytest.raises(ValueError, match="copy is not a model of text"):
+            experiments.load_translator(artifacts.load("copy"))
+
+    def test_the_command(self, folder, translator):
+        expected = [found[0].text for found in translator(["A man.", "A dog."])]
+        for words, typed in ((["A man.", "A dog."], None), ([], "A man.\nA dog.\n")):
+            result = CliRunner().invoke(app, ["translate", *words, "--model", str(folder)], input=typed)
+            assert result.exit_code == 0, result.output
+            assert result.output.splitlines() == expected
+        options = ["--nbest", "2", "--attention", "--model", str(folder)]
+        shown = CliRunner().invoke(app, ["translate", "A man.", *options])
+        assert shown.exit_code == 0, shown.output
+        assert sum(not line.startswith(" " * 4 + "_") for line in shown.output.splitlines()) >= 2
+        for words in (["", "--model", str(folder)], ["A man.", "--model", "nothing"]):
+            wrong = CliRunner().invoke(app, ["translate", *words])
+            assert wrong.exit_code == 1
+            assert wrong.stderr.startswith("error: ")
+            assert wrong.stderr.count("\n") == 1
 
 
 def test_resuming_on_text_is_bit_for_bit(small, tmp_path):

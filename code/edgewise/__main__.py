@@ -109,6 +109,28 @@ def evaluate(
 
 
 @app.command()
+def translate(
+    texts: Annotated[
+        list[str] | None, typer.Argument(help="What to translate; lines of input if none.")
+    ] = None,
+    model: Annotated[str, typer.Option(help="An experiment on text, or an artifact's folder.")] = "multi30k",
+    beam: Annotated[int, typer.Option(min=1, help="Beginnings kept of each translation.")] = 5,
+    nbest: Annotated[int, typer.Option(min=1, help="Translations shown of each text, with scores.")] = 1,
+    attention: Annotated[bool, typer.Option("--attention", help="Show what each piece listened to.")] = False,
+) -> None:
+    """Translate with a committed model; needs no corpus and no network."""
+    with _one_line_errors():
+        translator = experiments.load_translator(artifacts.load(model))
+        given = texts or [line.rstrip("\n") for line in sys.stdin]
+        for text, found in zip(given, translator(given, beam=beam, n_best=nbest), strict=True):
+            for translation in found:
+                score = f"{translation.hypothesis.score:8.3f}  " if nbest > 1 else ""
+                typer.echo(score + translation.text)
+                if attention:
+                    typer.echo("\n".join(f"    {line}" for line in translator.heard(text, translation)))
+
+
+@app.command()
 def info() -> None:
     """Show versions, devices, engines and artifacts at hand."""
     facts = artifacts.facts("cpu")

@@ -10,6 +10,9 @@ from edgewise.graphs import Batch, GraphPool
 from edgewise.validation import check_choice, check_count
 
 SOS, EOS, PAD = "<sos>", "<eos>", "<pad>"
+SPECIAL = (SOS, EOS, PAD)
+"""What every vocabulary begins with."""
+
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 SIZES = {"train": 9000, "valid": 1000, "test": 1000}
 MEAN_LENGTH, LENGTH_DEVIATION = 15, 3
@@ -42,7 +45,7 @@ class TranslationDataset:
 
     def __init__(self, splits: dict[str, list[Pair]], symbols: Sequence[str], seed: int = 0):
         self.splits = splits
-        self.symbols = [SOS, EOS, PAD, *symbols]
+        self.symbols = [*SPECIAL, *symbols]
         self.ids = {symbol: i for i, symbol in enumerate(self.symbols)}
         if len(self.ids) != len(self.symbols):
             raise ValueError("no symbol may stand twice in the vocabulary")

@@ -5,6 +5,7 @@ from edgewise.experiments.data import TextDataset, digest_of, load_data
 from edgewise.experiments.runs import (
     deviation,
     finish,
+    load_translator,
     load_weights,
     restore,
     restore_model,
@@ -30,6 +31,7 @@ __all__ = [
     "finish",
     "get_experiment",
     "load_data",
+    "load_translator",
     "load_weights",
     "restore",
     "restore_model",

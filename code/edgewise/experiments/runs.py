@@ -10,7 +10,8 @@ from edgewise.artifacts import Artifact
 from edgewise.experiments.catalogue import Experiment
 from edgewise.experiments.data import TextDataset, digest_of, load_data
 from edgewise.experiments.scores import decoded_figures, figures, signatures
-from edgewise.tasks import TranslationDataset
+from edgewise.experiments.translator import Translator
+from edgewise.tasks import SPECIAL, TranslationDataset
 from edgewise.tokenization import BPE
 from edgewise.trainer import Run
 from edgewise.transformer import Transformer
@@ -121,6 +122,20 @@ def restore_model(artifact: Artifact, vocab_size: int) -> Transformer:
     model = Experiment.of(artifact.config).build(vocab_size)
     load_weights(model, artifact.weights)
     return model.eval()
+
+
+def load_translator(artifact: Artifact) -> Translator:
+    """Return what translates with an artifact's model; needs no corpus.
+
+    Raises
+    ------
+    ValueError
+        If the artifact is of a toy task.
+    """
+    if not artifact.config.get("text"):
+        raise ValueError(f"{artifact.name} is not a model of text: it cannot translate")
+    splitter = restore_splitter(artifact)
+    return Translator(restore_model(artifact, len(SPECIAL) + len(splitter.symbols)), splitter)
 
 
 @torch.no_grad()

@@ -81,6 +81,19 @@ class Translator:
         batch = GraphPool()([self._encode(text)], [[start, *translation.hypothesis.ids, end]])
         return self.model.attention_of(batch, 0, layer)
 
+    def heard(self, text: str, translation: Translation) -> list[str]:
+        """Say for each piece of a translation which piece of the text the last layer heard most.
+
+        Weights are means over heads, on the row that wrote the piece.
+        """
+        weights = self.attention(text, translation)[1].mean(0)  # [pieces + 1, pieces of the text]
+        senders = self.splitter.show(self.splitter.split(text.strip()))
+        lines = []
+        for piece, row in zip(self.splitter.show(translation.pieces), weights, strict=False):
+            weight, sender = row.max(0)
+            lines.append(f"{piece:16} {senders[int(sender)]:16} {float(weight):.2f}")
+        return lines
+
     def _encode(self, text: str) -> list[int]:
         if not text.strip():
             raise ValueError("a text to translate must not be empty")
