@@ -5,7 +5,7 @@ import torch
 from edgewise import artifacts, corpora, experiments
 from edgewise.__main__ import app
 from edgewise.decoding import Hypothesis
-from edgewise.experiments import Experiment, Size, Text, TextDataset, Translation
+from edgewise.experiments import Experiment, Size, Text, TextDataset, Translation, scores
 from edgewise.graphs import GraphPool
 from edgewise.metrics import bleu, moses, tokenized_bleu
 from edgewise.tokenization import BPE
@@ -209,3 +209,11 @@ def test_figures_are_those_of_the_translations(corpus):
 def test_bad_input(fields, message):
     with pytest.raises(ValueError, match=message):
         Text(*fields)
+
+
+def test_perfect_translations_score_a_hundred_on_plain_and_on_tokenised_references(corpus, monkeypatch):
+    data = TextDataset(corpus, BPE.train((t for pair in corpus.splits["train"] for t in pair), 400))
+    perfect = [target for _, target in corpus.splits["test"]]
+    monkeypatch.setattr(scores, "translate", lambda *arguments: perfect)
+    figures = scores.decoded_figures(TINY.build(data.vocab_size), data, "test", beam=5)
+    assert figures == pytest.approx({"bleu": 100, "chrf": 100, "bleu_tokenised": 100})
