@@ -133,6 +133,12 @@ class TestBrokenFiles:
         self.refused(folder, "is of another configuration: it is None there")
 
 
+def test_what_a_killed_process_left_is_swept_away(tmp_path):
+    (tmp_path / ".step-00000001.safetensors.part").write_bytes(b"half")
+    path = save_checkpoint(tmp_path, 2, {}, CONFIG)
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_a_missing_file(tmp_path):
     with pytest.raises(CheckpointError, match="does not exist"):
         load_tensors(tmp_path / "none")

@@ -106,6 +106,8 @@ def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any], config: M
         What the run was started with, JSON; a run of another one cannot be continued from here.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    for part in folder.glob(".step-*.part"):
+        part.unlink(missing_ok=True)  # of a process that was killed
     tensors: dict[str, Tensor] = {}
     tree = _take_tensors(state, "state", tensors)
     path = folder / f"step-{step:08d}.safetensors"
