@@ -55,6 +55,12 @@ def test_the_default_folder(tmp_path, monkeypatch):
     assert (tmp_path / "runs" / "copy" / "metrics.jsonl").exists()
 
 
+def test_the_command_to_go_on_with_can_be_pasted(tmp_path):
+    folder = tmp_path / "a run"
+    first = call("train", "copy", "--device", "cpu:0", "--out", folder, "--steps", 1)
+    assert f"edgewise train copy --resume --device cpu:0 --out '{folder}'" in first.output
+
+
 def test_what_goes_wrong_is_one_line(tmp_path):
     assert call("train", "copy", "--out", tmp_path, "--steps", 1).exit_code == 0
     assert "holds a run already" in one_line(call("train", "copy", "--out", tmp_path))

@@ -3,6 +3,7 @@
 Exit codes: 0 done, 1 failed, 2 wrong usage, 130 stopped by Ctrl-C. An error is one line on standard error.
 """
 
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -76,7 +77,11 @@ def train(
         experiment = experiments.get_experiment(name)
         folder = out or Path("runs") / name
         run = experiments.start(experiment, folder, device, resume, progress=sys.stderr.isatty())
-        again = f"edgewise train {name} --resume" + (f" --out {out}" if out else "")
+        again = shlex.join(
+            ["edgewise", "train", name, "--resume"]
+            + (["--device", device] if device != "cpu" else [])
+            + (["--out", str(out)] if out else [])
+        )
         with _stopping(run):
             try:
                 run.train(steps)
