@@ -61,6 +61,12 @@ def test_the_command_to_go_on_with_can_be_pasted(tmp_path):
     assert f"edgewise train copy --resume --device cpu:0 --out '{folder}'" in first.output
 
 
+def test_two_at_once_in_one_folder(tmp_path):
+    with cli._alone(tmp_path):
+        assert "another process trains in" in one_line(call("train", "copy", "--out", tmp_path, "--steps", 1))
+    assert call("train", "copy", "--out", tmp_path, "--steps", 1).exit_code == 0
+
+
 def test_what_goes_wrong_is_one_line(tmp_path):
     assert call("train", "copy", "--out", tmp_path, "--steps", 1).exit_code == 0
     assert "holds a run already" in one_line(call("train", "copy", "--out", tmp_path))

@@ -3,6 +3,7 @@
 Exit codes: 0 done, 1 failed, 2 wrong usage, 130 stopped by Ctrl-C. An error is one line on standard error.
 """
 
+import fcntl
 import shlex
 import signal
 import sys
@@ -73,9 +74,9 @@ def train(
     steps: Annotated[int | None, typer.Option(min=1, help="Stop after so many updates.")] = None,
 ) -> None:
     """Run an experiment; its artifact is then OUT/artifact."""
-    with _one_line_errors():
+    folder = out or Path("runs") / name
+    with _one_line_errors(), _alone(folder):
         experiment = experiments.get_experiment(name)
-        folder = out or Path("runs") / name
         run = experiments.start(experiment, folder, device, resume, progress=sys.stderr.isatty())
         again = shlex.join(
             ["edgewise", "train", name, "--resume"]
@@ -166,6 +167,20 @@ def _one_line_errors() -> Iterator[None]:
             raise
         typer.echo(f"error: {' '.join(str(error).split())}", err=True)
         raise typer.Exit(1) from None
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep a second process out of a run's folder; the system lifts the lock with the process."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / ".lock", "wb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BlockingIOError(
+                f"another process trains in {folder}; wait for it or name another folder"
+            ) from None
+        yield
 
 
 @contextmanager
