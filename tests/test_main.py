@@ -111,6 +111,8 @@ def test_a_loss_that_is_no_number_is_one_line(tmp_path, monkeypatch):
     [
         ["train", "nothing"],
         ["train", "copy", "--device", "gpu"],
+        ["train", "copy", "--device", "cpu:first"],
+        ["train", "copy", "--device", "cuda:99"],
         ["train", "copy", "--steps", "0"],
         ["train"],
         ["evaluate", "copy", "--limit", "0"],

@@ -36,7 +36,11 @@ _show_traceback = False
 
 def _check_device(device: str) -> str:
     at_hand = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if not at_hand.get(device.split(":")[0], False):
+    try:
+        kind, number = torch.device(device).type, torch.device(device).index or 0
+    except RuntimeError:
+        kind, number = "", 0
+    if not at_hand.get(kind, False) or (kind == "cuda" and number >= torch.cuda.device_count()):
         there = " and ".join(name for name, here in at_hand.items() if here)
         raise typer.BadParameter(f"{device!r} is not at hand; on this machine there is {there}")
     return device
