@@ -119,7 +119,24 @@ class TestBrokenFiles:
     def test_both(self, folder):
         for path in checkpoints(folder):
             path.write_bytes(b"")
-        self.refused(folder, "is truncated", "there is no whole checkpoint before it")
+        self.refused(folder, "is truncated", "there is no whole checkpoint of this configuration before it")
+
+    def test_none_of_this_configuration(self, folder):
+        for step in (1, 2):
+            save_checkpoint(folder, step, {}, CONFIG | {"seed": 1})
+        self.refused(
+            folder, "seed is 1 there and 0 here", "there is no whole checkpoint of this configuration"
+        )
+
+    def test_an_artifacts_weights(self, folder):
+        save_tensors(checkpoints(folder)[-1], {"x": torch.ones(1)}, {"name": "copy"})
+        self.refused(folder, "is of another configuration: it is None there")
+
+
+def test_what_a_killed_process_left_is_swept_away(tmp_path):
+    (tmp_path / ".step-00000001.safetensors.part").write_bytes(b"half")
+    path = save_checkpoint(tmp_path, 2, {}, CONFIG)
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_missing_file(tmp_path):

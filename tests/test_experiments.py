@@ -1,4 +1,5 @@
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -137,6 +138,13 @@ class TestLoading:
         with pytest.raises(FileNotFoundError, match="comes with a clone of the book"):
             artifacts.load("copy")
         assert artifacts.names() == []
+
+    def test_json_that_is_cut_short(self, finished, tmp_path):
+        folder = tmp_path / "cut"
+        shutil.copytree(artifacts.artifacts_folder() / "copy", folder)
+        (folder / "config.json").write_text("{")
+        with pytest.raises(ValueError, match=r"config\.json is damaged"):
+            artifacts.load(folder)
 
     def test_weights_that_were_changed(self, finished, tmp_path):
         _, artifact = finished

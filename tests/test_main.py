@@ -55,6 +55,18 @@ def test_the_default_folder(tmp_path, monkeypatch):
     assert (tmp_path / "runs" / "copy" / "metrics.jsonl").exists()
 
 
+def test_the_command_to_go_on_with_can_be_pasted(tmp_path):
+    folder = tmp_path / "a run"
+    first = call("train", "copy", "--device", "cpu:0", "--out", folder, "--steps", 1)
+    assert f"edgewise train copy --resume --device cpu:0 --out '{folder}'" in first.output
+
+
+def test_two_at_once_in_one_folder(tmp_path):
+    with cli._alone(tmp_path):
+        assert "another process trains in" in one_line(call("train", "copy", "--out", tmp_path, "--steps", 1))
+    assert call("train", "copy", "--out", tmp_path, "--steps", 1).exit_code == 0
+
+
 def test_what_goes_wrong_is_one_line(tmp_path):
     assert call("train", "copy", "--out", tmp_path, "--steps", 1).exit_code == 0
     assert "holds a run already" in one_line(call("train", "copy", "--out", tmp_path))
@@ -99,6 +111,8 @@ def test_a_loss_that_is_no_number_is_one_line(tmp_path, monkeypatch):
     [
         ["train", "nothing"],
         ["train", "copy", "--device", "gpu"],
+        ["train", "copy", "--device", "cpu:first"],
+        ["train", "copy", "--device", "cuda:99"],
         ["train", "copy", "--steps", "0"],
         ["train"],
         ["evaluate", "copy", "--limit", "0"],

@@ -140,6 +140,16 @@ def ask_at_batch(run, number):
     run.model.hidden = count
 
 
+def test_a_log_that_was_lost_is_not_filled_with_zeros(tmp_path):
+    begin(tmp_path).train(2)
+    (tmp_path / "metrics.jsonl").unlink()
+    run = begin(tmp_path, resume=True)
+    run.train(4)
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert lines[-1]["step"] == 4
+    assert lines[-1]["loss"] == run.losses[-1]
+
+
 def test_the_log_tells_every_batch_and_epoch(undisturbed):
     lines = [json.loads(line) for line in undisturbed["log"].splitlines()]
     batches, epochs = ([x for x in lines if ("valid" in x) == kind] for kind in (False, True))

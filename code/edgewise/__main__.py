@@ -3,6 +3,8 @@
 Exit codes: 0 done, 1 failed, 2 wrong usage, 130 stopped by Ctrl-C. An error is one line on standard error.
 """
 
+import fcntl
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -34,7 +36,11 @@ _show_traceback = False
 
 def _check_device(device: str) -> str:
     at_hand = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if not at_hand.get(device.split(":")[0], False):
+    try:
+        kind, number = torch.device(device).type, torch.device(device).index or 0
+    except RuntimeError:
+        kind, number = "", 0
+    if not at_hand.get(kind, False) or (kind == "cuda" and number >= torch.cuda.device_count()):
         there = " and ".join(name for name, here in at_hand.items() if here)
         raise typer.BadParameter(f"{device!r} is not at hand; on this machine there is {there}")
     return device
@@ -72,11 +78,15 @@ def train(
     steps: Annotated[int | None, typer.Option(min=1, help="Stop after so many updates.")] = None,
 ) -> None:
     """Run an experiment; its artifact is then OUT/artifact."""
-    with _one_line_errors():
+    folder = out or Path("runs") / name
+    with _one_line_errors(), _alone(folder):
         experiment = experiments.get_experiment(name)
-        folder = out or Path("runs") / name
         run = experiments.start(experiment, folder, device, resume, progress=sys.stderr.isatty())
-        again = f"edgewise train {name} --resume" + (f" --out {out}" if out else "")
+        again = shlex.join(
+            ["edgewise", "train", name, "--resume"]
+            + (["--device", device] if device != "cpu" else [])
+            + (["--out", str(out)] if out else [])
+        )
         with _stopping(run):
             try:
                 run.train(steps)
@@ -183,6 +193,20 @@ def _one_line_errors() -> Iterator[None]:
             raise
         typer.echo(f"error: {' '.join(str(error).split())}", err=True)
         raise typer.Exit(1) from None
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep a second process out of a run's folder; the system lifts the lock with the process."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / ".lock", "wb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BlockingIOError(
+                f"another process trains in {folder}; wait for it or name another folder"
+            ) from None
+        yield
 
 
 @contextmanager

@@ -94,7 +94,14 @@ def load(name: str | Path) -> Artifact:
     missing = [file for file in (*(f"{f}.json" for f in FILES), WEIGHTS) if not (folder / file).is_file()]
     if missing:
         raise FileNotFoundError(f"{folder} is no artifact: it has no {', '.join(missing)}")
-    return Artifact(folder, *(json.loads((folder / f"{file}.json").read_text("utf-8")) for file in FILES))
+    return Artifact(folder, *(_read_json(folder / f"{file}.json") for file in FILES))
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}") from None
 
 
 def names() -> list[str]:

@@ -106,6 +106,8 @@ def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any], config: M
         What the run was started with, JSON; a run of another one cannot be continued from here.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    for part in folder.glob(".step-*.part"):
+        part.unlink(missing_ok=True)  # of a process that was killed
     tensors: dict[str, Tensor] = {}
     tree = _take_tensors(state, "state", tensors)
     path = folder / f"step-{step:08d}.safetensors"
@@ -124,13 +126,15 @@ def load_checkpoint(path: Path, config: Mapping[str, Any]) -> dict[str, Any]:
         If the file cannot be used or belongs to another configuration. Names the checkpoint before it, if
         that one is whole.
     """
+    ours = json.loads(json.dumps(dict(config)))
     try:
         tensors, facts = load_tensors(path)
-        ours = json.loads(json.dumps(dict(config)))
         if facts.get("config") != ours:
-            raise CheckpointError(f"{path} is of another configuration: {_difference(facts['config'], ours)}")
+            raise CheckpointError(
+                f"{path} is of another configuration: {_difference(facts.get('config'), ours)}"
+            )
     except CheckpointError as error:
-        raise CheckpointError(f"{error}; {_advice(path)}") from None
+        raise CheckpointError(f"{error}; {_advice(path, ours)}") from None
     return _put_tensors(facts["tree"], "state", tensors)
 
 
@@ -139,14 +143,19 @@ def checkpoints(folder: Path) -> list[Path]:
     return sorted(folder.glob("step-*.safetensors"))
 
 
-def _advice(path: Path) -> str:
+def _advice(path: Path, config: dict[str, Any]) -> str:
     for other in reversed([p for p in checkpoints(path.parent) if p < path]):
         try:
-            load_tensors(other)
+            _, facts = load_tensors(other)
         except CheckpointError:
             continue
+        if facts.get("config") != config:
+            continue
         return f"the one before it, {other.name}, is whole: remove {path.name} to go on from there"
-    return f"there is no whole checkpoint before it in {path.parent}: start anew in another folder"
+    return (
+        f"there is no whole checkpoint of this configuration before it in {path.parent}: "
+        "start anew in another folder"
+    )
 
 
 def _difference(theirs: Any, ours: Any, name: str = "") -> str:

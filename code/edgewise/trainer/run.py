@@ -1,6 +1,7 @@
 """A run: epochs, validation, checkpoints, a log; continued bit for bit where it stopped."""
 
 import json
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -132,6 +133,7 @@ class Run:
         if found:
             self._restore(load_checkpoint(found[-1], self.config))
         with open(self.folder / "metrics.jsonl", "ab") as log:
+            self._log_end = min(self._log_end, log.tell())  # a longer file would be filled up with zeros
             log.truncate(self._log_end)  # what came after the checkpoint will come again
         self.stages.append(self._stage | {"from_step": self.step, "to_step": self.step, "seconds": 0.0})
         self._began = self._saved_at = time.monotonic()
@@ -175,7 +177,9 @@ class Run:
         }
 
     def save(self) -> None:
-        """Write a checkpoint."""
+        """Write a checkpoint; first see that the log it goes with is on the disk."""
+        with open(self.folder / "metrics.jsonl", "ab") as log:
+            os.fsync(log.fileno())
         self.stages[-1] |= {"to_step": self.step, "seconds": time.monotonic() - self._began}
         save_checkpoint(self.folder / "checkpoints", self.step, self._state(), self.config)
         self._saved_at = time.monotonic()
