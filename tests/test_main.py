@@ -103,7 +103,7 @@ def test_a_loss_that_is_no_number_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setitem(experiments.EXPERIMENTS, "copy", wild)
     line = one_line(call("train", "copy", "--out", tmp_path))
     assert "at step" in line
-    assert "of epoch 1; the newest checkpoint is as it was" in line
+    assert "of epoch 1; there is no checkpoint yet: start anew with another recipe" in line
 
 
 @pytest.mark.parametrize(

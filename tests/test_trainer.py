@@ -194,7 +194,7 @@ class TestFaults:
         run = begin(tmp_path, save_every=0.0)
         hidden = run.model.hidden
         run.model.hidden = lambda batch: hidden(batch) * (math.nan if run.step == 4 else 1)
-        where = "the loss is nan at step 5, batch 3 of epoch 2; the newest checkpoint is as it was"
+        where = "the loss is nan at step 5, batch 3 of epoch 2; the newest checkpoint, step-00000004"
         with pytest.raises(DivergedError, match=where):
             run.train()
         assert checkpoints(tmp_path / "checkpoints")[-1].name == "step-00000004.safetensors"
@@ -207,6 +207,14 @@ class TestFaults:
         with pytest.raises(DivergedError, match=r"the gradient's length is (inf|nan) at step 1, batch 2"):
             run.train()
         assert all(torch.equal(before[name], x) for name, x in run.model.state_dict().items())
+
+    def test_validation_that_is_no_number_tells_its_epoch(self, tmp_path):
+        run = begin(tmp_path)
+        hidden = run.model.hidden
+        run.model.hidden = lambda batch: hidden(batch) * (1 if run.model.training else math.nan)
+        where = "the loss is nan after step 3, at the end of epoch 1 or in its validation; there is no checkp"
+        with pytest.raises(DivergedError, match=where):
+            run.train()
 
     def test_a_folder_with_a_run_is_not_overwritten(self, tmp_path):
         begin(tmp_path).train(max_steps=1)

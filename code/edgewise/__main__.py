@@ -102,7 +102,9 @@ def train(
                 )
             return
         artifact = experiments.finish(run, experiment)
-        typer.echo(f"{artifact.folder}\n{_figures(artifact.metrics['test'])}")
+        typer.echo(artifact.folder)
+        for split in experiment.tests:
+            typer.echo(f"{split}  {_figures(artifact.metrics[split])}")
 
 
 @app.command()
@@ -113,9 +115,14 @@ def evaluate(
     """Score a committed model on its test split, beside what was recorded."""
     with _one_line_errors():
         artifact = artifacts.load(name)
-        found = experiments.figures(*experiments.restore(artifact), "test", limit)
-        typer.echo(f"{artifact.caption}\nfound     {_figures(found)}")
-        typer.echo(f"recorded  {_figures(artifact.metrics['test'])}")
+        experiment = experiments.Experiment.of(artifact.config)
+        found = experiments.final_figures(experiment, *experiments.restore(artifact), limit)
+        typer.echo(artifact.caption)
+        for split, figures in found.items():
+            typer.echo(f"{split}, found     {_figures(figures)}")
+            typer.echo(f"{split}, recorded  {_figures(artifact.metrics[split])}")
+        if limit is not None:
+            typer.echo(f"decoded here: the first {limit}; recorded: all")
 
 
 @app.command()
@@ -215,6 +222,7 @@ def _stopping(run: Run) -> Iterator[None]:
 
     def stop(number: int, frame: FrameType | None) -> None:
         run.stop_requested = True
+        typer.echo("stopping after the work at hand; once more to stop at once", err=True)
         signal.signal(signal.SIGINT, before)
 
     before: Callable | int | None = signal.signal(signal.SIGINT, stop)

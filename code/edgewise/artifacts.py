@@ -179,11 +179,16 @@ def device_name(device: torch.device | str) -> str:
 
 
 def _git(*arguments: str) -> str:
-    """Ask git about the clone that this file lies in; nothing if it lies in none."""
-    try:
-        result = subprocess.run(
-            ["git", "-C", str(Path(__file__).parent), *arguments], capture_output=True, text=True, timeout=20
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return result.stdout.strip() if result.returncode == 0 else ""
+    """Ask git about the clone that tracks this file; nothing if there is none."""
+    here = Path(__file__)
+    outputs = []
+    for question in (["ls-files", "--error-unmatch", here.name], list(arguments)):
+        command = ["git", "-C", str(here.parent), *question]
+        try:
+            result = subprocess.run(command, capture_output=True, text=True, timeout=20)
+        except (OSError, subprocess.TimeoutExpired):
+            return ""
+        if result.returncode != 0:
+            return ""
+        outputs.append(result.stdout.strip())
+    return outputs[-1]

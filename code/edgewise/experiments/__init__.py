@@ -12,7 +12,7 @@ from edgewise.experiments.runs import (
     restore_splitter,
     start,
 )
-from edgewise.experiments.scores import decode, decoded_figures, figures, translate
+from edgewise.experiments.scores import decode, decoded_figures, figures, final_figures, translate
 from edgewise.experiments.translator import Translation, Translator
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "deviation",
     "digest_of",
     "figures",
+    "final_figures",
     "finish",
     "get_experiment",
     "load_data",

@@ -9,7 +9,7 @@ from edgewise import artifacts
 from edgewise.artifacts import Artifact
 from edgewise.experiments.catalogue import Experiment
 from edgewise.experiments.data import TextDataset, digest_of, load_data
-from edgewise.experiments.scores import decoded_figures, figures, signatures
+from edgewise.experiments.scores import decoded_figures, final_figures, signatures
 from edgewise.experiments.translator import Translator
 from edgewise.tasks import SPECIAL, TranslationDataset
 from edgewise.tokenization import BPE
@@ -18,9 +18,6 @@ from edgewise.transformer import Transformer
 
 VALIDATED = 200
 """Sequences of a toy task's validation split that are decoded after each epoch; of text, all are."""
-
-BEAM = 5
-"""Of the final figures on text."""
 
 TOKENIZER = "tokenizer.json"
 
@@ -69,9 +66,8 @@ def finish(run: Run, experiment: Experiment) -> Artifact:
         raise ValueError(f"{run.folder} is not finished: {len(run.epochs)} of {run.recipe.epochs} epochs")
     weights = artifacts.halved(run.averaged_weights())
     load_weights(run.model, weights)
-    beam = BEAM if experiment.text else 1
     metrics = {"losses": run.losses, "epochs": run.epochs}
-    metrics |= {mode: figures(run.model, run.data, mode, beam=beam) for mode in experiment.tests}
+    metrics |= final_figures(experiment, run.model, run.data)
     if experiment.text:
         metrics["signatures"] = signatures()
     stages = [stage for stage in run.stages if stage["to_step"] > stage["from_step"]]

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 
 from edgewise.decoding import evaluating, greedy
+from edgewise.experiments.catalogue import Experiment
 from edgewise.experiments.data import TextDataset
 from edgewise.experiments.translator import Translator
 from edgewise.graphs import GraphPool
@@ -13,6 +14,9 @@ from edgewise.tasks import TranslationDataset
 from edgewise.trainer import StateLossCompute
 from edgewise.training import LabelSmoothing, run_epoch
 from edgewise.transformer import Transformer
+
+BEAM = 5
+"""Beginnings kept where the final figures on text are worked out."""
 
 Figures = dict[str, float]
 """Figures by name."""
@@ -43,6 +47,14 @@ def figures(
         run_epoch(data(GraphPool(), mode, 250, device), model.hidden, loss, is_train=False)
     forced = {"loss": loss.avg_loss, "accuracy": loss.accuracy}
     return forced | decoded_figures(model, data, mode, limit, beam)
+
+
+def final_figures(
+    experiment: Experiment, model: Transformer, data: TranslationDataset, limit: int | None = None
+) -> dict[str, Figures]:
+    """Score a finished model on each split of ``experiment.tests``; text with a beam of ``BEAM``."""
+    beam = BEAM if experiment.text else 1
+    return {mode: figures(model, data, mode, limit, beam) for mode in experiment.tests}
 
 
 def decoded_figures(

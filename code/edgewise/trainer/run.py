@@ -128,7 +128,9 @@ class Run:
         """
         found = checkpoints(self.folder / "checkpoints")
         if found and not resume:
-            raise FileExistsError(f"{self.folder} holds a run already; resume it or name another folder")
+            raise FileExistsError(
+                f"{self.folder} holds a run already; go on with --resume, or name another folder"
+            )
         self.folder.mkdir(parents=True, exist_ok=True)
         if found:
             self._restore(load_checkpoint(found[-1], self.config))
@@ -153,13 +155,22 @@ class Run:
             epoch = _Epoch(self, max_steps)
             try:
                 run_epoch(epoch, self._states, self.loss, progress=self.progress)
+                if epoch.over:
+                    self._end_epoch()
             except DivergedError as error:
-                where = f"step {self.step + 1}, batch {self._batches_done + 1}"
-                raise DivergedError(
-                    f"{error} at {where} of epoch {len(self.epochs) + 1}; the newest checkpoint is as it was"
-                ) from None
-            if epoch.over:
-                self._end_epoch()
+                raise DivergedError(f"{error} {self._where(epoch.over)}; {self._left()}") from None
+
+    def _where(self, epoch_over: bool) -> str:
+        number = len(self.epochs) + 1
+        if epoch_over:
+            return f"after step {self.step}, at the end of epoch {number} or in its validation"
+        return f"at step {self.step + 1}, batch {self._batches_done + 1} of epoch {number}"
+
+    def _left(self) -> str:
+        found = checkpoints(self.folder / "checkpoints")
+        if not found:
+            return "there is no checkpoint yet: start anew with another recipe"
+        return f"the newest checkpoint, {found[-1].name}, is as it was"
 
     def averaged_weights(self) -> dict[str, Tensor]:
         """Return the mean of the weights after each of the last ``recipe.average`` epochs.
