@@ -93,22 +93,33 @@ def copy_to_torch(model, twin):
     pairs = []
     for side in ("encoder", "decoder"):
         ours, theirs = getattr(model, side), getattr(twin, side)
-        pairs.append((ours.norm, theirs.norm))
+        pairs += copy_parts([(ours.norm, theirs.norm)])
         for layer, other in zip(ours.layers, theirs.layers, strict=True):
-            pairs += [(layer.feed_forward.inner, other.linear1), (layer.feed_forward.outer, other.linear2)]
-            pairs += [(s.norm, getattr(other, f"norm{i}")) for i, s in enumerate(layer.sublayer, 1)]
-            attentions = [(layer.self_attn, other.self_attn)]
-            if side == "decoder":
-                attentions.append((layer.src_attn, other.multihead_attn))
-            for mine, its in attentions:
-                pairs.append((mine.out_proj, its.out_proj))
-                pairs.append((mine.in_proj.weight, its.in_proj_weight))
-                pairs.append((mine.in_proj.bias, its.in_proj_bias))
-    flat = []
-    for mine, its in pairs:
+            pairs += copy_layer_to_torch(layer, other)
+    return pairs
+
+
+def copy_layer_to_torch(layer, other):
+    """Copy an encoder or decoder layer into PyTorch's; return the pairs of parameters."""
+    parts = [(layer.feed_forward.inner, other.linear1), (layer.feed_forward.outer, other.linear2)]
+    parts += [(s.norm, getattr(other, f"norm{i}")) for i, s in enumerate(layer.sublayer, 1)]
+    attentions = [(layer.self_attn, other.self_attn)]
+    if hasattr(layer, "src_attn"):
+        attentions.append((layer.src_attn, other.multihead_attn))
+    for mine, its in attentions:
+        parts.append((mine.out_proj, its.out_proj))
+        parts.append((mine.in_proj.weight, its.in_proj_weight))
+        parts.append((mine.in_proj.bias, its.in_proj_bias))
+    return copy_parts(parts)
+
+
+def copy_parts(parts):
+    """Copy modules or parameters to others alike; return the pairs of parameters."""
+    pairs = []
+    for mine, its in parts:
         alone = isinstance(mine, torch.Tensor)
-        flat += [(mine, its)] if alone else zip(mine.parameters(), its.parameters(), strict=True)
+        pairs += [(mine, its)] if alone else zip(mine.parameters(), its.parameters(), strict=True)
     with torch.no_grad():
-        for mine, its in flat:
+        for mine, its in pairs:
             its.copy_(mine)
-    return flat
+    return pairs

@@ -16,7 +16,7 @@ from edgewise.layers import EncoderLayer, PositionwiseFeedForward
 from edgewise.message_passing import propagate_attention, softmax_over_in_edges
 from hypothesis import given
 from hypothesis import strategies as st
-from support import assert_equal_as_stated, dense_attention, edge_graphs
+from support import assert_equal_as_stated, copy_layer_to_torch, dense_attention, edge_graphs
 from torch import nn
 
 heads = st.sampled_from([1, 2, 4])
@@ -191,17 +191,7 @@ def pytorch_layer(ours, num_heads):
     theirs = nn.TransformerEncoderLayer(
         ours.size, num_heads, ours.feed_forward.inner.out_features, 0.0, norm_first=True, batch_first=True
     ).double()
-    with torch.no_grad():
-        theirs.self_attn.in_proj_weight.copy_(ours.self_attn.in_proj.weight)
-        theirs.self_attn.in_proj_bias.copy_(ours.self_attn.in_proj.bias)
-    for mine, other in (
-        (ours.self_attn.out_proj, theirs.self_attn.out_proj),
-        (ours.feed_forward.inner, theirs.linear1),
-        (ours.feed_forward.outer, theirs.linear2),
-        (ours.sublayer[0].norm, theirs.norm1),
-        (ours.sublayer[1].norm, theirs.norm2),
-    ):
-        other.load_state_dict(mine.state_dict())
+    copy_layer_to_torch(ours, theirs)
     return theirs
 
 

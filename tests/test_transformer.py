@@ -7,7 +7,14 @@ from edgewise.message_passing import ENGINES
 from edgewise.transformer import make_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import VOCAB, assert_equal_as_stated, dense_attention, random_pairs, small_model
+from support import (
+    VOCAB,
+    assert_equal_as_stated,
+    copy_layer_to_torch,
+    dense_attention,
+    random_pairs,
+    small_model,
+)
 
 lengths = st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=4)
 pool = GraphPool()
@@ -118,17 +125,7 @@ def test_an_encoder_layer_equals_torchs(norm_first):
     theirs = torch.nn.TransformerEncoderLayer(
         8, 2, 12, dropout=0.0, batch_first=True, norm_first=norm_first, dtype=torch.float64
     )
-    with torch.no_grad():
-        theirs.self_attn.in_proj_weight.copy_(ours.self_attn.in_proj.weight)
-        theirs.self_attn.in_proj_bias.copy_(ours.self_attn.in_proj.bias)
-    for mine, other in (
-        (ours.self_attn.out_proj, theirs.self_attn.out_proj),
-        (ours.feed_forward.inner, theirs.linear1),
-        (ours.feed_forward.outer, theirs.linear2),
-        (ours.sublayer[0].norm, theirs.norm1),
-        (ours.sublayer[1].norm, theirs.norm2),
-    ):
-        other.load_state_dict(mine.state_dict())
+    copy_layer_to_torch(ours, theirs)
     batch = pool(*random_pairs([(5, 1)]))
     model.encoder.norm = torch.nn.Identity()
     x = torch.randn(5, 8, dtype=torch.float64, requires_grad=True)

@@ -46,13 +46,18 @@ def write_atomically(path: Path, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(fresh, path)
+        rename_durably(fresh, path)
     except BaseException:
         fresh.unlink(missing_ok=True)
         raise
+
+
+def rename_durably(fresh: Path, path: Path) -> None:
+    """Give something that is complete its name, so that it still has it when the machine stops."""
+    os.replace(fresh, path)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
-        os.fsync(folder)  # or the new name may be lost with the machine
+        os.fsync(folder)
     finally:
         os.close(folder)
 

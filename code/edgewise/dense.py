@@ -12,7 +12,9 @@ from edgewise.layers import (
     Generator,
     PositionalEncoding,
     Stack,
+    check_symbols,
     draw_weights,
+    evaluating,
     layer_pair,
     share_matrix,
 )
@@ -251,15 +253,10 @@ def greedy(
         If a symbol lies outside the vocabulary, or ``max_len`` is below 1.
     """
     check_count("max_len", max_len, 1)
-    size = model.generator.proj.out_features
-    for name, symbol in (("sos_id", sos_id), ("eos_id", eos_id)):
-        if check_count(name, symbol) >= size:
-            raise ValueError(f"{name} must lie in 0..{size - 1}, got {symbol}")
-    was_training = model.training
-    model.eval()
+    check_symbols(model.generator, sos_id, eos_id)
     written = torch.full((len(src), 1), sos_id, device=src.device)
     ended = torch.zeros(len(src), dtype=torch.bool, device=src.device)
-    try:
+    with evaluating(model):
         mask = _source_mask(src, src_lengths)
         memory = model.encode(src, mask)
         while written.shape[1] <= max_len and not bool(ended.all()):
@@ -267,8 +264,6 @@ def greedy(
             best = model.generator.logits(states).argmax(-1)
             written = torch.cat([written, best[:, None]], 1)
             ended |= best == eos_id
-    finally:
-        model.train(was_training)
     rows = [row[1:] for row in written.tolist()]
     return [row[: row.index(eos_id)] if eos_id in row else row for row in rows]
 

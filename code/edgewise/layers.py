@@ -2,7 +2,8 @@
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -218,6 +219,25 @@ class Generator(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """[N, dim_model] to log-probabilities [N, vocab]."""
         return self.logits(x).log_softmax(-1)
+
+
+def check_symbols(generator: Generator, sos_id: int, eos_id: int) -> None:
+    """Refuse start and end symbols outside the vocabulary that a generator predicts."""
+    size = generator.proj.out_features
+    for name, value in (("sos_id", sos_id), ("eos_id", eos_id)):
+        if check_count(name, value) >= size:
+            raise ValueError(f"{name} must lie in 0..{size - 1}, got {value}")
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Put a model into evaluation mode, and back into the mode that it was in."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
 
 
 def layer_pair(

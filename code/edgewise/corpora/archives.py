@@ -17,8 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from edgewise.checkpoints import rename_durably
 from edgewise.corpora.download import fetch
-from edgewise.corpora.files import CorpusError, File, cache_folder, locked, rename_durably
+from edgewise.corpora.files import CorpusError, File, cache_folder, locked
 
 LIMIT = 1 << 28
 """Most bytes that an archive may unpack to, unless its caller knows that it holds more."""

@@ -12,13 +12,13 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from edgewise.checkpoints import rename_durably
 from edgewise.corpora.files import (
     CorpusError,
     File,
     cache_folder,
     data_folder,
     locked,
-    rename_durably,
     set_aside,
     sha256_of,
 )

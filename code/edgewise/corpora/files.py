@@ -125,13 +125,3 @@ def locked(path: Path) -> Iterator[None]:
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-def rename_durably(fresh: Path, path: Path) -> None:
-    """Give something that is complete its name, so that it still has it when the machine stops."""
-    os.replace(fresh, path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -6,8 +6,8 @@ so nothing else is computed again.
 """
 
 from edgewise.decoding.beam import beam_search
-from edgewise.decoding.continuation import Continuation, evaluating
+from edgewise.decoding.continuation import Continuation
 from edgewise.decoding.greedy import greedy
 from edgewise.decoding.hypothesis import Hypothesis
 
-__all__ = ["Continuation", "Hypothesis", "beam_search", "evaluating", "greedy"]
+__all__ = ["Continuation", "Hypothesis", "beam_search", "greedy"]

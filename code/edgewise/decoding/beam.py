@@ -6,8 +6,9 @@ from numbers import Real
 import torch
 from torch import Tensor
 
-from edgewise.decoding.continuation import Continuation, evaluating
-from edgewise.decoding.hypothesis import Hypothesis, check_symbols, limits_of
+from edgewise.decoding.continuation import Continuation
+from edgewise.decoding.hypothesis import Hypothesis, limits_of
+from edgewise.layers import check_symbols, evaluating
 from edgewise.transformer import Transformer
 from edgewise.validation import check_count
 
@@ -56,7 +57,7 @@ def beam_search(
     TypeError, ValueError
         If an argument is not what it should be; the message says which.
     """
-    check_symbols(model, sos_id, eos_id)
+    check_symbols(model.generator, sos_id, eos_id)
     check_count("beam", beam, 1)
     if check_count("n_best", n_best, 1) > beam:
         raise ValueError(f"n_best must be at most beam ({beam}), got {n_best}")

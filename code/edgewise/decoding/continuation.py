@@ -1,10 +1,9 @@
 """Targets that grow by a token a step; nothing is computed twice."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from edgewise.graphs import AttentionGraph, GraphPool
 from edgewise.transformer import Transformer
@@ -86,14 +85,3 @@ class Continuation:
                     past[name] = grown
             room = fresh[1]
         return room
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Put a model into evaluation mode, and back into the mode that it was in."""
-    training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(training)

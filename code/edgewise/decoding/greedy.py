@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import torch
 
-from edgewise.decoding.continuation import Continuation, evaluating
-from edgewise.decoding.hypothesis import Hypothesis, check_symbols, limits_of
+from edgewise.decoding.continuation import Continuation
+from edgewise.decoding.hypothesis import Hypothesis, limits_of
+from edgewise.layers import check_symbols, evaluating
 from edgewise.transformer import Transformer
 
 
@@ -40,7 +41,7 @@ def greedy(
     TypeError, ValueError
         If a source is empty or an id or a limit is not what it should be.
     """
-    check_symbols(model, sos_id, eos_id)
+    check_symbols(model.generator, sos_id, eos_id)
     limits = limits_of(sources, max_len)
     with evaluating(model):
         continuation = Continuation(model, sources)

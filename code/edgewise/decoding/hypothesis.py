@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from edgewise.transformer import Transformer
 from edgewise.validation import check_count
 
 
@@ -34,11 +33,3 @@ def limits_of(sources: Sequence[Sequence[int]], max_len: int | None) -> list[int
     if max_len is not None:
         return [check_count("max_len", max_len, 1)] * len(sources)
     return [2 * len(source) + 10 for source in sources]
-
-
-def check_symbols(model: Transformer, sos_id: int, eos_id: int) -> None:
-    """Refuse start and end symbols outside the target's vocabulary."""
-    size = model.generator.proj.out_features
-    for name, value in (("sos_id", sos_id), ("eos_id", eos_id)):
-        if check_count(name, value) >= size:
-            raise ValueError(f"{name} must lie in 0..{size - 1}, got {value}")

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 
 import torch
 
-from edgewise.decoding import evaluating, greedy
+from edgewise.decoding import greedy
 from edgewise.experiments.catalogue import Experiment
 from edgewise.experiments.data import TextDataset
 from edgewise.experiments.translator import Translator
 from edgewise.graphs import GraphPool
+from edgewise.layers import evaluating
 from edgewise.metrics import bleu, chrf, exact_match, moses, token_accuracy, tokenized_bleu
 from edgewise.tasks import TranslationDataset
 from edgewise.trainer import StateLossCompute

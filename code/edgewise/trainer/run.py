@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from edgewise.checkpoints import checkpoints, load_checkpoint, save_checkpoint
-from edgewise.decoding import evaluating
 from edgewise.graphs import Batch, GraphPool
+from edgewise.layers import evaluating
 from edgewise.tasks import TranslationDataset
 from edgewise.trainer.loss import DivergedError, StateLossCompute
 from edgewise.trainer.recipe import Recipe
