@@ -240,6 +240,8 @@ class TestFaults:
         ({"factor": -1}, "factor must be a positive number, got -1"),
         ({"betas": (0.9, 1.0)}, "betas"),
         ({"patience": 0}, "patience must be at least 1, got 0"),
+        ({"consistency": -1.0}, "consistency must be a finite number, at least 0, got -1.0"),
+        ({"consistency": float("nan")}, "consistency must be a finite number"),
         ({"seed": -1}, "seed must"),
     ],
 )
@@ -284,6 +286,23 @@ class TestStateLoss:
         for name in grads[0]:
             torch.testing.assert_close(grads[1][name], grads[0][name], atol=1e-6, rtol=1e-5)
 
+    def test_two_equal_passes_count_as_one(self):
+        """Without dropout two passes agree: loss, accuracy and gradient are those of one."""
+        grads, counts = [], []
+        batch = GraphPool()([[3, 4], [5]], [[0, 3, 4, 1], [0, 5, 1]])
+        for passes in (1, 2):
+            torch.manual_seed(0)
+            model = small_model()
+            opt = NoamOpt(8, 1.0, 1, torch.optim.SGD(model.parameters(), lr=0.0))
+            loss = StateLossCompute(model.generator, LabelSmoothing(11, 2), opt, consistency=passes - 1.0)
+            hidden = torch.stack([model.hidden(batch) for _ in range(passes)]).squeeze(0)
+            loss(hidden, batch.tgt_y, batch.n_tokens)
+            counts.append((loss.avg_loss, loss.accuracy))
+            grads.append({name: p.grad for name, p in model.named_parameters()})
+        assert counts[0] == pytest.approx(counts[1], rel=1e-5)
+        for name in grads[0]:
+            torch.testing.assert_close(grads[1][name], grads[0][name], atol=1e-6, rtol=1e-5)
+
     def test_a_long_gradient_is_cut_and_a_short_one_is_not(self):
         lengths = {}
         for clip in (None, 1e-3, 1e3):
@@ -310,3 +329,20 @@ def test_half_precision_products_run_and_learn(tmp_path):
     run.train()
     assert dtypes == {torch.bfloat16}
     assert run.epochs[-1]["train"]["loss"] < run.epochs[0]["train"]["loss"]
+    assert {p.dtype for p in run.model.parameters()} == {torch.float32}
+
+
+def test_passes_that_are_asked_to_agree_come_to_agree(tmp_path):
+    """Dropout pulls two passes apart; with the weight of agreement they end closer to each other."""
+    apart = {}
+    for weight in (0.0, 20.0):
+        run = begin(tmp_path / str(weight), replace(RECIPE, consistency=weight, epochs=6))
+        run.train()
+        run.model.train()
+        torch.manual_seed(0)
+        batch = next(run.data(GraphPool(), "valid", 8))
+        with torch.no_grad():
+            first, second = (run.model(batch) for _ in range(2))
+        apart[weight] = float(((first.exp() - second.exp()) * (first - second)).sum(1).mean())
+        assert run.epochs[-1]["train"]["loss"] < run.epochs[0]["train"]["loss"]
+    assert apart[20.0] < 0.7 * apart[0.0]

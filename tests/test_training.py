@@ -78,9 +78,41 @@ class TestOutputLoss:
         for grad, reference in zip(grads, wanted, strict=True):
             torch.testing.assert_close(grad.double(), reference, atol=1e-5, rtol=1e-5)
 
-    def test_it_never_holds_all_logits(self):
+    @given(st.integers(1, 20), st.integers(3, 9), st.sampled_from([0.0, 0.5, 5.0]), st.integers(1, 200))
+    def test_two_passes_pay_for_disagreement(self, tokens, vocab, consistency, chunk):
+        torch.manual_seed(tokens)
+        criterion = LabelSmoothing(vocab, 2, 0.1)
+        target = torch.randint(0, vocab, (tokens,))
+        exact = [torch.randn(s, dtype=torch.float64) for s in ((2, tokens, 5), (vocab, 5), (vocab,))]
+        exact = [x.requires_grad_() for x in exact]
+        first, second = (exact[0] @ exact[1].T + exact[2]).log_softmax(2)
+        apart = (first.exp() - second.exp()) * (first - second)  # summed: both divergences
+        agreement = apart[target != 2].sum() * consistency / 2
+        expected = criterion(first, target) + criterion(second, target) + agreement
+        given = [x.detach().float().requires_grad_() for x in exact]
+        loss, correct = output_loss(*given, target, criterion, chunk, consistency)
+        assert loss.item() == pytest.approx(expected.item(), abs=1e-4, rel=1e-5)
+        assert correct == sum(int((x.argmax(1) == target)[target != 2].sum()) for x in (first, second))
+        grads, wanted = torch.autograd.grad(3 * loss, given), torch.autograd.grad(3 * expected, exact)
+        for grad, reference in zip(grads, wanted, strict=True):
+            torch.testing.assert_close(grad.double(), reference, atol=1e-4, rtol=1e-4)
+
+    def test_autocast_rounds_factors_and_leaves_the_setting_alone(self):
+        torch.manual_seed(0)
+        hidden, weight = torch.randn(50, 64), torch.randn(300, 64)
+        criterion, target = LabelSmoothing(300, 2, 0.1), torch.arange(3, 53)
+        exact, _ = output_loss(hidden, weight, None, target, criterion)
+        with torch.autocast("cpu", torch.bfloat16):
+            rounded, _ = output_loss(hidden.bfloat16(), weight, None, target, criterion)
+        assert rounded.dtype == torch.float32
+        assert rounded.item() == pytest.approx(exact.item(), rel=1e-2)
+        assert torch.get_float32_matmul_precision() == "highest"
+
+    @pytest.mark.parametrize("passes", [1, 2])
+    def test_it_never_holds_all_logits(self, passes):
         tokens, vocab = 2048, 1500
-        hidden, weight = (torch.randn(n, 4, requires_grad=True) for n in (tokens, vocab))
+        hidden = torch.randn(*[2] * (passes - 1), tokens, 4, requires_grad=True)
+        weight = torch.randn(vocab, 4, requires_grad=True)
         target = torch.randint(3, vocab, (tokens,))
         sizes = []
 
@@ -92,7 +124,8 @@ class TestOutputLoss:
                 return result
 
         with Watch():
-            output_loss(hidden, weight, None, target, LabelSmoothing(vocab, 2, 0.1), 2**16)[0].backward()
+            criterion = LabelSmoothing(vocab, 2, 0.1)
+            output_loss(hidden, weight, None, target, criterion, 2**16, passes - 1.0)[0].backward()
         assert max(sizes) <= 2 * 2**16
         assert len(sizes) > 10
 
@@ -101,13 +134,27 @@ class TestOutputLoss:
         [
             ((4, 3), [3, 4, 5, 9], "target"),
             ((4, 3), [3, 4, 5], r"\[N, 6\] and \[N\], got \[4, 6\] and \[3\]"),
-            ((4, 2), [3, 4, 5, 3], r"hidden must be \[N, 3\], got \[4, 2\]"),
+            ((4, 2), [3, 4, 5, 3], r"hidden must be \[N, 3\] or two of these, got \[4, 2\]"),
+            ((3, 4, 3), [3, 4, 5, 3], r"two passes are needed .* hidden \[3, 4, 3\]"),
         ],
     )
     def test_bad_input(self, hidden, target, message):
         with pytest.raises(ValueError, match=message):
             output_loss(
                 torch.ones(hidden), torch.ones(6, 3), None, torch.tensor(target), LabelSmoothing(6, 2)
+            )
+
+    @pytest.mark.parametrize(("passes", "consistency"), [(1, 0.5), (2, -1.0)])
+    def test_bad_consistency(self, passes, consistency):
+        hidden = torch.ones(passes, 1, 3).squeeze(0)
+        with pytest.raises(ValueError, match=f"two passes are needed to agree; got {consistency}"):
+            output_loss(
+                hidden,
+                torch.ones(6, 3),
+                None,
+                torch.tensor([3]),
+                LabelSmoothing(6, 2),
+                consistency=consistency,
             )
 
 

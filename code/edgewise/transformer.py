@@ -137,6 +137,8 @@ class Transformer(nn.Module):
         """Let every receiver of ``graph`` gather what it listens to: [num_dst, h, d_k]."""
         if self._heard is not None:
             self._heard.append((graph, q, k))
+        if q.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
+            q, k, v = q.float(), k.float(), v.float()  # in bfloat16 its kernels are built anew for each shape
         return propagate_attention(graph, q, k, v, self.engine)
 
     def update_graph(

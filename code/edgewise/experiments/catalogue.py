@@ -112,6 +112,43 @@ EXPERIMENTS = {
             Size(N=2, dim_model=128, dim_ff=256, h=4, dropout=0.1),
             Recipe(epochs=100, batch_size=128, factor=0.5, warmup=800, average=10, clip=1.0),
         ),
+        Experiment(
+            "multi30k",
+            "Translate captions of pictures from English to German.",
+            "multi30k",
+            Size(N=3, dim_model=192, dim_ff=512, h=6, dropout=0.3, shared=True),
+            Recipe(
+                epochs=100,
+                batch_tokens=2048,
+                factor=1.9,
+                warmup=2000,
+                clip=1.0,
+                consistency=3.0,
+                average=10,
+                autocast=True,
+            ),
+            Text(6000, 0.1),
+            ("test2016", "test2017"),
+        ),
+        Experiment(
+            "multi30k-one-layer",
+            "The same with one layer on each side, as the DGL tutorial drew it.",
+            "multi30k",
+            Size(N=1, dim_model=128, dim_ff=256, h=4, dropout=0.2, shared=True),
+            Recipe(
+                epochs=40, batch_tokens=4096, factor=1.6, warmup=1200, clip=1.0, average=10, autocast=True
+            ),
+            Text(6000, 0.1),
+            ("test2016", "test2017"),
+        ),
+        Experiment(
+            "tatoeba",
+            "Translate short everyday sentences from English to French.",
+            "tatoeba",
+            Size(N=2, dim_model=128, dim_ff=256, h=4, dropout=0.1, shared=True),
+            Recipe(epochs=12, batch_tokens=4096, factor=1.6, warmup=1200, clip=1.0, average=4, autocast=True),
+            Text(6000, 0.1),
+        ),
     )
 }
 

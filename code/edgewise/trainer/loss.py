@@ -28,6 +28,9 @@ class StateLossCompute(SimpleLossCompute):
         Batches an update. Gradients are divided by the number of their tokens: each counts alike.
     clip : float, optional
         Longest gradient.
+    consistency : float
+        Weight of disagreement between two passes over a batch, as in ``output_loss``; for each token the loss
+        is then half of that function's.
 
     Attributes
     ----------
@@ -44,21 +47,23 @@ class StateLossCompute(SimpleLossCompute):
         opt: NoamOpt | None = None,
         grad_accum: int = 1,
         clip: float | None = None,
+        consistency: float = 0.0,
     ):
         super().__init__(criterion, opt, grad_accum)
         self.generator = generator
         self.clip = math.inf if clip is None else clip
+        self.consistency = consistency
         self.waiting_tokens = 0
         self.grad_norm = 0.0
         self.latest = math.nan
 
     def __call__(self, hidden: Tensor, target: Tensor, n_tokens: int) -> float:
-        """Count a batch, given its final states [N, dim_model], and learn from it."""
+        """Count a batch, given its final states [N, dim_model] or [2, N, dim_model], and learn from it."""
         self.latest = super().__call__(hidden, target, n_tokens)
         return self.latest
 
-    def evaluate(self, hidden: Tensor, target: Tensor) -> tuple[Tensor, int]:
-        """States [N, dim_model] and targets [N] to the summed loss and the number of right predictions.
+    def evaluate(self, hidden: Tensor, target: Tensor) -> tuple[Tensor, float]:
+        """States and targets [N] to the summed loss and the number of right predictions; means of passes.
 
         Raises
         ------
@@ -66,10 +71,13 @@ class StateLossCompute(SimpleLossCompute):
             If the loss is not finite.
         """
         proj = self.generator.proj
-        total, correct = output_loss(hidden, proj.weight, proj.bias, target, self.criterion)
+        total, correct = output_loss(
+            hidden, proj.weight, proj.bias, target, self.criterion, consistency=self.consistency
+        )
         if not math.isfinite(total.item()):
             raise DivergedError(f"the loss is {total.item()}")
-        return total, correct
+        passes = hidden.dim() - 1
+        return total / passes, correct / passes
 
     def learn(self, total: Tensor, n_tokens: int) -> None:
         """Add a batch's gradient to those that wait."""

@@ -1,5 +1,6 @@
 """How a model is trained."""
 
+import math
 from dataclasses import dataclass
 from numbers import Real
 
@@ -28,6 +29,9 @@ class Recipe:
         Longest gradient, as a norm over all parameters.
     smoothing : float
         Of the labels.
+    consistency : float
+        Weight of disagreement between two passes over each batch, which differ in their dropout (R-Drop); 0:
+        one pass.
     average : int
         Epochs, the last ones, whose weights are averaged for validation's last word and the artifact.
     monitor : str
@@ -51,6 +55,7 @@ class Recipe:
     eps: float = 1e-9
     clip: float | None = None
     smoothing: float = 0.1
+    consistency: float = 0.0
     average: int = 1
     monitor: str = "loss"
     patience: int | None = None
@@ -70,6 +75,8 @@ class Recipe:
                 f"got {self.batch_size} and {self.batch_tokens}"
             )
         check_probability("smoothing", self.smoothing)
+        if not isinstance(self.consistency, Real) or not 0 <= self.consistency < math.inf:
+            raise ValueError(f"consistency must be a finite number, at least 0, got {self.consistency!r}")
         for name in ("factor", "eps", "clip"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, Real) or not value > 0):

@@ -229,7 +229,10 @@ class Run:
 
     def _loss_compute(self, opt: NoamOpt | None) -> StateLossCompute:
         recipe = self.recipe
-        return StateLossCompute(self.model.generator, self.criterion, opt, recipe.grad_accum, recipe.clip)
+        agree = recipe.consistency if opt else 0.0
+        return StateLossCompute(
+            self.model.generator, self.criterion, opt, recipe.grad_accum, recipe.clip, agree
+        )
 
     def _batches(self, mode: str) -> Iterator[Batch]:
         recipe, data = self.recipe, self.data
@@ -239,6 +242,8 @@ class Run:
 
     def _states(self, batch: Batch) -> Tensor:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.recipe.autocast):
+            if self.recipe.consistency and self.model.training:
+                return torch.stack([self.model.hidden(batch) for _ in range(2)])
             return self.model.hidden(batch)
 
     def _log(self, **facts: Any) -> None:

@@ -5,6 +5,8 @@ exists only as two buffers of a few rows: each chunk's logits become probabiliti
 gradients, before the next chunk takes their place.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -25,15 +27,24 @@ def output_loss(
     target: Tensor,
     criterion: LabelSmoothing,
     chunk: int = CHUNK,
+    consistency: float = 0.0,
 ) -> tuple[Tensor, int]:
-    """Equal ``criterion((hidden @ weight.T + bias).log_softmax(1), target)``, in little memory.
+    r"""Equal ``criterion((hidden @ weight.T + bias).log_softmax(1), target)``, in little memory.
 
-    The gradient is worked out in the forward pass, chunk by chunk; derivatives are of first order only.
+    The gradient is worked out in the forward pass, chunk by chunk; derivatives are of first order only. Under
+    autocast the factors of matrix products may be rounded; logits and sums stay in the weights' precision.
+
+    Two passes over the same tokens, each with a dropout of its own, can be asked to agree (R-Drop: Wu et al.
+    2021, eq. 4). With their predictions :math:`P_1, P_2` and ``consistency`` :math:`\alpha` the loss is
+
+    .. math::
+        \sum_t \mathrm{criterion}(P_1) + \mathrm{criterion}(P_2)
+        + \tfrac{\alpha}{2} \big(D_\mathrm{KL}(P_1 \,\|\, P_2) + D_\mathrm{KL}(P_2 \,\|\, P_1)\big)
 
     Parameters
     ----------
     hidden : Tensor
-        States [N, d].
+        States [N, d], or those of two passes [2, N, d].
     weight, bias : Tensor
         Of the output layer, [V, d] and [V]; the bias may be ``None``.
     target : Tensor
@@ -41,57 +52,80 @@ def output_loss(
     criterion : LabelSmoothing
         How certain the targets are, and which id is padding.
     chunk : int
-        Most logits that exist at a time, but at least one row.
+        Most logits that exist at a time, but at least those of one token.
+    consistency : float
+        Weight of disagreement between two passes, at least 0.
 
     Returns
     -------
     loss : Tensor
-        Scalar: the sum over tokens, in nats.
+        Scalar: the sum over tokens, and over passes, in nats.
     correct : int
-        Tokens whose target is the likeliest prediction.
+        Tokens whose target is the likeliest prediction, over all passes.
 
     Raises
     ------
     TypeError, ValueError
-        If shapes do not fit or a target lies outside the vocabulary.
+        If shapes do not fit, a target lies outside the vocabulary, or consistency is asked of one pass.
     """
-    if hidden.dim() != 2 or hidden.shape[1:] != weight.shape[1:]:
-        raise ValueError(f"hidden must be [N, {weight.shape[1]}], got {list(hidden.shape)}")
-    criterion.check(target, len(hidden), len(weight))
-    rows = max(check_count("chunk", chunk, 1) // len(weight), 1)
-    with torch.autocast(hidden.device.type, enabled=False):  # logits in half precision would cost accuracy
-        states = hidden.to(weight.dtype)
-        loss, correct = _OutputLoss.apply(states, weight, bias, target, criterion, rows)
+    if hidden.dim() not in (2, 3) or hidden.shape[-1] != weight.shape[1]:
+        raise ValueError(f"hidden must be [N, {weight.shape[1]}] or two of these, got {list(hidden.shape)}")
+    passes = 1 if hidden.dim() == 2 else 2
+    if hidden.shape[:-2] != (2,) * (passes - 1) or consistency < 0 or (consistency and passes == 1):
+        raise ValueError(
+            "consistency must be at least 0, and two passes are needed to agree; "
+            f"got {consistency} and hidden {list(hidden.shape)}"
+        )
+    criterion.check(target, hidden.shape[-2], len(weight))
+    rows = max(check_count("chunk", chunk, 1) // (passes * len(weight)), 1)
+    kind = hidden.device.type
+    with _rounded_factors(torch.is_autocast_enabled(kind)), torch.autocast(kind, enabled=False):
+        states = hidden.to(weight.dtype).reshape(passes, *hidden.shape[-2:])
+        loss, correct = _OutputLoss.apply(states, weight, bias, target, criterion, rows, consistency)
     return loss, int(correct)
+
+
+@contextmanager
+def _rounded_factors(allowed: bool) -> Iterator[None]:
+    """Let float32 products round their factors, to bfloat16 or TF32 as the device has it, not sums."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium" if allowed else before)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 class _OutputLoss(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        hidden: Tensor,
+        hidden: Tensor,  # [passes, N, d]
         weight: Tensor,
         bias: Tensor | None,
         target: Tensor,
         criterion: LabelSmoothing,
         rows: int,
+        consistency: float,
     ) -> tuple[Tensor, Tensor]:
         learning = any(ctx.needs_input_grad[:3])
         grads = [None if x is None or not learning else torch.zeros_like(x) for x in (hidden, weight, bias)]
         loss = torch.zeros((), dtype=torch.float64, device=hidden.device)
         correct = torch.zeros((), dtype=torch.int64, device=hidden.device)
-        buffers = hidden.new_empty(2, min(rows, len(hidden)), len(weight))
-        for first in range(0, len(hidden), rows):
+        passes = len(hidden)
+        buffers = hidden.new_empty(2, passes * min(rows, len(target)), len(weight))
+        for first in range(0, len(target), rows):
             part = slice(first, first + rows)
-            logits, slope = buffers[:, : len(target[part])]
-            torch.mm(hidden[part], weight.T, out=logits)
+            states, targets = hidden[:, part].flatten(0, 1), target[part].repeat(passes)
+            logits, slope = buffers[:, : len(targets)]
+            torch.mm(states, weight.T, out=logits)
             if bias is not None:
                 logits += bias
-            some, right = _loss_and_slope(logits, target[part], criterion, slope)
+            some, right = _loss_and_slope(logits, targets, criterion, slope, consistency)
             loss, correct = loss + some, correct + right
             if learning:
-                torch.mm(slope, weight, out=grads[0][part])
-                grads[1].addmm_(slope.T, hidden[part])
+                grads[0][:, part] = (slope @ weight).unflatten(0, (passes, -1))
+                grads[1].addmm_(slope.T, states)
                 if bias is not None:
                     grads[2] += slope.sum(0)
         ctx.save_for_backward(*grads)
@@ -102,15 +136,16 @@ class _OutputLoss(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, upstream: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         grads = (None if grad is None else grad * upstream for grad in ctx.saved_tensors)
-        return *grads, None, None, None
+        return *grads, None, None, None, None
 
 
 def _loss_and_slope(
-    logits: Tensor, target: Tensor, criterion: LabelSmoothing, slope: Tensor
+    logits: Tensor, target: Tensor, criterion: LabelSmoothing, slope: Tensor, consistency: float
 ) -> tuple[Tensor, Tensor]:
     """Loss and right predictions of a chunk; writes the loss's derivative by the logits into ``slope``.
 
-    With weights w of a smoothed target, which sum to one, that derivative is softmax(logits) - w.
+    With weights w of a smoothed target, which sum to one, that derivative is softmax(logits) - w, and what
+    disagreement adds to it. Logits may be overwritten.
     """
     torch.softmax(logits, 1, out=slope)
     highest, likeliest = slope.max(1)
@@ -118,6 +153,9 @@ def _loss_and_slope(
     right = logits.gather(1, target[:, None]).squeeze(1) - log_z
     others = logits.sum(1) - logits[:, criterion.padding_idx] - (criterion.size - 1) * log_z
     loss = -criterion.certain * right - criterion.share * others - criterion.entropy()
+    if consistency:
+        logits -= log_z[:, None]
+        loss += _disagreement(logits, slope, consistency / 2)
     slope -= criterion.share
     slope[:, criterion.padding_idx] += criterion.share
     slope.scatter_add_(1, target[:, None], torch.full_like(log_z, -criterion.certain)[:, None])
@@ -126,3 +164,18 @@ def _loss_and_slope(
         slope *= real[:, None]
         loss = loss.masked_fill(~real, 0)
     return loss.double().sum(), ((likeliest == target) & real).sum()
+
+
+def _disagreement(log_probs: Tensor, probs: Tensor, weight: float) -> Tensor:
+    """Weighted KL divergence of each half's rows from the other half's; adds its derivative to ``probs``.
+
+    For rows p and q, and d = log p - log q, the derivative of KL(p, q) + KL(q, p) by p's logits is
+    p (d - KL(p, q)) + p - q. Overwrites ``log_probs``.
+    """
+    (log_p, log_q), (p, q) = log_probs.chunk(2), probs.chunk(2)
+    ratio = log_p.sub_(log_q)
+    p_from_q, q_from_p = (p * ratio).sum(1), -(q * ratio).sum(1)
+    apart = torch.sub(p, q, out=log_q).mul_(weight)
+    q += q * (ratio + q_from_p[:, None]) * -weight - apart
+    p += p * (ratio.sub_(p_from_q[:, None])).mul_(weight) + apart
+    return weight * torch.cat([p_from_q, q_from_p])
