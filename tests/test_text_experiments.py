@@ -5,7 +5,7 @@ import torch
 from edgewise import artifacts, corpora, experiments
 from edgewise.__main__ import app
 from edgewise.decoding import Hypothesis
-from edgewise.experiments import Experiment, Size, Text, TextDataset, Translation, scores
+from edgewise.experiments import Experiment, Search, Size, Text, TextDataset, Translation, scores
 from edgewise.graphs import GraphPool
 from edgewise.metrics import bleu, moses, tokenized_bleu
 from edgewise.tokenization import BPE
@@ -80,17 +80,27 @@ def test_a_run_on_text_leaves_an_artifact_that_translates_without_the_corpus(sma
     assert {"loss", "accuracy", "bleu", "chrf"} <= run.epochs[0]["valid"].keys()
     artifact = experiments.finish(run, TINY)
     assert Experiment.of(artifact.config) == TINY
-    assert {"losses", "epochs", "valid", "test", "signatures"} == artifact.metrics.keys()
+    assert artifact.metrics.keys() == {
+        *("losses", "epochs", "valid", "test", "signatures", "search", "valid_by_penalty", "greedy")
+    }
+    search = experiments.search_of(artifact)
+    by_penalty = artifact.metrics["valid_by_penalty"]
+    assert (
+        by_penalty[str(search.length_penalty)]
+        == max(by_penalty.values())
+        == artifact.metrics["valid"]["bleu"]
+    )
+    assert artifact.metrics["test"]["references_reproduced"] == 1.0
     assert {"bleu", "bleu_tokenised", "chrf"} <= artifact.metrics["test"].keys()
     assert "tok:none" in artifact.metrics["signatures"]["bleu_tokenised"]
     assert "tok:13a" in artifact.metrics["signatures"]["bleu"]
     assert "bleu_tokenised" not in artifact.metrics["valid"]
     model, data = experiments.restore(artifact)
-    assert experiments.figures(model, data, "test", beam=5) == pytest.approx(
+    assert experiments.figures(model, data, "test", search=search) == pytest.approx(
         artifact.metrics["test"], rel=1e-5
     )
     texts = ["A man rides a bike.", "🚲"]
-    expected = experiments.translate(model, data, texts)
+    expected = experiments.translate(model, data, texts, search)
 
     def gone(name):
         raise corpora.CorpusError("no corpus here")
@@ -196,8 +206,9 @@ def test_resuming_on_text_is_bit_for_bit(small, tmp_path):
 def test_figures_are_those_of_the_translations(corpus):
     data = TextDataset(corpus, BPE.train((t for pair in corpus.splits["train"] for t in pair), 400))
     model = TINY.build(data.vocab_size).eval()
-    found = experiments.translate(model, data, [source for source, _ in corpus.splits["test"]])
-    figures = experiments.decoded_figures(model, data, "test", beam=5)
+    search = Search(3, 1.0)
+    found = experiments.translate(model, data, [source for source, _ in corpus.splits["test"]], search)
+    figures = experiments.decoded_figures(model, data, "test", search=search)
     assert figures["bleu"] == bleu(found, [target for _, target in corpus.splits["test"]]).value
     published = [target for _, target in corpus.tokenised["test"]]
     assert figures["bleu_tokenised"] == tokenized_bleu(moses(found, "de"), published).value
@@ -215,5 +226,21 @@ def test_perfect_translations_score_a_hundred_on_plain_and_on_tokenised_referenc
     data = TextDataset(corpus, BPE.train((t for pair in corpus.splits["train"] for t in pair), 400))
     perfect = [target for _, target in corpus.splits["test"]]
     monkeypatch.setattr(scores, "translate", lambda *arguments: perfect)
-    figures = scores.decoded_figures(TINY.build(data.vocab_size), data, "test", beam=5)
+    figures = scores.decoded_figures(TINY.build(data.vocab_size), data, "test")
+    assert figures.pop("references_reproduced") == 1
     assert figures == pytest.approx({"bleu": 100, "chrf": 100, "bleu_tokenised": 100})
+
+
+def test_a_run_goes_on_under_a_longer_recipe_as_if_it_had_been_that_long(small, tmp_path):
+    longer = replace(TINY, recipe=replace(TINY.recipe, epochs=2))
+    whole = experiments.start(longer, tmp_path / "whole")
+    whole.train()
+    experiments.start(TINY, tmp_path / "parts").train()
+    parts = experiments.start(longer, tmp_path / "parts", resume=True)
+    parts.train()
+    for one, other in zip(parts.model.parameters(), whole.model.parameters(), strict=True):
+        assert torch.equal(one, other)
+    assert [epoch["valid"] for epoch in parts.epochs] == [epoch["valid"] for epoch in whole.epochs]
+    again = experiments.start(TINY, tmp_path / "parts", resume=True)
+    with pytest.raises(ValueError, match="has gone too far: 2 of 1 epochs"):
+        experiments.finish(again, TINY)

@@ -116,7 +116,8 @@ def evaluate(
     with _one_line_errors():
         artifact = artifacts.load(name)
         experiment = experiments.Experiment.of(artifact.config)
-        found = experiments.final_figures(experiment, *experiments.restore(artifact), limit)
+        search = experiments.search_of(artifact)
+        found = experiments.final_figures(experiment, *experiments.restore(artifact), search, limit)
         typer.echo(artifact.caption)
         for split, figures in found.items():
             typer.echo(f"{split}, found     {_figures(figures)}")

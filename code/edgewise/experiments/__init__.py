@@ -10,14 +10,25 @@ from edgewise.experiments.runs import (
     restore,
     restore_model,
     restore_splitter,
+    search_of,
     start,
 )
-from edgewise.experiments.scores import decode, decoded_figures, figures, final_figures, translate
+from edgewise.experiments.scores import (
+    GREEDY,
+    Search,
+    decode,
+    decoded_figures,
+    figures,
+    final_figures,
+    translate,
+)
 from edgewise.experiments.translator import Translation, Translator
 
 __all__ = [
     "EXPERIMENTS",
+    "GREEDY",
     "Experiment",
+    "Search",
     "Size",
     "Text",
     "TextDataset",
@@ -37,6 +48,7 @@ __all__ = [
     "restore",
     "restore_model",
     "restore_splitter",
+    "search_of",
     "start",
     "translate",
 ]

@@ -1,6 +1,7 @@
 """From an experiment to its artifact, and back."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -9,7 +10,14 @@ from edgewise import artifacts
 from edgewise.artifacts import Artifact
 from edgewise.experiments.catalogue import Experiment
 from edgewise.experiments.data import TextDataset, digest_of, load_data
-from edgewise.experiments.scores import decoded_figures, final_figures, signatures
+from edgewise.experiments.scores import (
+    GREEDY,
+    Search,
+    choose_search,
+    decoded_figures,
+    final_figures,
+    signatures,
+)
 from edgewise.experiments.translator import Translator
 from edgewise.tasks import SPECIAL, TranslationDataset
 from edgewise.tokenization import BPE
@@ -31,6 +39,9 @@ def start(
 ) -> Run:
     """Begin, or continue, the experiment's run in a folder.
 
+    A run goes on under a recipe of more epochs than it was begun with: their number has no part in the course
+    of those before.
+
     Raises
     ------
     FileExistsError
@@ -40,12 +51,14 @@ def start(
     """
     data = load_data(experiment)
     model = experiment.build(data.vocab_size).to(device)
+    course = experiment.config
+    course["recipe"].pop("epochs")
     run = Run(
         model,
         data,
         experiment.recipe,
         folder,
-        experiment.config,
+        course,
         score=lambda m: decoded_figures(m, data, "valid", None if experiment.text else VALIDATED),
         stage=artifacts.facts(device),
         progress=progress,
@@ -60,16 +73,20 @@ def finish(run: Run, experiment: Experiment) -> Artifact:
     Raises
     ------
     ValueError
-        If the run is not finished.
+        If the run is not finished, or went on for longer than the recipe says.
     """
-    if not run.finished:
-        raise ValueError(f"{run.folder} is not finished: {len(run.epochs)} of {run.recipe.epochs} epochs")
+    if not run.finished or len(run.epochs) > run.recipe.epochs:
+        how = "has gone too far" if run.finished else "is not finished"
+        raise ValueError(f"{run.folder} {how}: {len(run.epochs)} of {run.recipe.epochs} epochs")
     weights = artifacts.halved(run.averaged_weights())
     load_weights(run.model, weights)
     metrics = {"losses": run.losses, "epochs": run.epochs}
-    metrics |= final_figures(experiment, run.model, run.data)
+    search = GREEDY
     if experiment.text:
-        metrics["signatures"] = signatures()
+        search, by_penalty = choose_search(run.model, run.data)
+        metrics |= {"signatures": signatures(), "search": asdict(search), "valid_by_penalty": by_penalty}
+        metrics["greedy"] = {mode: decoded_figures(run.model, run.data, mode) for mode in experiment.tests}
+    metrics |= final_figures(experiment, run.model, run.data, search)
     stages = [stage for stage in run.stages if stage["to_step"] > stage["from_step"]]
     provenance = stages[-1] | {
         "seed": run.recipe.seed,
@@ -113,6 +130,11 @@ def restore_splitter(artifact: Artifact) -> BPE:
     return BPE.load(artifact.folder / TOKENIZER)
 
 
+def search_of(artifact: Artifact) -> Search:
+    """Return how an artifact's model decodes where its figures come from."""
+    return Search(**artifact.metrics["search"]) if "search" in artifact.metrics else GREEDY
+
+
 def restore_model(artifact: Artifact, vocab_size: int) -> Transformer:
     """Return an artifact's model, in evaluation mode."""
     model = Experiment.of(artifact.config).build(vocab_size)
@@ -131,7 +153,8 @@ def load_translator(artifact: Artifact) -> Translator:
     if not artifact.config.get("text"):
         raise ValueError(f"{artifact.name} is not a model of text: it cannot translate")
     splitter = restore_splitter(artifact)
-    return Translator(restore_model(artifact, len(SPECIAL) + len(splitter.symbols)), splitter)
+    model = restore_model(artifact, len(SPECIAL) + len(splitter.symbols))
+    return Translator(model, splitter, search_of(artifact).length_penalty)
 
 
 @torch.no_grad()

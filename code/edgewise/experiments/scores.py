@@ -1,6 +1,7 @@
 """What a model can do, by its own decoding."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -19,12 +20,30 @@ from edgewise.transformer import Transformer
 BEAM = 5
 """Beginnings kept where the final figures on text are worked out."""
 
+PENALTIES = (0.0, 0.6, 1.0, 1.4)
+"""Length penalties of which validation chooses one."""
+
 Figures = dict[str, float]
 """Figures by name."""
 
 
+@dataclass(frozen=True)
+class Search:
+    """How text is decoded: ``beam`` beginnings, a length penalty; a toy task is decoded greedily."""
+
+    beam: int = 1
+    length_penalty: float = 0.0
+
+
+GREEDY = Search()
+
+
 def figures(
-    model: Transformer, data: TranslationDataset, mode: str, limit: int | None = None, beam: int = 1
+    model: Transformer,
+    data: TranslationDataset,
+    mode: str,
+    limit: int | None = None,
+    search: Search = GREEDY,
 ) -> Figures:
     """Score a model on a split: given the true tokens before each one, and by its own decoding.
 
@@ -38,8 +57,8 @@ def figures(
         Which split.
     limit : int, optional
         Sequences to decode, the first ones; all if not given.
-    beam : int
-        Beginnings kept in decoding text; one is greedy. A toy task is decoded greedily.
+    search : Search
+        How text is decoded.
     """
     criterion = LabelSmoothing(data.vocab_size, data.pad_id)
     loss = StateLossCompute(model.generator, criterion)
@@ -47,23 +66,42 @@ def figures(
     with evaluating(model), torch.no_grad():
         run_epoch(data(GraphPool(), mode, 250, device), model.hidden, loss, is_train=False)
     forced = {"loss": loss.avg_loss, "accuracy": loss.accuracy}
-    return forced | decoded_figures(model, data, mode, limit, beam)
+    return forced | decoded_figures(model, data, mode, limit, search)
 
 
 def final_figures(
-    experiment: Experiment, model: Transformer, data: TranslationDataset, limit: int | None = None
+    experiment: Experiment,
+    model: Transformer,
+    data: TranslationDataset,
+    search: Search = GREEDY,
+    limit: int | None = None,
 ) -> dict[str, Figures]:
-    """Score a finished model on each split of ``experiment.tests``; text with a beam of ``BEAM``."""
-    beam = BEAM if experiment.text else 1
-    return {mode: figures(model, data, mode, limit, beam) for mode in experiment.tests}
+    """Score a finished model on each split of ``experiment.tests``."""
+    return {mode: figures(model, data, mode, limit, search) for mode in experiment.tests}
+
+
+def choose_search(model: Transformer, data: TextDataset, limit: int | None = None) -> tuple[Search, Figures]:
+    """Choose the length penalty by BLEU on the validation split; return that of each penalty too."""
+    pairs = data.corpus.splits["valid"][:limit]
+    references = [target for _, target in pairs]
+    found = {
+        penalty: bleu(translate(model, data, [s for s, _ in pairs], Search(BEAM, penalty)), references).value
+        for penalty in PENALTIES
+    }
+    best = max(found, key=lambda penalty: found[penalty])
+    return Search(BEAM, best), {str(penalty): value for penalty, value in found.items()}
 
 
 def decoded_figures(
-    model: Transformer, data: TranslationDataset, mode: str, limit: int | None = None, beam: int = 1
+    model: Transformer,
+    data: TranslationDataset,
+    mode: str,
+    limit: int | None = None,
+    search: Search = GREEDY,
 ) -> Figures:
     """Decode a split and score it: text by BLEU and chrF, a toy task by what is exactly right."""
     if isinstance(data, TextDataset):
-        return _text_figures(model, data, mode, limit, beam)
+        return _text_figures(model, data, mode, limit, search)
     pairs = data.splits[mode][:limit]
     predictions = decode(model, data, [source for source, _ in pairs])
     targets = [target for _, target in pairs]
@@ -73,16 +111,23 @@ def decoded_figures(
     }
 
 
-def _text_figures(model: Transformer, data: TextDataset, mode: str, limit: int | None, beam: int) -> Figures:
-    """Cased BLEU and chrF of plain text; where published references are tokenised, BLEU on those too."""
+def _text_figures(
+    model: Transformer, data: TextDataset, mode: str, limit: int | None, search: Search
+) -> Figures:
+    """Cased BLEU and chrF of plain text; where published references are tokenised, BLEU on those too.
+
+    Beside that stands which share of those references comes out of the raw ones as predictions do.
+    """
     pairs = data.corpus.splits[mode][:limit]
-    found = translate(model, data, [source for source, _ in pairs], beam)
+    found = translate(model, data, [source for source, _ in pairs], search)
     references = [target for _, target in pairs]
     scores = {"bleu": bleu(found, references).value, "chrf": chrf(found, references).value}
     if mode in data.corpus.tokenised:
+        language = data.corpus.languages[1]
         published = [target for _, target in data.corpus.tokenised[mode][:limit]]
-        lowered = moses(found, data.corpus.languages[1])
-        scores["bleu_tokenised"] = tokenized_bleu(lowered, published).value
+        scores["bleu_tokenised"] = tokenized_bleu(moses(found, language), published).value
+        again = zip(moses(references, language), published, strict=True)
+        scores["references_reproduced"] = sum(ours == theirs for ours, theirs in again) / len(published)
     return scores
 
 
@@ -93,10 +138,10 @@ def signatures() -> dict[str, str]:
 
 
 def translate(
-    model: Transformer, data: TextDataset, texts: Sequence[str], beam: int = 5, length_penalty: float = 0.6
+    model: Transformer, data: TextDataset, texts: Sequence[str], search: Search = GREEDY
 ) -> list[str]:
     """Translate texts; each is a source of its own."""
-    found = Translator(model, data.splitter)(texts, beam, length_penalty)
+    found = Translator(model, data.splitter)(texts, search.beam, search.length_penalty)
     return [best.text for best, *_ in found]
 
 

@@ -36,6 +36,8 @@ class Translator:
         Trained on symbols of the splitter.
     splitter : BPE
         Text to pieces and back.
+    length_penalty : float
+        Of beam search, where a call gives none.
 
     Raises
     ------
@@ -43,15 +45,15 @@ class Translator:
         If the model's vocabulary is not the splitter's with the three special symbols.
     """
 
-    def __init__(self, model: Transformer, splitter: BPE):
-        self.model, self.splitter = model, splitter
+    def __init__(self, model: Transformer, splitter: BPE, length_penalty: float = 0.6):
+        self.model, self.splitter, self.length_penalty = model, splitter, length_penalty
         self.vocabulary = TranslationDataset({}, splitter.symbols)
         size = model.src_embed.lut.num_embeddings
         if size != self.vocabulary.vocab_size:
             raise ValueError(f"the model knows {size} symbols, the splitter {self.vocabulary.vocab_size}")
 
     def __call__(
-        self, texts: Sequence[str], beam: int = 5, length_penalty: float = 0.6, n_best: int = 1
+        self, texts: Sequence[str], beam: int = 5, length_penalty: float | None = None, n_best: int = 1
     ) -> list[list[Translation]]:
         """Return the ``n_best`` translations of each text, best first, as ``beam_search`` ranks them.
 
@@ -60,6 +62,7 @@ class Translator:
         ValueError
             If a text is empty or longer than ``MOST_PIECES``.
         """
+        penalty = self.length_penalty if length_penalty is None else length_penalty
         ids = [self._encode(text) for text in texts]
         order = sorted(range(len(ids)), key=lambda i: len(ids[i]))  # texts of similar length end together
         found: dict[int, list[Translation]] = {}
@@ -67,7 +70,7 @@ class Translator:
         for first in range(0, len(order), BATCH):
             part = order[first : first + BATCH]
             sources = [ids[i] for i in part]
-            lists = beam_search(self.model, sources, *symbols, beam, length_penalty, n_best=n_best)
+            lists = beam_search(self.model, sources, *symbols, beam, penalty, n_best=n_best)
             found |= {i: [self._translation(h) for h in ended] for i, ended in zip(part, lists, strict=True)}
         return [found[i] for i in range(len(ids))]
 
