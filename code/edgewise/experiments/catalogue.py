@@ -127,7 +127,7 @@ EXPERIMENTS = {
                 average=10,
                 autocast=True,
             ),
-            Text(6000, 0.1),
+            Text(4000, 0.1),
             ("test2016", "test2017"),
         ),
         Experiment(

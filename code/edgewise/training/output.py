@@ -5,8 +5,6 @@ exists only as two buffers of a few rows: each chunk's logits become probabiliti
 gradients, before the next chunk takes their place.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -32,7 +30,7 @@ def output_loss(
     r"""Equal ``criterion((hidden @ weight.T + bias).log_softmax(1), target)``, in little memory.
 
     The gradient is worked out in the forward pass, chunk by chunk; derivatives are of first order only. Under
-    autocast the factors of matrix products may be rounded; logits and sums stay in the weights' precision.
+    autocast matrix products run in its precision, everything else in that of the weights.
 
     Two passes over the same tokens, each with a dropout of its own, can be asked to agree (R-Drop: Wu et al.
     2021, eq. 4). With their predictions :math:`P_1, P_2` and ``consistency`` :math:`\alpha` the loss is
@@ -79,21 +77,11 @@ def output_loss(
     criterion.check(target, hidden.shape[-2], len(weight))
     rows = max(check_count("chunk", chunk, 1) // (passes * len(weight)), 1)
     kind = hidden.device.type
-    with _rounded_factors(torch.is_autocast_enabled(kind)), torch.autocast(kind, enabled=False):
+    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
+    with torch.autocast(kind, enabled=False):
         states = hidden.to(weight.dtype).reshape(passes, *hidden.shape[-2:])
-        loss, correct = _OutputLoss.apply(states, weight, bias, target, criterion, rows, consistency)
+        loss, correct = _OutputLoss.apply(states, weight, bias, target, criterion, rows, consistency, dtype)
     return loss, int(correct)
-
-
-@contextmanager
-def _rounded_factors(allowed: bool) -> Iterator[None]:
-    """Let float32 products round their factors, to bfloat16 or TF32 as the device has it, not sums."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("medium" if allowed else before)
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 class _OutputLoss(torch.autograd.Function):
@@ -107,27 +95,32 @@ class _OutputLoss(torch.autograd.Function):
         criterion: LabelSmoothing,
         rows: int,
         consistency: float,
+        dtype: torch.dtype,  # of matrix products
     ) -> tuple[Tensor, Tensor]:
         learning = any(ctx.needs_input_grad[:3])
         grads = [None if x is None or not learning else torch.zeros_like(x) for x in (hidden, weight, bias)]
         loss = torch.zeros((), dtype=torch.float64, device=hidden.device)
         correct = torch.zeros((), dtype=torch.int64, device=hidden.device)
-        passes = len(hidden)
+        passes, factor, rounded = len(hidden), weight.to(dtype), hidden.to(dtype)
         buffers = hidden.new_empty(2, passes * min(rows, len(target)), len(weight))
         for first in range(0, len(target), rows):
             part = slice(first, first + rows)
-            states, targets = hidden[:, part].flatten(0, 1), target[part].repeat(passes)
+            states, targets = rounded[:, part].flatten(0, 1), target[part].repeat(passes)
             logits, slope = buffers[:, : len(targets)]
-            torch.mm(states, weight.T, out=logits)
+            if dtype == weight.dtype:
+                torch.mm(states, factor.T, out=logits)
+            else:
+                logits.copy_(states @ factor.T)
             if bias is not None:
                 logits += bias
             some, right = _loss_and_slope(logits, targets, criterion, slope, consistency)
             loss, correct = loss + some, correct + right
             if learning:
-                grads[0][:, part] = (slope @ weight).unflatten(0, (passes, -1))
-                grads[1].addmm_(slope.T, states)
                 if bias is not None:
                     grads[2] += slope.sum(0)
+                slope = slope.to(dtype)
+                grads[0][:, part] = (slope @ factor).unflatten(0, (passes, -1))
+                grads[1] += slope.T @ states
         ctx.save_for_backward(*grads)
         ctx.mark_non_differentiable(correct)
         return loss.to(hidden.dtype), correct
@@ -136,7 +129,7 @@ class _OutputLoss(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, upstream: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         grads = (None if grad is None else grad * upstream for grad in ctx.saved_tensors)
-        return *grads, None, None, None, None
+        return *grads, None, None, None, None, None
 
 
 def _loss_and_slope(
@@ -148,9 +141,11 @@ def _loss_and_slope(
     disagreement adds to it. Logits may be overwritten.
     """
     torch.softmax(logits, 1, out=slope)
-    highest, likeliest = slope.max(1)
-    log_z = logits.gather(1, likeliest[:, None]).squeeze(1) - highest.log()
-    right = logits.gather(1, target[:, None]).squeeze(1) - log_z
+    highest = logits.amax(1)
+    log_z = highest - slope.amax(1).log()
+    right = logits.gather(1, target[:, None]).squeeze(1)
+    correct = right == highest
+    right = right - log_z
     others = logits.sum(1) - logits[:, criterion.padding_idx] - (criterion.size - 1) * log_z
     loss = -criterion.certain * right - criterion.share * others - criterion.entropy()
     if consistency:
@@ -163,7 +158,7 @@ def _loss_and_slope(
     if not bool(real.all()):
         slope *= real[:, None]
         loss = loss.masked_fill(~real, 0)
-    return loss.double().sum(), ((likeliest == target) & real).sum()
+    return loss.double().sum(), (correct & real).sum()
 
 
 def _disagreement(log_probs: Tensor, probs: Tensor, weight: float) -> Tensor:
