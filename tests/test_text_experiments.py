@@ -1,8 +1,9 @@
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
-from edgewise import artifacts, corpora, experiments
+from edgewise import artifacts, benchmarks, corpora, experiments
 from edgewise.__main__ import app
 from edgewise.decoding import Hypothesis
 from edgewise.experiments import Experiment, Size, Text, TextDataset, Translation, scores
@@ -180,6 +181,15 @@ class TestTranslator:
             assert wrong.exit_code == 1
             assert wrong.stderr.startswith("error: ")
             assert wrong.stderr.count("\n") == 1
+
+    def test_the_benchmark(self, folder, small, monkeypatch):
+        few = partial(benchmarks.bench_lengths, lengths=(2, 4))
+        monkeypatch.setattr(benchmarks, "bench_lengths", few)
+        result = CliRunner().invoke(app, ["bench", "decoding", "--model", str(folder), "--repeats", "1"])
+        assert result.exit_code == 0, result.output
+        lines = [line.split() for line in result.output.splitlines()]
+        assert [line[:3] for line in lines[1:3]] == [["beam", "5", "10"], ["greedy", "10", lines[2][2]]]
+        assert [line[:2] for line in lines[6:]] == [["2", str(n)] for n in (2, 4)]
 
 
 def test_resuming_on_text_is_bit_for_bit(small, tmp_path):

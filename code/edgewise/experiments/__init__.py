@@ -11,6 +11,7 @@ from edgewise.experiments.runs import (
     restore_model,
     restore_splitter,
     start,
+    test_sources,
 )
 from edgewise.experiments.scores import decode, decoded_figures, figures, final_figures, translate
 from edgewise.experiments.translator import Translation, Translator
@@ -38,5 +39,6 @@ __all__ = [
     "restore_model",
     "restore_splitter",
     "start",
+    "test_sources",
     "translate",
 ]

@@ -60,7 +60,7 @@ class Translator:
         ValueError
             If a text is empty or longer than ``MOST_PIECES``.
         """
-        ids = [self._encode(text) for text in texts]
+        ids = [self.encode(text) for text in texts]
         order = sorted(range(len(ids)), key=lambda i: len(ids[i]))  # texts of similar length end together
         found: dict[int, list[Translation]] = {}
         symbols = (self.vocabulary.sos_id, self.vocabulary.eos_id)
@@ -71,6 +71,24 @@ class Translator:
             found |= {i: [self._translation(h) for h in ended] for i, ended in zip(part, lists, strict=True)}
         return [found[i] for i in range(len(ids))]
 
+    def encode(self, text: str) -> list[int]:
+        """Text to the ids that the model reads.
+
+        Raises
+        ------
+        ValueError
+            If the text is empty or longer than ``MOST_PIECES``.
+        """
+        if not text.strip():
+            raise ValueError("a text to translate must not be empty")
+        pieces = self.splitter.split(text.strip())
+        if len(pieces) > MOST_PIECES:
+            raise ValueError(
+                f"a text to translate must have at most {MOST_PIECES} pieces, got {len(pieces)}: "
+                f"{text.strip()[:40]!r}..."
+            )
+        return self.vocabulary.encode(pieces)
+
     def attention(self, text: str, translation: Translation, layer: int = -1) -> list[Tensor]:
         """Return the attention of a layer while this translation was written: ``[e2e, e2d, d2d]``.
 
@@ -78,7 +96,7 @@ class Translator:
         pieces of the translation.
         """
         start, end = self.vocabulary.sos_id, self.vocabulary.eos_id
-        batch = GraphPool()([self._encode(text)], [[start, *translation.hypothesis.ids, end]])
+        batch = GraphPool()([self.encode(text)], [[start, *translation.hypothesis.ids, end]])
         return self.model.attention_of(batch, 0, layer)
 
     def heard(self, text: str, translation: Translation) -> list[str]:
@@ -93,17 +111,6 @@ class Translator:
             weight, sender = row.max(0)
             lines.append(f"{piece:16} {senders[int(sender)]:16} {float(weight):.2f}")
         return lines
-
-    def _encode(self, text: str) -> list[int]:
-        if not text.strip():
-            raise ValueError("a text to translate must not be empty")
-        pieces = self.splitter.split(text.strip())
-        if len(pieces) > MOST_PIECES:
-            raise ValueError(
-                f"a text to translate must have at most {MOST_PIECES} pieces, got {len(pieces)}: "
-                f"{text.strip()[:40]!r}..."
-            )
-        return self.vocabulary.encode(pieces)
 
     def _translation(self, hypothesis: Hypothesis) -> Translation:
         special = {self.vocabulary.sos_id, self.vocabulary.eos_id, self.vocabulary.pad_id}
