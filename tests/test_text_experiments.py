@@ -1,3 +1,6 @@
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from functools import partial
 
@@ -5,12 +8,13 @@ import pytest
 import torch
 from edgewise import artifacts, benchmarks, corpora, experiments
 from edgewise.__main__ import app
-from edgewise.decoding import Hypothesis
-from edgewise.experiments import Experiment, Size, Text, TextDataset, Translation, scores
+from edgewise.decoding import Hypothesis, greedy
+from edgewise.experiments import EXPERIMENTS, Experiment, Size, Text, TextDataset, Translation, scores
 from edgewise.graphs import GraphPool
 from edgewise.metrics import bleu, moses, tokenized_bleu
 from edgewise.tokenization import BPE
 from edgewise.trainer import Recipe
+from support import assert_equal_as_stated, torch_greedy, torch_twin
 from typer.testing import CliRunner
 
 TINY = Experiment(
@@ -112,6 +116,29 @@ def folder(corpus, tmp_path_factory):
         return experiments.finish(run, TINY).folder
 
 
+def call(folder, *words, given=None):
+    return CliRunner().invoke(app, ["translate", *words, "--model", str(folder)], input=given)
+
+
+def refusal(result):
+    """The one line that a refused command writes."""
+    assert result.exit_code == 1, result.output
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    return result.stderr
+
+
+WITHOUT_NETWORK = """
+import os, runpy, sys
+def refuse(event, arguments):
+    if event in ("socket.connect", "socket.getaddrinfo", "urllib.Request"):
+        os.write(2, f"{event} {arguments}".encode())
+        os._exit(99)
+sys.addaudithook(refuse)
+runpy.run_module("edgewise", run_name="__main__")
+"""
+
+
 @pytest.fixture
 def translator(folder):
     return experiments.load_translator(artifacts.load(folder))
@@ -176,11 +203,7 @@ class TestTranslator:
         shown = CliRunner().invoke(app, ["translate", "A man.", *options])
         assert shown.exit_code == 0, shown.output
         assert sum(not line.startswith(" " * 4 + "_") for line in shown.output.splitlines()) >= 2
-        for words in (["", "--model", str(folder)], ["A man.", "--model", "nothing"]):
-            wrong = CliRunner().invoke(app, ["translate", *words])
-            assert wrong.exit_code == 1
-            assert wrong.stderr.startswith("error: ")
-            assert wrong.stderr.count("\n") == 1
+        assert "no artifact 'nothing'" in refusal(call("nothing", "A man."))
 
     def test_the_benchmark(self, folder, small, monkeypatch):
         few = partial(benchmarks.bench_lengths, lengths=(2, 4))
@@ -190,6 +213,47 @@ class TestTranslator:
         lines = [line.split() for line in result.output.splitlines()]
         assert [line[:3] for line in lines[1:3]] == [["beam", "5", "10"], ["greedy", "10", lines[2][2]]]
         assert [line[:2] for line in lines[6:]] == [["2", str(n)] for n in (2, 4)]
+
+    def test_lines_of_input(self, folder):
+        """Each gets its answer, or one line says which of them is wrong and why."""
+        plain = call(folder, given="A man.\r\nمرحبا 🚲\n\u0000 ein Wort 字".encode())
+        assert (plain.exit_code, plain.output.count("\n")) == (0, 3), plain.output
+        assert call(folder, given=b"").output == ""
+        for given, message in (
+            (b"A man.\n\nA dog.\n", "text 2 must not be empty"),
+            (b" \t\n", "text 1 must not be empty"),
+            (b"A\n" + b"x y " * 1000, "text 2 must have at most 500 pieces, got"),
+            (b"A man.\nA \xff man.\n", "standard input is not UTF-8 in line 2"),
+        ):
+            assert message in refusal(call(folder, given=given))
+
+    def test_arguments(self, folder):
+        for word, message in (
+            ("", "text 1 must not be empty"),
+            ("x y " * 1000, "text 1 must have at most 500 pieces, got"),
+            ("A \udcff man.", "text 1 must be Unicode"),
+        ):
+            assert message in refusal(call(folder, word))
+        assert call(folder, "🚲", "مرحبا بالعالم", "ein Wort 字").output.count("\n") == 3
+
+    def test_it_answers_from_a_cold_start_without_network_or_corpus(self, folder, tmp_path):
+        environment = {k: v for k, v in os.environ.items() if k != "EDGEWISE_DATA"}
+        environment |= {"EDGEWISE_CACHE": str(tmp_path), "OMP_NUM_THREADS": "1", "LC_ALL": "C"}
+        command = [sys.executable, "-c", WITHOUT_NETWORK, "translate", "A man.", "--model", str(folder)]
+        found = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
+        assert (found.returncode, found.stderr) == (0, "")
+        assert found.stdout.count("\n") == 1
+        assert not list(tmp_path.iterdir())
+
+    def test_what_the_system_cannot_read_is_refused_in_one_line(self, folder):
+        command = [sys.executable, "-m", "edgewise", "translate", "--model", str(folder)]
+        for words, given in (([b"A \xff"], b""), ([], b"A \xff\n")):
+            found = subprocess.run(
+                command + words, env=os.environ | {"LC_ALL": "C"}, input=given, capture_output=True
+            )
+            assert found.returncode == 1
+            assert found.stderr.startswith(b"error: ")
+            assert found.stderr.count(b"\n") == 1
 
 
 def test_resuming_on_text_is_bit_for_bit(small, tmp_path):
@@ -227,3 +291,25 @@ def test_perfect_translations_score_a_hundred_on_plain_and_on_tokenised_referenc
     monkeypatch.setattr(scores, "translate", lambda *arguments: perfect)
     figures = scores.decoded_figures(TINY.build(data.vocab_size), data, "test", beam=5)
     assert figures == pytest.approx({"bleu": 100, "chrf": 100, "bleu_tokenised": 100})
+
+
+@pytest.mark.corpus
+@pytest.mark.parametrize("name", [n for n in artifacts.names() if artifacts.load(n).config.get("text")])
+def test_pytorchs_layers_with_the_same_weights_translate_alike(name):
+    """The graph costs nothing: the same log-probabilities, the same words, hence the same BLEU."""
+    model, data = experiments.restore(artifacts.load(name))
+    split = EXPERIMENTS[name].tests[0]
+    twin = torch_twin(model)
+    pairs = [[data.encode(side) for side in pair] for pair in data.splits[split][:100]]
+    sources = [source for source, _ in pairs]
+    targets = [[data.sos_id, *target, data.eos_id] for _, target in pairs]
+    with torch.no_grad():
+        expected, _ = twin.double()(*([torch.tensor(ids) for ids in side] for side in (sources, targets)))
+        assert_equal_as_stated(model(GraphPool()(sources, targets)), expected.log_softmax(1))
+    ours = [h.ids for h in greedy(model, sources, data.sos_id, data.eos_id)]
+    limits = [2 * len(source) + 10 for source in sources]
+    theirs = torch_greedy(twin.float(), sources, data.sos_id, data.eos_id, limits)
+    assert ours == [tuple(ids) for ids in theirs]
+    references = [target for _, target in data.corpus.splits[split][:100]]
+    found = [[data.splitter.join(data.decode(ids)) for ids in part] for part in (ours, theirs)]
+    assert bleu(found[0], references) == bleu(found[1], references)

@@ -20,6 +20,7 @@ import typer
 import edgewise
 from edgewise import artifacts, benchmarks, experiments
 from edgewise.checkpoints import CheckpointError
+from edgewise.corpora.text import decoded
 from edgewise.graphs import dgl_available
 from edgewise.message_passing import ENGINES
 from edgewise.trainer import DivergedError, Run, StoppedError
@@ -141,7 +142,7 @@ def translate(
     """Translate with a committed model; needs no corpus and no network."""
     with _one_line_errors():
         translator = experiments.load_translator(artifacts.load(model))
-        given = texts or [line.rstrip("\n") for line in sys.stdin]
+        given = texts or list(decoded(sys.stdin.buffer, "standard input"))
         for text, found in zip(given, translator(given, beam=beam, n_best=nbest), strict=True):
             for translation in found:
                 score = f"{translation.hypothesis.score:8.3f}  " if nbest > 1 else ""

@@ -58,9 +58,9 @@ class Translator:
         Raises
         ------
         ValueError
-            If a text is empty or longer than ``MOST_PIECES``.
+            If a text is empty, longer than ``MOST_PIECES`` or not Unicode; says which.
         """
-        ids = [self.encode(text) for text in texts]
+        ids = [self.encode(text, f"text {number}") for number, text in enumerate(texts, 1)]
         order = sorted(range(len(ids)), key=lambda i: len(ids[i]))  # texts of similar length end together
         found: dict[int, list[Translation]] = {}
         symbols = (self.vocabulary.sos_id, self.vocabulary.eos_id)
@@ -71,21 +71,25 @@ class Translator:
             found |= {i: [self._translation(h) for h in ended] for i, ended in zip(part, lists, strict=True)}
         return [found[i] for i in range(len(ids))]
 
-    def encode(self, text: str) -> list[int]:
+    def encode(self, text: str, name: str = "text") -> list[int]:
         """Text to the ids that the model reads.
 
         Raises
         ------
         ValueError
-            If the text is empty or longer than ``MOST_PIECES``.
+            If the text is empty, longer than ``MOST_PIECES`` or not Unicode; says so of ``name``.
         """
-        if not text.strip():
-            raise ValueError("a text to translate must not be empty")
-        pieces = self.splitter.split(text.strip())
+        text = text.strip()
+        if not text:
+            raise ValueError(f"{name} must not be empty")
+        try:
+            text.encode()
+        except UnicodeEncodeError:  # what the system does with arguments that are not UTF-8
+            raise ValueError(f"{name} must be Unicode, got half a character or none: {text[:40]!r}") from None
+        pieces = self.splitter.split(text)
         if len(pieces) > MOST_PIECES:
             raise ValueError(
-                f"a text to translate must have at most {MOST_PIECES} pieces, got {len(pieces)}: "
-                f"{text.strip()[:40]!r}..."
+                f"{name} must have at most {MOST_PIECES} pieces, got {len(pieces)}: {text[:40]!r}..."
             )
         return self.vocabulary.encode(pieces)
 
