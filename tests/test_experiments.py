@@ -1,13 +1,18 @@
 import json
 import shutil
 from dataclasses import replace
+from functools import cache
 
 import pytest
 import torch
 from edgewise import artifacts, experiments
 from edgewise.checkpoints import CheckpointError
+from edgewise.decoding import greedy
 from edgewise.experiments import EXPERIMENTS, Experiment, Size, load_data
+from edgewise.graphs import GraphPool
+from edgewise.metrics import bleu
 from edgewise.trainer import Recipe
+from support import assert_equal_as_stated, torch_greedy, torch_twin
 
 TINY = Experiment(
     "copy",
@@ -172,6 +177,12 @@ def committed():
         yield pytest.param(name, marks=[pytest.mark.corpus] if text else [])
 
 
+@cache
+def restored(name):
+    """Model and data of a committed artifact."""
+    return experiments.restore(artifacts.load(name))
+
+
 def test_every_experiment_has_its_artifact():
     assert artifacts.names() == sorted(EXPERIMENTS)
 
@@ -190,11 +201,11 @@ class TestCommitted:
     """What the repository holds under ``book/artifacts``."""
 
     def test_it_was_trained_on_the_data_as_they_are_now(self, name):
-        assert artifacts.load(name).provenance["data"] == experiments.digest_of(load_data(EXPERIMENTS[name]))
+        assert artifacts.load(name).provenance["data"] == experiments.digest_of(restored(name)[1])
 
     def test_its_figures_hold(self, name):
         artifact, experiment = artifacts.load(name), EXPERIMENTS[name]
-        found = experiments.final_figures(experiment, *experiments.restore(artifact))
+        found = experiments.final_figures(experiment, *restored(name))
         assert found.keys() == set(experiment.tests)
         for split, figures in found.items():
             recorded = artifact.metrics[split]
@@ -214,3 +225,25 @@ class TestCommitted:
 @pytest.mark.parametrize("name", ["copy", "sort"])
 def test_whole_sequences_come_out_right(name):
     assert artifacts.load(name).metrics["test"]["exact_match"] >= 0.99
+
+
+@pytest.mark.corpus
+@pytest.mark.parametrize("name", [n for n in artifacts.names() if artifacts.load(n).config.get("text")])
+def test_pytorchs_layers_with_the_same_weights_translate_alike(name):
+    """The graph costs nothing: the same log-probabilities, the same words, hence the same BLEU."""
+    model, data = restored(name)
+    split = EXPERIMENTS[name].tests[0]
+    twin = torch_twin(model)
+    pairs = [[data.encode(side) for side in pair] for pair in data.splits[split][:100]]
+    sources = [source for source, _ in pairs]
+    targets = [[data.sos_id, *target, data.eos_id] for _, target in pairs]
+    with torch.no_grad():
+        expected, _ = twin.double()(*([torch.tensor(ids) for ids in side] for side in (sources, targets)))
+        assert_equal_as_stated(model(GraphPool()(sources, targets)), expected.log_softmax(1))
+    ours = [h.ids for h in greedy(model, sources, data.sos_id, data.eos_id)]
+    limits = [2 * len(source) + 10 for source in sources]
+    theirs = torch_greedy(twin.float(), sources, data.sos_id, data.eos_id, limits)
+    assert ours == [tuple(ids) for ids in theirs]
+    references = [target for _, target in data.corpus.splits[split][:100]]
+    found = [[data.splitter.join(data.decode(ids)) for ids in part] for part in (ours, theirs)]
+    assert bleu(found[0], references) == bleu(found[1], references)
