@@ -1,6 +1,7 @@
 """What several test files share: references, graph strategies, small models."""
 
 import torch
+from edgewise.benchmarks.rivals import PaddedTransformer
 from edgewise.graphs import AttentionGraph, bipartite, causal, complete, window
 from edgewise.transformer import make_model
 from hypothesis import strategies as st
@@ -123,3 +124,32 @@ def copy_parts(parts):
         for mine, its in pairs:
             its.copy_(mine)
     return pairs
+
+
+def torch_twin(model):
+    """Return the model made of ``torch.nn.Transformer``'s own layers, weights copied, in evaluation mode."""
+    layers, vocab = model.encoder.N, model.generator.proj.out_features
+    attention, inner = model.encoder.layers[0].self_attn, model.encoder.layers[0].feed_forward.inner
+    twin = PaddedTransformer(vocab, layers, attention.dim_model, inner.out_features, attention.h, dropout=0.0)
+    copy_to_torch(model, twin.body)
+    pairs = [(model.src_embed, twin.src_embed), (model.tgt_embed, twin.tgt_embed)]
+    copy_parts([*pairs, (model.generator.proj, twin.proj)])
+    return twin.eval()
+
+
+@torch.no_grad()
+def torch_greedy(twin, sources, sos_id, eos_id, limits):
+    """Decode greedily with PyTorch's layers, padded, everything computed again at every step."""
+    written, going = [[] for _ in sources], list(range(len(sources)))
+    while going:
+        texts = [torch.tensor(sources[i]) for i in going]
+        targets = [torch.tensor([sos_id, *written[i], eos_id]) for i in going]
+        logits, _ = twin(texts, targets)
+        ends = torch.tensor([len(target) - 1 for target in targets]).cumsum(0) - 1
+        tokens = logits[ends].argmax(1).tolist()
+        chosen = [(i, t) for i, t in zip(going, tokens, strict=True) if t != eos_id]
+        going = [i for i, _ in chosen if len(written[i]) < limits[i]]
+        for i, token in chosen:
+            if i in going:
+                written[i].append(token)
+    return written

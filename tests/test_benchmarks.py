@@ -1,4 +1,5 @@
 from itertools import chain
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,12 +16,14 @@ from edgewise.benchmarks import (
     format_training,
     interleave,
 )
-from edgewise.benchmarks.rivals import PaddedTransformer
+from edgewise.benchmarks.decoding import BEAM, WAYS, CacheRow, DecodingRow
+from edgewise.benchmarks.rivals import PaddedTransformer, Recomputation
 from edgewise.benchmarks.training import CONTESTANTS, Training, matrix_work
+from edgewise.decoding import Continuation, beam_search
 from edgewise.graphs import GraphPool, complete
 from edgewise.message_passing import ENGINES, propagate_attention
 from edgewise.transformer import make_model
-from support import copy_to_torch
+from support import copy_to_torch, random_pairs, small_model
 from torch.utils.flop_counter import FlopCounterMode
 from typer.testing import CliRunner
 
@@ -147,6 +150,72 @@ class TestTraining:
     def test_bad_input(self):
         with pytest.raises(ValueError, match=r"contestant must be one of .*; got 'warp'"):
             bench_training([self.tiny], ["warp"])
+
+
+class TestDecoding:
+    SYMBOLS = (0, 1)
+
+    @torch.no_grad()
+    def test_the_rival_computes_the_same_states(self):
+        model = small_model()
+        sources, targets = random_pairs([(3, 6), (5, 6), (2, 6)])
+        ids = torch.tensor(targets)
+        ours, rival = Continuation(model, sources), Recomputation(model, sources)
+        for position in range(6):
+            if position == 3:
+                rows = torch.tensor([2, 0, 2, 1])
+                ids = ids[rows]
+                ours.keep(rows)
+                rival.keep(rows)
+            torch.testing.assert_close(*(way.step(ids[:, position]) for way in (ours, rival)))
+
+    def test_the_rival_does_it_all_again(self, monkeypatch):
+        """Tokens that reach the decoder: one a step and target, or all of them."""
+        model, counts = small_model(N=1), {}
+        model.generator.proj.bias.data[1] = -100.0
+        for name, way in WAYS.items():
+            seen = []
+            hook = model.tgt_embed.register_forward_hook(
+                lambda module, given, x, seen=seen: seen.append(len(x))
+            )
+            beam_search(model, [[3, 4], [5, 6]], *self.SYMBOLS, 1, max_len=4, grow=way)
+            hook.remove()
+            counts[name] = seen
+        assert counts == {"cached": [2] * 5, "recomputed": [2, 4, 6, 8, 10]}
+
+    def test_translations_are_counted(self):
+        calls = []
+
+        def translate(texts, beam):
+            calls.append(beam)
+            return [[SimpleNamespace(pieces=text.split())] for text in texts]
+
+        rows = benchmarks.bench_decoding(translate, ["a b c", "d"], repeats=1)
+        assert [(row.beam, row.sentences, row.tokens) for row in rows] == [(BEAM, 2, 4), (1, 2, 4)]
+        assert set(calls) == {BEAM, 1}
+        table = benchmarks.format_decoding([DecodingRow(5, 1000, 3000, 2.0), DecodingRow(1, 8, 8, 1.0)])
+        assert table.splitlines()[1].split() == ["beam", "5", "1,000", "2.00", "500.0", "1,500"]
+        assert table.splitlines()[2].startswith("greedy")
+
+    def test_targets_are_as_long_as_they_should_be(self):
+        model = small_model()
+        model.generator.proj.bias.data[1] = 5.0
+        rows = benchmarks.bench_lengths(model, [[3, 4, 5]], *self.SYMBOLS, lengths=(2, 5), repeats=1)
+        assert [(row.sentences, row.length) for row in rows] == [(1, 2), (1, 5)]
+        assert model.generator.proj.bias[1] == 5
+        table = benchmarks.format_cache([CacheRow(2, 10, 1.0, 3.0), CacheRow(2, 20, 2.5, 12.0)])
+        first, second = (line.split() for line in table.splitlines()[1:])
+        assert first == ["2", "10", "1.000", "3.000", "3.0", "x"]
+        assert second == ["2", "20", "2.500", "2.50", "12.000", "4.00", "4.8", "x"]
+
+    def test_what_differs_is_not_compared(self, monkeypatch):
+        class Deaf(Continuation):
+            def step(self, ids):
+                return super().step(ids).flip(1)
+
+        monkeypatch.setitem(WAYS, "cached", Deaf)
+        with pytest.raises(RuntimeError, match="source 0: cached gives Hypothesis"):
+            benchmarks.bench_cache(small_model(), [[3, 4, 5]], *self.SYMBOLS, repeats=1)
 
 
 @pytest.mark.parametrize(

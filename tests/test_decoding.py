@@ -1,13 +1,15 @@
+import dataclasses
 import itertools
 
 import pytest
 import torch
 from edgewise.decoding import Continuation, beam_search, greedy
-from edgewise.graphs import GraphPool
+from edgewise.dense import copy_weights, make_dense_model
+from edgewise.graphs import AttentionGraph, GraphPool
 from edgewise.transformer import make_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import VOCAB, assert_equal_as_stated, random_pairs, small_model
+from support import VOCAB, assert_equal_as_stated, random_pairs, small_model, torch_greedy, torch_twin
 
 SOS, EOS = 0, 1
 
@@ -59,6 +61,83 @@ def test_targets_can_be_dropped_reordered_and_doubled():
     kept = [sources[i] for i in rows], [targets[i] for i in rows]
     expected = model.hidden(GraphPool()(*kept)).view(3, 6, -1)[:, -1]
     torch.testing.assert_close(states, expected)
+
+
+def without_edge(graph, gone):
+    """The graph but for one edge."""
+    keep = torch.arange(graph.num_edges) != gone
+    return AttentionGraph(graph.src[keep], graph.dst[keep], graph.num_src, graph.num_dst)
+
+
+def masked_dense(model, source, target, sender, receiver):
+    """Log-probabilities of the dense model, in float64, where ``receiver`` may not hear ``sender``."""
+    attention, inner = model.encoder.layers[0].self_attn, model.encoder.layers[0].feed_forward.inner
+    size = (model.encoder.N, attention.dim_model, inner.out_features, attention.h)
+    twin = make_dense_model(VOCAB, VOCAB, *size).eval()
+    copy_weights(model, twin)
+    twin.double().pos_enc.table = twin.pos_enc.table.double()
+    heard = torch.ones(1, 1, len(target) - 1, len(source), dtype=torch.bool)
+    heard[..., receiver, sender] = False
+    memory = twin.encode(torch.tensor([source]))
+    return twin.generator(twin.decode(torch.tensor([target[:-1]]), memory, heard))[0]
+
+
+@given(st.data())
+@settings(max_examples=40)
+@torch.no_grad()
+def test_the_decoder_hears_exactly_its_in_edges(data):
+    """Without an edge from the source: as the dense model with that pair masked, and no other change."""
+    torch.manual_seed(1)
+    model = small_model()
+    sizes = data.draw(st.lists(st.tuples(st.integers(2, 6), st.integers(1, 6)), min_size=1, max_size=3))
+    sources, targets = random_pairs(sizes)
+    batch = GraphPool()(sources, targets)
+    edge = data.draw(st.integers(0, batch.cross.num_edges - 1))
+    gone = int(batch.cross.dst[edge])
+    changed = model(dataclasses.replace(batch, cross=without_edge(batch.cross, edge)))
+    whole = model(batch)
+    for number, (source, target) in enumerate(zip(sources, targets, strict=True)):
+        senders, rows = batch.sentence(number)
+        if not rows.start <= gone < rows.stop:
+            torch.testing.assert_close(changed[rows], whole[rows])
+            continue
+        sender = int(batch.cross.src[edge]) - senders.start
+        expected = masked_dense(model, source, target, sender, gone - rows.start)
+        assert_equal_as_stated(changed[rows], expected)
+        before = slice(rows.start, gone)
+        torch.testing.assert_close(changed[before], whole[before])
+        assert not torch.allclose(changed[gone], whole[gone], atol=1e-6)
+        scores = [x[rows].gather(1, batch.tgt_y[rows, None]).sum() for x in (changed, whole)]
+        assert_equal_as_stated(scores[0], expected.gather(1, batch.tgt_y[rows, None]).sum())
+
+
+@given(st.integers(2, 6), st.integers(1, 6), st.data())
+@settings(max_examples=25)
+@torch.no_grad()
+def test_a_target_that_grows_hears_exactly_its_in_edges(n, m, data):
+    """The same at the step that adds the edge's receiver: what was there before stays as it was."""
+    torch.manual_seed(1)
+    model = small_model()
+    (source,), (target,) = random_pairs([(n, m)])
+    sender, receiver = data.draw(st.integers(0, n - 1)), data.draw(st.integers(0, m - 1))
+    expected = masked_dense(model, source, target, sender, receiver)
+    continuation = Continuation(model, [source])
+    whole = continuation._cross
+    for position in range(m):
+        continuation._cross = without_edge(whole, sender) if position == receiver else whole
+        states = continuation.step(torch.tensor([target[position]]))
+        assert_equal_as_stated(model.generator(states)[0], expected[position])
+
+
+@given(st.integers(0, 50))
+@settings(max_examples=10)
+def test_greedy_decoding_is_that_of_pytorchs_layers(seed):
+    torch.manual_seed(seed)
+    model = small_model()
+    model.generator.proj.bias.data[EOS] += 1.5
+    sources, _ = random_pairs([(4, 1), (1, 1), (7, 1), (2, 1)], seed)
+    ours = [list(h.ids) for h in greedy(model, sources, SOS, EOS, max_len=12)]
+    assert ours == torch_greedy(torch_twin(model), sources, SOS, EOS, [12] * 4)
 
 
 @given(st.integers(0, 50))

@@ -1,8 +1,14 @@
+import json
+import os
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
-from edgewise import artifacts, corpora, experiments
+from edgewise import artifacts, benchmarks, corpora, experiments
 from edgewise.__main__ import app
 from edgewise.decoding import Hypothesis
 from edgewise.experiments import Experiment, Search, Size, Text, TextDataset, Translation, scores
@@ -121,6 +127,29 @@ def folder(corpus, tmp_path_factory):
         return experiments.finish(run, TINY).folder
 
 
+def call(folder, *words, given=None):
+    return CliRunner().invoke(app, ["translate", *words, "--model", str(folder)], input=given)
+
+
+def refusal(result):
+    """The one line that a refused command writes."""
+    assert result.exit_code == 1, result.output
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    return result.stderr
+
+
+WITHOUT_NETWORK = """
+import os, runpy, sys
+def refuse(event, arguments):
+    if event in ("socket.connect", "socket.getaddrinfo", "urllib.Request"):
+        os.write(2, f"{event} {arguments}".encode())
+        os._exit(99)
+sys.addaudithook(refuse)
+runpy.run_module("edgewise", run_name="__main__")
+"""
+
+
 @pytest.fixture
 def translator(folder):
     return experiments.load_translator(artifacts.load(folder))
@@ -185,11 +214,61 @@ class TestTranslator:
         shown = CliRunner().invoke(app, ["translate", "A man.", *options])
         assert shown.exit_code == 0, shown.output
         assert sum(not line.startswith(" " * 4 + "_") for line in shown.output.splitlines()) >= 2
-        for words in (["", "--model", str(folder)], ["A man.", "--model", "nothing"]):
-            wrong = CliRunner().invoke(app, ["translate", *words])
-            assert wrong.exit_code == 1
-            assert wrong.stderr.startswith("error: ")
-            assert wrong.stderr.count("\n") == 1
+        assert "no artifact 'nothing'" in refusal(call("nothing", "A man."))
+
+    def test_the_benchmark(self, folder, small, monkeypatch):
+        few = partial(benchmarks.bench_lengths, lengths=(2, 4))
+        monkeypatch.setattr(benchmarks, "bench_lengths", few)
+        result = CliRunner().invoke(app, ["bench", "decoding", "--model", str(folder), "--repeats", "1"])
+        assert result.exit_code == 0, result.output
+        lines = [line.split() for line in result.output.splitlines()]
+        assert [line[:3] for line in lines[1:3]] == [["beam", "5", "10"], ["greedy", "10", lines[2][2]]]
+        assert [line[:2] for line in lines[6:]] == [["2", str(n)] for n in (2, 4)]
+
+    def test_lines_of_input(self, folder):
+        """Each gets its answer, or one line says which of them is wrong and why."""
+        plain = call(folder, given="A man.\r\n\u05e9\u05dc\u05d5\u05dd 🚲\n\u0000 字".encode())
+        assert (plain.exit_code, plain.output.count("\n")) == (0, 3), plain.output
+        assert call(folder, given=b"").output == ""
+        for given, message in (
+            (b"A man.\n\nA dog.\n", "text 2 must not be empty"),
+            (b" \t\n", "text 1 must not be empty"),
+            (b"A\n" + b"x y " * 1000, "text 2 must have at most 500 pieces, got"),
+            (b"A man.\nA \xff man.\n", "standard input is not UTF-8 in line 2"),
+        ):
+            assert message in refusal(call(folder, given=given))
+
+    def test_arguments(self, folder):
+        for word, message in (
+            ("", "text 1 must not be empty"),
+            ("x y " * 1000, "text 1 must have at most 500 pieces, got"),
+            ("A \udcff man.", "text 1 must be Unicode"),
+        ):
+            assert message in refusal(call(folder, word))
+        assert call(folder, "🚲", "مرحبا بالعالم", "ein Wort 字").output.count("\n") == 3
+
+    def test_it_answers_from_a_cold_start_without_network_or_corpus(self, folder, tmp_path):
+        copy, cache = tmp_path / "copy", tmp_path / "cache"
+        shutil.copytree(folder, copy)
+        config = json.loads((copy / "config.json").read_text("utf-8"))
+        (copy / "config.json").write_text(json.dumps(config | {"task": "multi30k"}), "utf-8")
+        environment = {k: v for k, v in os.environ.items() if k != "EDGEWISE_DATA"}
+        environment |= {"EDGEWISE_CACHE": str(cache), "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-c", WITHOUT_NETWORK, "translate", "A man.", "--model", str(copy)]
+        found = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
+        assert (found.returncode, found.stderr) == (0, "")
+        assert found.stdout.count("\n") == 1
+        assert not cache.exists()
+
+    def test_what_the_system_cannot_read_is_refused_in_one_line(self, folder):
+        command = [sys.executable, "-m", "edgewise", "translate", "--model", str(folder)]
+        for words, given in (([b"A \xff"], b""), ([], b"A \xff\n")):
+            found = subprocess.run(
+                command + words, env=os.environ | {"LC_ALL": "C"}, input=given, capture_output=True
+            )
+            assert found.returncode == 1
+            assert found.stderr.startswith(b"error: ")
+            assert found.stderr.count(b"\n") == 1
 
 
 def test_resuming_on_text_is_bit_for_bit(small, tmp_path):
@@ -229,6 +308,22 @@ def test_perfect_translations_score_a_hundred_on_plain_and_on_tokenised_referenc
     figures = scores.decoded_figures(TINY.build(data.vocab_size), data, "test")
     assert figures.pop("references_reproduced") == 1
     assert figures == pytest.approx({"bleu": 100, "chrf": 100, "bleu_tokenised": 100})
+
+
+def test_validation_chooses_the_length_penalty(corpus, monkeypatch):
+    data = TextDataset(corpus, BPE.train((t for pair in corpus.splits["train"] for t in pair), 400))
+    references = [target for _, target in corpus.splits["valid"]]
+
+    def translate(model, data, texts, search):
+        assert texts == [source for source, _ in corpus.splits["valid"]]
+        assert search.beam == scores.BEAM
+        return references if search.length_penalty == 1.0 else ["Nichts."] * len(texts)
+
+    monkeypatch.setattr(scores, "translate", translate)
+    search, by_penalty = scores.choose_search(None, data)
+    assert search == Search(5, 1.0)
+    assert by_penalty["1.0"] == pytest.approx(100)
+    assert by_penalty["0.6"] < 10
 
 
 def test_a_run_goes_on_under_a_longer_recipe_as_if_it_had_been_that_long(small, tmp_path):

@@ -2,6 +2,7 @@ import itertools
 
 import numpy as np
 import pytest
+from edgewise import corpora
 from edgewise.tokenization import BPE, UNKNOWN, Words
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,6 +35,16 @@ def test_any_text_comes_back(bpe, line):
 )
 def test_strange_text_comes_back(bpe, line):
     assert bpe.join(bpe.split(line)) == line
+
+
+@pytest.mark.corpus
+def test_every_line_of_every_corpus_comes_back():
+    found = [corpora.load(name) for name in ("multi30k", "tatoeba")]
+    pieces = BPE.train((line for pair in found[0].splits["train"] for line in pair), 6000)
+    parts = [pairs for corpus in found for pairs in (*corpus.splits.values(), *corpus.tokenised.values())]
+    lines = {line for pairs in parts for pair in pairs for line in pair}
+    assert len(lines) > 300_000
+    assert not [line for line in lines if pieces.join(pieces.split(line)) != line]
 
 
 def test_it_learns_frequent_words_and_one_vocabulary_for_both_languages(bpe):

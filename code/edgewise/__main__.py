@@ -4,6 +4,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 130 stopped by Ctrl-C. An error is 
 """
 
 import fcntl
+import gc
 import shlex
 import signal
 import sys
@@ -19,9 +20,12 @@ import typer
 import edgewise
 from edgewise import artifacts, benchmarks, experiments
 from edgewise.checkpoints import CheckpointError
+from edgewise.corpora.text import decoded
 from edgewise.graphs import dgl_available
 from edgewise.message_passing import ENGINES
 from edgewise.trainer import DivergedError, Run, StoppedError
+
+gc.freeze()  # what was imported stays; looking through it for garbage would cost every command half a second
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 bench = typer.Typer(no_args_is_help=True)
@@ -139,7 +143,7 @@ def translate(
     """Translate with a committed model; needs no corpus and no network."""
     with _one_line_errors():
         translator = experiments.load_translator(artifacts.load(model))
-        given = texts or [line.rstrip("\n") for line in sys.stdin]
+        given = texts or list(decoded(sys.stdin.buffer, "standard input"))
         for text, found in zip(given, translator(given, beam=beam, n_best=nbest), strict=True):
             for translation in found:
                 score = f"{translation.hypothesis.score:8.3f}  " if nbest > 1 else ""
@@ -185,6 +189,23 @@ def bench_training(repeats: Repeats = 5) -> None:
     with _one_line_errors():
         for training in benchmarks.TRAININGS:
             typer.echo(benchmarks.format_training(benchmarks.bench_training([training], repeats=repeats)))
+
+
+@bench.command("decoding")
+def bench_decoding(
+    model: Annotated[str, typer.Option(help="An experiment on text, or an artifact's folder.")] = "multi30k",
+    repeats: Repeats = 3,
+) -> None:
+    """Translate 1,000 test sentences; decode with and without cached keys and values."""
+    with _one_line_errors():
+        artifact = artifacts.load(model)
+        translator, texts = experiments.load_translator(artifact), experiments.test_sources(artifact)[:1000]
+        typer.echo(benchmarks.format_decoding(benchmarks.bench_decoding(translator, texts, repeats)))
+        sources = [translator.encode(text) for text in texts[:100]]
+        setting = translator.model, sources, translator.vocabulary.sos_id, translator.vocabulary.eos_id
+        typer.echo(benchmarks.format_cache([benchmarks.bench_cache(*setting, repeats=repeats)]))
+        setting = setting[0], sources[:2], *setting[2:]
+        typer.echo(benchmarks.format_cache(benchmarks.bench_lengths(*setting, repeats=repeats)))
 
 
 def _figures(figures: dict[str, float]) -> str:

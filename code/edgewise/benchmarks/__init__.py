@@ -1,5 +1,14 @@
 """Every table of speed and memory: interleaved runs, medians, ratios."""
 
+from edgewise.benchmarks.decoding import (
+    CacheRow,
+    DecodingRow,
+    bench_cache,
+    bench_decoding,
+    bench_lengths,
+    format_cache,
+    format_decoding,
+)
 from edgewise.benchmarks.engines import (
     WORKLOADS,
     EngineRow,
@@ -15,14 +24,21 @@ from edgewise.benchmarks.training import TRAININGS, TrainingRow, bench_training,
 __all__ = [
     "TRAININGS",
     "WORKLOADS",
+    "CacheRow",
+    "DecodingRow",
     "EngineRow",
     "MemoryRow",
     "PaddedAttention",
     "TrainingRow",
     "Workload",
+    "bench_cache",
+    "bench_decoding",
     "bench_engines",
+    "bench_lengths",
     "bench_memory",
     "bench_training",
+    "format_cache",
+    "format_decoding",
     "format_engines",
     "format_memory",
     "format_training",

@@ -1,4 +1,4 @@
-"""What the graph model is measured against in training: PyTorch's own Transformer, on padded batches."""
+"""What the graph model is measured against: PyTorch's own Transformer, and decoding without a memory."""
 
 import warnings
 from collections.abc import Sequence
@@ -7,7 +7,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
+from edgewise.decoding import Continuation
+from edgewise.graphs import AttentionGraph, causal
 from edgewise.layers import Embeddings, PositionalEncoding
+from edgewise.transformer import Transformer
 
 
 class PaddedTransformer(nn.Module):
@@ -50,6 +53,35 @@ class PaddedTransformer(nn.Module):
 
     def _embed(self, embed: Embeddings, ids: Tensor) -> Tensor:
         return self.pos_enc.dropout(embed(ids) + self.pos_enc(torch.arange(ids.shape[1])))
+
+
+class Recomputation(Continuation):
+    """Targets that grow, every token of them worked out again at each step; the source is encoded once."""
+
+    def __init__(self, model: Transformer, sources: Sequence[Sequence[int]]):
+        super().__init__(model, sources)
+        self.ids = torch.empty(len(sources), 0, dtype=torch.int64, device=self._cross.device)
+
+    def step(self, ids: Tensor) -> Tensor:
+        """Add one token to each target, int64 [B]; return the final states of these, [B, dim_model]."""
+        model, decoder = self.model, self.model.decoder
+        self.ids = torch.cat([self.ids, ids[:, None]], 1)
+        targets, length = self.ids.shape
+        positions = torch.arange(length, device=ids.device).repeat(targets)
+        own = causal([length] * targets).to(ids.device)
+        start, stop = (x.repeat_interleave(length) for x in self._cross.intervals)
+        cross = AttentionGraph.from_intervals(start, stop, self._cross.num_src, self_attention=False)
+        x = model.embed(model.tgt_embed, self.ids.flatten(), positions)
+        for i in range(decoder.N):
+            x = decoder.post_func(i)(x, model.propagate_attention(own, **decoder.pre_func(i)(x)))
+            q = decoder.pre_func(i, "q", 1)(x)["q"]
+            x = decoder.post_func(i, 1)(x, model.propagate_attention(cross, q, **self._source[i]))
+        return x.unflatten(0, (targets, length))[:, -1]
+
+    def keep(self, rows: Tensor) -> None:
+        """Go on with some of the targets, in the order of ``rows``."""
+        super().keep(rows)
+        self.ids = self.ids[rows]
 
 
 def _pad(sentences: Sequence[Tensor]) -> tuple[Tensor, Tensor]:

@@ -1,6 +1,6 @@
 """At each step the likeliest beginnings, several of each target."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Real
 
 import torch
@@ -23,6 +23,7 @@ def beam_search(
     length_penalty: float = 0.6,
     max_len: int | None = None,
     n_best: int = 1,
+    grow: Callable[[Transformer, Sequence[Sequence[int]]], Continuation] = Continuation,
 ) -> list[list[Hypothesis]]:
     r"""Decode sources together, each with its ``beam`` likeliest beginnings.
 
@@ -46,6 +47,8 @@ def beam_search(
         Most tokens of a target, end symbol not counted; twice the source's and ten more if not given.
     n_best : int
         Targets returned of each source, at most ``beam``.
+    grow : callable
+        Takes model and sources, returns what works out the states of their growing targets.
 
     Returns
     -------
@@ -65,7 +68,7 @@ def beam_search(
         raise ValueError(f"length_penalty must be a number, zero or more; got {length_penalty!r}")
     searches = [_Search(limit, eos_id, beam, n_best, length_penalty) for limit in limits_of(sources, max_len)]
     with evaluating(model):
-        continuation = Continuation(model, sources)
+        continuation = grow(model, sources)
         device = next(model.parameters()).device
         going, ids = searches, torch.full((len(sources),), sos_id, device=device)
         scores = torch.zeros(len(sources), 1, device=device)

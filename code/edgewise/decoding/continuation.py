@@ -68,7 +68,7 @@ class Continuation:
         """
         start, stop = (x[rows] for x in self._cross.intervals)
         self._cross = AttentionGraph.from_intervals(start, stop, self._cross.num_src, self_attention=False)
-        self._past = [{name: x[rows] for name, x in past.items()} for past in self._past]
+        self._past = [{name: x.index_select(0, rows) for name, x in past.items()} for past in self._past]
 
     def _make_room(self, targets: int) -> int:
         """Make room for the token to come; return how many tokens a target has room for."""

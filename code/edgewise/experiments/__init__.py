@@ -12,6 +12,7 @@ from edgewise.experiments.runs import (
     restore_splitter,
     search_of,
     start,
+    test_sources,
 )
 from edgewise.experiments.scores import (
     GREEDY,
@@ -50,5 +51,6 @@ __all__ = [
     "restore_splitter",
     "search_of",
     "start",
+    "test_sources",
     "translate",
 ]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from edgewise import artifacts
+from edgewise import artifacts, corpora
 from edgewise.artifacts import Artifact
 from edgewise.experiments.catalogue import Experiment
 from edgewise.experiments.data import TextDataset, digest_of, load_data
@@ -155,6 +155,18 @@ def load_translator(artifact: Artifact) -> Translator:
     splitter = restore_splitter(artifact)
     model = restore_model(artifact, len(SPECIAL) + len(splitter.symbols))
     return Translator(model, splitter, search_of(artifact).length_penalty)
+
+
+def test_sources(artifact: Artifact) -> list[str]:
+    """Return the sources of the first split that an artifact's model of text was tested on.
+
+    Raises
+    ------
+    CorpusError
+        If the corpus cannot be had.
+    """
+    experiment = Experiment.of(artifact.config)
+    return [source for source, _ in corpora.load(experiment.task).splits[experiment.tests[0]]]
 
 
 @torch.no_grad()

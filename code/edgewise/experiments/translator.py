@@ -60,10 +60,10 @@ class Translator:
         Raises
         ------
         ValueError
-            If a text is empty or longer than ``MOST_PIECES``.
+            If a text is empty, longer than ``MOST_PIECES`` or not Unicode; says which.
         """
         penalty = self.length_penalty if length_penalty is None else length_penalty
-        ids = [self._encode(text) for text in texts]
+        ids = [self.encode(text, f"text {number}") for number, text in enumerate(texts, 1)]
         order = sorted(range(len(ids)), key=lambda i: len(ids[i]))  # texts of similar length end together
         found: dict[int, list[Translation]] = {}
         symbols = (self.vocabulary.sos_id, self.vocabulary.eos_id)
@@ -74,6 +74,28 @@ class Translator:
             found |= {i: [self._translation(h) for h in ended] for i, ended in zip(part, lists, strict=True)}
         return [found[i] for i in range(len(ids))]
 
+    def encode(self, text: str, name: str = "text") -> list[int]:
+        """Text to the ids that the model reads.
+
+        Raises
+        ------
+        ValueError
+            If the text is empty, longer than ``MOST_PIECES`` or not Unicode; says so of ``name``.
+        """
+        text = text.strip()
+        if not text:
+            raise ValueError(f"{name} must not be empty")
+        try:
+            text.encode()
+        except UnicodeEncodeError:  # what the system does with arguments that are not UTF-8
+            raise ValueError(f"{name} must be Unicode, got half a character or none: {text[:40]!r}") from None
+        pieces = self.splitter.split(text)
+        if len(pieces) > MOST_PIECES:
+            raise ValueError(
+                f"{name} must have at most {MOST_PIECES} pieces, got {len(pieces)}: {text[:40]!r}..."
+            )
+        return self.vocabulary.encode(pieces)
+
     def attention(self, text: str, translation: Translation, layer: int = -1) -> list[Tensor]:
         """Return the attention of a layer while this translation was written: ``[e2e, e2d, d2d]``.
 
@@ -81,7 +103,7 @@ class Translator:
         pieces of the translation.
         """
         start, end = self.vocabulary.sos_id, self.vocabulary.eos_id
-        batch = GraphPool()([self._encode(text)], [[start, *translation.hypothesis.ids, end]])
+        batch = GraphPool()([self.encode(text)], [[start, *translation.hypothesis.ids, end]])
         return self.model.attention_of(batch, 0, layer)
 
     def heard(self, text: str, translation: Translation) -> list[str]:
@@ -96,17 +118,6 @@ class Translator:
             weight, sender = row.max(0)
             lines.append(f"{piece:16} {senders[int(sender)]:16} {float(weight):.2f}")
         return lines
-
-    def _encode(self, text: str) -> list[int]:
-        if not text.strip():
-            raise ValueError("a text to translate must not be empty")
-        pieces = self.splitter.split(text.strip())
-        if len(pieces) > MOST_PIECES:
-            raise ValueError(
-                f"a text to translate must have at most {MOST_PIECES} pieces, got {len(pieces)}: "
-                f"{text.strip()[:40]!r}..."
-            )
-        return self.vocabulary.encode(pieces)
 
     def _translation(self, hypothesis: Hypothesis) -> Translation:
         special = {self.vocabulary.sos_id, self.vocabulary.eos_id, self.vocabulary.pad_id}
