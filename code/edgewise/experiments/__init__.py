@@ -1,6 +1,6 @@
 """Every training run that leaves an artifact, by name."""
 
-from edgewise.experiments.catalogue import EXPERIMENTS, Experiment, Size, Text, get_experiment
+from edgewise.experiments.catalogue import EXPERIMENTS, Experiment, Size, Text, Universal, get_experiment
 from edgewise.experiments.data import TextDataset, digest_of, load_data
 from edgewise.experiments.runs import (
     deviation,
@@ -23,6 +23,7 @@ __all__ = [
     "TextDataset",
     "Translation",
     "Translator",
+    "Universal",
     "decode",
     "decoded_figures",
     "deviation",

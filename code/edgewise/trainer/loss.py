@@ -1,6 +1,7 @@
 """Loss and update from the decoder's states."""
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -31,6 +32,8 @@ class StateLossCompute(SimpleLossCompute):
     consistency : float
         Weight of disagreement between two passes over a batch, as in ``output_loss``; for each token the loss
         is then half of that function's.
+    extra : callable, optional
+        Returns what the latest pass adds to the loss a token, or nothing. It is learned from, not reported.
 
     Attributes
     ----------
@@ -48,11 +51,13 @@ class StateLossCompute(SimpleLossCompute):
         grad_accum: int = 1,
         clip: float | None = None,
         consistency: float = 0.0,
+        extra: Callable[[], Tensor | None] | None = None,
     ):
         super().__init__(criterion, opt, grad_accum)
         self.generator = generator
         self.clip = math.inf if clip is None else clip
         self.consistency = consistency
+        self.extra = extra
         self.waiting_tokens = 0
         self.grad_norm = 0.0
         self.latest = math.nan
@@ -80,7 +85,18 @@ class StateLossCompute(SimpleLossCompute):
         return total / passes, correct / passes
 
     def learn(self, total: Tensor, n_tokens: int) -> None:
-        """Add a batch's gradient to those that wait."""
+        """Add a batch's gradient to those that wait.
+
+        Raises
+        ------
+        DivergedError
+            If the extra loss is not finite.
+        """
+        extra = self.extra() if self.extra else None
+        if extra is not None:
+            if not math.isfinite(extra.item()):
+                raise DivergedError(f"the extra loss is {extra.item()}")
+            total = total + extra * n_tokens
         total.backward()
         self.waiting_tokens += n_tokens
 

@@ -1,0 +1,290 @@
+"""The Universal Transformer with adaptive computation time, as message passing on a graph that shrinks."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from edgewise.adaptive.halting import HaltingUnit, check_halting, ponder
+from edgewise.graphs import AttentionGraph, Batch
+from edgewise.layers import Embeddings, Generator, PositionalEncoding, draw_weights, layer_pair, share_matrix
+from edgewise.message_passing import ENGINES
+from edgewise.transformer import Decoder, Encoder, Heard, PreFunc, State, Transformer
+from edgewise.validation import check_choice, check_count
+
+FROZEN = ("state", "input")
+"""What a halted token's keys and values are made of: its last state, or what its last step read."""
+
+
+class UTransformer(Transformer):
+    """Encoder and decoder of one layer each, applied to each token until it halts (Dehghani et al. 2019).
+
+    At every step a token's position and the number of the step are added to its state. A token that has
+    halted is heard by the others as it was left; nothing more is computed for it.
+
+    Parameters
+    ----------
+    encoder, decoder : Encoder, Decoder
+        Of one layer.
+    src_embed, tgt_embed, pos_enc, generator, engine
+        As in :class:`Transformer`.
+    time_enc : PositionalEncoding
+        Numbers of steps, from 0.
+    halt_enc, halt_dec : HaltingUnit or None
+        Without them every token takes ``max_steps`` steps.
+    max_steps : int
+        Most steps of a token.
+    eps : float
+        A token halts when its probabilities add up to ``1 - eps``; in (0, 1).
+    frozen : str
+        What a halted token is heard as. ``"state"``: keys and values projected once from its last state, no
+        position or step added, which is to copy that state forward. ``"input"``: those of its last step, as
+        DGL's example had it.
+    ponder_weight : float
+        Of :meth:`extra_loss`, at least 0.
+    ponder_warmup : int
+        Updates over which that weight rises from zero.
+
+    In :meth:`attention_of` a layer is a step, and a token that has halted before it hears nobody.
+
+    Attributes
+    ----------
+    pondered : dict of str to Pondering
+        How the latest pass went on each side, ``"enc"`` and ``"dec"``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not what it should be.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        decoder: Decoder,
+        src_embed: Embeddings,
+        tgt_embed: Embeddings,
+        pos_enc: PositionalEncoding,
+        time_enc: PositionalEncoding,
+        generator: Generator,
+        halt_enc: HaltingUnit | None,
+        halt_dec: HaltingUnit | None,
+        max_steps: int = 8,
+        eps: float = 0.01,
+        frozen: str = "state",
+        ponder_weight: float = 0.01,
+        ponder_warmup: int = 0,
+        engine: str = "auto",
+    ):
+        super().__init__(encoder, decoder, src_embed, tgt_embed, pos_enc, generator, engine)
+        check_halting(max_steps, eps, ponder_weight, ponder_warmup)
+        check_choice("frozen", frozen, FROZEN)
+        for stack in (encoder, decoder):
+            if stack.N != 1:
+                raise ValueError(f"encoder and decoder must have one layer each, got {stack.N}")
+        self.time_enc, self.halt_enc, self.halt_dec = time_enc, halt_enc, halt_dec
+        self.max_steps, self.eps, self.frozen = max_steps, eps, frozen
+        self.ponder_weight, self.ponder_warmup = ponder_weight, ponder_warmup
+        self._parts: dict[AttentionGraph, tuple[AttentionGraph, Tensor]] = {}
+
+    def advance(self, positions: Tensor) -> Callable[[int, Tensor, Tensor], Tensor]:
+        """Return what a step does first: it adds to a state its token's position and the step's number."""
+
+        def add(n: int, rows: Tensor, x: Tensor) -> Tensor:
+            place = self.pos_enc(positions.index_select(0, rows))
+            return self.pos_enc.dropout(x + place + self.time_enc(positions.new_tensor([n])))
+
+        return add
+
+    def encode(self, batch: Batch) -> State:
+        """Embed the source and revise it until every token has halted."""
+        self.pondered = {}
+        ids, positions = batch.src
+        side = _Encoding(self, batch)
+        return {"enc": self._norm_of("enc", side, self.src_embed(ids), positions)}
+
+    def decode(self, batch: Batch, state: State) -> State:
+        """Embed the target and revise it until every token has halted."""
+        ids, positions = batch.tgt
+        side = _Decoding(self, batch, state["enc"])
+        return state | {"dec": self._norm_of("dec", side, self.tgt_embed(ids), positions)}
+
+    def _norm_of(self, name: str, side: "_Side", x: Tensor, positions: Tensor) -> Tensor:
+        halt, stack = (self.halt_enc, self.encoder) if name == "enc" else (self.halt_dec, self.decoder)
+        found = ponder(x, self.advance(positions), side, halt, self.max_steps, self.eps)
+        self.pondered = self.pondered | {name: found}
+        return stack.norm(found.output)
+
+    def part_of(self, graph: AttentionGraph, rows: Tensor) -> AttentionGraph:
+        """Return the graph into some receivers; while attention is drawn, remember whose part it is."""
+        part = graph.into(rows)
+        if self._heard is not None:
+            self._parts[part] = (graph, rows)
+        return part
+
+    def _note(self, graph: AttentionGraph, q: Tensor, k: Tensor) -> Heard:
+        if graph not in self._parts:
+            return super()._note(graph, q, k)
+        whole, rows = self._parts.pop(graph)
+        active = torch.zeros(whole.num_dst, dtype=torch.bool, device=whole.device).index_fill(0, rows, True)
+        full = q.new_zeros(whole.num_dst, *q.shape[1:]).index_copy(0, rows, q)
+        return whole, whole.restrict(active), full, k
+
+    def extra_loss(self, step: int | None = None) -> Tensor | None:
+        """Return what the latest pass adds to the loss a token: the weighted mean cost of all its tokens.
+
+        Parameters
+        ----------
+        step : int, optional
+            Updates made so far, for ``ponder_warmup``; the full weight if not given.
+
+        Returns
+        -------
+        Tensor or None
+            Scalar; nothing where nobody decides when to halt, or the weight is zero.
+        """
+        early = step is not None and step < self.ponder_warmup
+        weight = self.ponder_weight * (step / self.ponder_warmup if early else 1)
+        if self.halt_enc is None or weight == 0:
+            return None
+        return weight * torch.cat([side.cost for side in self.pondered.values()]).mean()
+
+
+class _Side:
+    """The tokens of one side: which of them listen, and what the others hear of them."""
+
+    def __init__(self, model: UTransformer, count: int, project: PreFunc, project_left: PreFunc):
+        self.model, self.count = model, count
+        self.project, self.project_left = project, project_left
+        self.heard: dict[str, Tensor] = {}
+        self.left: list[tuple[Tensor, Tensor]] = []
+        self.graphs: dict[AttentionGraph, AttentionGraph] = {}
+
+    def active(self, graph: AttentionGraph, rows: Tensor) -> AttentionGraph:
+        """Return the graph into active tokens only; made anew when some have halted."""
+        if len(rows) == self.count:
+            return graph
+        if graph not in self.graphs:
+            self.graphs[graph] = self.model.part_of(graph, rows)
+        return self.graphs[graph]
+
+    def fields(self, rows: Tensor, y: Tensor) -> dict[str, Tensor]:
+        """Queries of the active tokens, and keys and values of all: those of active tokens anew."""
+        fields = self.project(y)
+        if len(rows) == self.count:
+            self.heard = {name: fields[name] for name in "kv"}
+            return fields
+        fresh = [(rows, fields)] + [(halted, self.project_left(x)) for halted, x in self.left]
+        places = torch.cat([place for place, _ in fresh])
+        for name in "kv":
+            self.heard[name] = self.heard[name].index_copy(0, places, torch.cat([f[name] for _, f in fresh]))
+        self.left = []
+        return fields | self.heard
+
+    def leave(self, n: int, rows: Tensor, x: Tensor) -> None:
+        """Keep halted tokens' states, to be heard from the next step on."""
+        self.graphs = {}
+        if self.model.frozen == "state":
+            self.left.append((rows, x))
+
+
+class _Encoding(_Side):
+    """One step of the encoder."""
+
+    def __init__(self, model: UTransformer, batch: Batch):
+        encoder = model.encoder
+        super().__init__(model, batch.enc.num_dst, encoder.pre_func(0), encoder.pre_func(0, "kv"))
+        self.graph = batch.enc
+
+    def revise(self, n: int, rows: Tensor, y: Tensor) -> Tensor:
+        state = self.model.update_graph(
+            self.active(self.graph, rows),
+            {"enc": y},
+            [(lambda x: self.fields(rows, x), "enc")],
+            [(self.model.encoder.post_func(0, norm=False), "enc")],
+        )
+        return state["enc"]
+
+
+class _Decoding(_Side):
+    """One step of the decoder; what it hears of the source is projected once for all steps."""
+
+    def __init__(self, model: UTransformer, batch: Batch, source: Tensor):
+        decoder = model.decoder
+        super().__init__(model, batch.dec.num_dst, decoder.pre_func(0), decoder.pre_func(0, "kv"))
+        self.graph, self.cross = batch.dec, batch.cross
+        self.source = decoder.pre_func(0, "kv", 1)(source)
+
+    def revise(self, n: int, rows: Tensor, y: Tensor) -> Tensor:
+        model, decoder = self.model, self.model.decoder
+        state = model.update_graph(
+            self.active(self.graph, rows),
+            {"dec": y},
+            [(lambda x: self.fields(rows, x), "dec")],
+            [(decoder.post_func(0), "dec")],
+        )
+        state = model.update_graph(
+            self.active(self.cross, rows),
+            state,
+            [(decoder.pre_func(0, "q", 1), "dec"), (lambda _: self.source, "dec")],
+            [(decoder.post_func(0, 1, norm=False), "dec")],
+        )
+        return state["dec"]
+
+
+def make_universal_model(
+    src_vocab: int,
+    tgt_vocab: int,
+    max_steps: int = 8,
+    dim_model: int = 512,
+    dim_ff: int = 2048,
+    h: int = 8,
+    dropout: float = 0.1,
+    eps: float = 0.01,
+    bias: float = 1.0,
+    halting: bool = True,
+    frozen: str = "state",
+    ponder_weight: float = 0.01,
+    ponder_warmup: int = 0,
+    engine: str = "auto",
+    norm_first: bool = True,
+    shared: bool = False,
+) -> UTransformer:
+    """Build a Universal Transformer; the defaults are those of DGL's example.
+
+    Parameters
+    ----------
+    src_vocab, tgt_vocab, dim_model, dim_ff, h, dropout, engine, norm_first, shared
+        As in :func:`make_model`.
+    max_steps, eps, frozen, ponder_weight, ponder_warmup
+        As in :class:`UTransformer`.
+    bias : float
+        Where the bias of the halting units begins.
+    halting : bool
+        Without it every token takes ``max_steps`` steps: a Transformer whose layers are one.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not what it should be; the message says which.
+    """
+    check_choice("engine", engine, ["auto", *ENGINES])
+    check_count("src_vocab", src_vocab, 1)
+    check_count("tgt_vocab", tgt_vocab, 1)
+    encoder_layer, decoder_layer = layer_pair(dim_model, dim_ff, h, dropout, norm_first)
+    settings = (max_steps, eps, frozen, ponder_weight, ponder_warmup, engine)
+    model = UTransformer(
+        Encoder(encoder_layer, 1),
+        Decoder(decoder_layer, 1),
+        Embeddings(src_vocab, dim_model),
+        Embeddings(tgt_vocab, dim_model),
+        PositionalEncoding(dim_model, dropout),
+        PositionalEncoding(dim_model),
+        Generator(dim_model, tgt_vocab),
+        *(HaltingUnit(dim_model, bias) if halting else None for _ in range(2)),
+        *settings,
+    )
+    draw_weights(model)
+    if shared:
+        share_matrix(model)
+    return model
