@@ -186,6 +186,13 @@ def bench_training(repeats: Repeats = 5) -> None:
             typer.echo(benchmarks.format_training(benchmarks.bench_training([training], repeats=repeats)))
 
 
+@bench.command("adaptive")
+def bench_adaptive(repeats: Repeats = 5) -> None:
+    """Time a step of the Universal Transformer while fewer and fewer tokens are active."""
+    with _one_line_errors():
+        typer.echo(benchmarks.format_adaptive(benchmarks.bench_adaptive(repeats=repeats)))
+
+
 def _figures(figures: dict[str, float]) -> str:
     return ", ".join(f"{name} {value:.4f}" for name, value in figures.items())
 

@@ -5,12 +5,15 @@ Transformer, on an active graph that shrinks from step to step.
 """
 
 from edgewise.adaptive.halting import HaltingUnit, Pondering, Revision, StepCount, check_halting, ponder
-from edgewise.adaptive.universal import UTransformer, make_universal_model
+from edgewise.adaptive.universal import Decoding, Encoding, Side, UTransformer, make_universal_model
 
 __all__ = [
+    "Decoding",
+    "Encoding",
     "HaltingUnit",
     "Pondering",
     "Revision",
+    "Side",
     "StepCount",
     "UTransformer",
     "check_halting",

@@ -100,16 +100,16 @@ class UTransformer(Transformer):
         """Embed the source and revise it until every token has halted."""
         self.pondered = {}
         ids, positions = batch.src
-        side = _Encoding(self, batch)
+        side = Encoding(self, batch)
         return {"enc": self._norm_of("enc", side, self.src_embed(ids), positions)}
 
     def decode(self, batch: Batch, state: State) -> State:
         """Embed the target and revise it until every token has halted."""
         ids, positions = batch.tgt
-        side = _Decoding(self, batch, state["enc"])
+        side = Decoding(self, batch, state["enc"])
         return state | {"dec": self._norm_of("dec", side, self.tgt_embed(ids), positions)}
 
-    def _norm_of(self, name: str, side: "_Side", x: Tensor, positions: Tensor) -> Tensor:
+    def _norm_of(self, name: str, side: "Side", x: Tensor, positions: Tensor) -> Tensor:
         halt, stack = (self.halt_enc, self.encoder) if name == "enc" else (self.halt_dec, self.decoder)
         found = ponder(x, self.advance(positions), side, halt, self.max_steps, self.eps)
         self.pondered = self.pondered | {name: found}
@@ -150,23 +150,40 @@ class UTransformer(Transformer):
         return weight * torch.cat([side.cost for side in self.pondered.values()]).mean()
 
 
-class _Side:
-    """The tokens of one side: which of them listen, and what the others hear of them."""
+class Side:
+    """The tokens of one side: which of them still listen, and what the others hear of them.
+
+    Parameters
+    ----------
+    model : UTransformer
+        Whose step this is.
+    count : int
+        Tokens, N.
+    project : callable
+        What a step reads of active tokens, [A, dim_model], to queries, keys and values.
+    project_left : callable
+        Last states of halted tokens to keys and values.
+
+    Attributes
+    ----------
+    heard : dict of str to Tensor
+        Keys and values of all tokens as the latest step heard them, [N, h, d_k] each.
+    """
 
     def __init__(self, model: UTransformer, count: int, project: PreFunc, project_left: PreFunc):
         self.model, self.count = model, count
         self.project, self.project_left = project, project_left
         self.heard: dict[str, Tensor] = {}
-        self.left: list[tuple[Tensor, Tensor]] = []
-        self.graphs: dict[AttentionGraph, AttentionGraph] = {}
+        self._left: list[tuple[Tensor, Tensor]] = []
+        self._parts: dict[AttentionGraph, AttentionGraph] = {}
 
     def active(self, graph: AttentionGraph, rows: Tensor) -> AttentionGraph:
         """Return the graph into active tokens only; made anew when some have halted."""
         if len(rows) == self.count:
             return graph
-        if graph not in self.graphs:
-            self.graphs[graph] = self.model.part_of(graph, rows)
-        return self.graphs[graph]
+        if graph not in self._parts:
+            self._parts[graph] = self.model.part_of(graph, rows)
+        return self._parts[graph]
 
     def fields(self, rows: Tensor, y: Tensor) -> dict[str, Tensor]:
         """Queries of the active tokens, and keys and values of all: those of active tokens anew."""
@@ -174,22 +191,24 @@ class _Side:
         if len(rows) == self.count:
             self.heard = {name: fields[name] for name in "kv"}
             return fields
-        fresh = [(rows, fields)] + [(halted, self.project_left(x)) for halted, x in self.left]
+        fresh = [(rows, fields)] + [(halted, self.project_left(x)) for halted, x in self._left]
         places = torch.cat([place for place, _ in fresh])
-        for name in "kv":
-            self.heard[name] = self.heard[name].index_copy(0, places, torch.cat([f[name] for _, f in fresh]))
-        self.left = []
+        self.heard = {
+            name: heard.index_copy(0, places, torch.cat([fields[name] for _, fields in fresh]))
+            for name, heard in self.heard.items()
+        }
+        self._left = []
         return fields | self.heard
 
     def leave(self, n: int, rows: Tensor, x: Tensor) -> None:
         """Keep halted tokens' states, to be heard from the next step on."""
-        self.graphs = {}
+        self._parts = {}
         if self.model.frozen == "state":
-            self.left.append((rows, x))
+            self._left.append((rows, x))
 
 
-class _Encoding(_Side):
-    """One step of the encoder."""
+class Encoding(Side):
+    """The encoder's step on the source tokens of a batch."""
 
     def __init__(self, model: UTransformer, batch: Batch):
         encoder = model.encoder
@@ -197,6 +216,7 @@ class _Encoding(_Side):
         self.graph = batch.enc
 
     def revise(self, n: int, rows: Tensor, y: Tensor) -> Tensor:
+        """Let active tokens listen to their sentence; then feed-forward."""
         state = self.model.update_graph(
             self.active(self.graph, rows),
             {"enc": y},
@@ -206,8 +226,8 @@ class _Encoding(_Side):
         return state["enc"]
 
 
-class _Decoding(_Side):
-    """One step of the decoder; what it hears of the source is projected once for all steps."""
+class Decoding(Side):
+    """The decoder's step on the target tokens of a batch; ``source`` is projected once for all steps."""
 
     def __init__(self, model: UTransformer, batch: Batch, source: Tensor):
         decoder = model.decoder
@@ -216,6 +236,7 @@ class _Decoding(_Side):
         self.source = decoder.pre_func(0, "kv", 1)(source)
 
     def revise(self, n: int, rows: Tensor, y: Tensor) -> Tensor:
+        """Let active tokens listen to those before them, then to the source; then feed-forward."""
         model, decoder = self.model, self.model.decoder
         state = model.update_graph(
             self.active(self.graph, rows),

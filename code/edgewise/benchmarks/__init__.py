@@ -1,5 +1,6 @@
 """Every table of speed and memory: interleaved runs, medians, ratios."""
 
+from edgewise.benchmarks.adaptive import SHARES, AdaptiveRow, bench_adaptive, format_adaptive
 from edgewise.benchmarks.engines import (
     WORKLOADS,
     EngineRow,
@@ -13,16 +14,20 @@ from edgewise.benchmarks.timing import interleave
 from edgewise.benchmarks.training import TRAININGS, TrainingRow, bench_training, format_training
 
 __all__ = [
+    "SHARES",
     "TRAININGS",
     "WORKLOADS",
+    "AdaptiveRow",
     "EngineRow",
     "MemoryRow",
     "PaddedAttention",
     "TrainingRow",
     "Workload",
+    "bench_adaptive",
     "bench_engines",
     "bench_memory",
     "bench_training",
+    "format_adaptive",
     "format_engines",
     "format_memory",
     "format_training",
