@@ -204,7 +204,7 @@ def test_it_equals_loops_over_single_tokens(sizes, seed, bias, eps, frozen, norm
         ([(1, 1)], {"bias": -1.0}, None),
         ([(1, 3), (4, 1), (2, 2)], {"bias": -1.0}, None),
         ([(2, 3)], {"max_steps": 1}, {1}),
-        ([(2, 3)], {"halting": False}, {4}),
+        ([(2, 3)], {"halting": "fixed"}, {4}),
     ],
 )
 def test_patterns_of_halting(sizes, options, steps):
@@ -303,7 +303,7 @@ class TestFixedSteps:
             getattr(plain, part).load_state_dict(getattr(model, part).state_dict())
         return plain
 
-    @pytest.mark.parametrize("options", [{"halting": False}, {"bias": -40.0}])
+    @pytest.mark.parametrize("options", [{"halting": "fixed"}, {"bias": -40.0}])
     def test_values_and_gradients(self, options, monkeypatch):
         model = universal(5, max_steps=3, **options)
         plain = self.tied(model, 3)
@@ -326,7 +326,7 @@ class TestFixedSteps:
             assert_equal_as_stated(gradient, sum(parts) if "layers" in name else parts[0])
 
     def test_encodings_come_at_every_step(self):
-        model, batch = universal(5, max_steps=3, halting=False), batch_of([(3, 4)])
+        model, batch = universal(5, max_steps=3, halting="fixed"), batch_of([(3, 4)])
         plain = self.tied(model, 3)
         positions = batch.src[1]
         x = model.src_embed(batch.src[0])
@@ -374,7 +374,7 @@ class TestHalting:
             assert len(states) == len(rows)
             return p[rows, n]
 
-        found = ponder(x, lambda n, rows, x: x * 2, Still(), halt, 3, 0.01)
+        found = ponder(x, lambda n, rows, x: x * 2, Still(), halt, 3, 0.99)
         assert found.steps.tolist() == [2, 3]
         means = torch.tensor([[0.5 * 2 + 0.5 * 4], [0.25 * 2 + 0.25 * 4 + 0.5 * 8]])
         torch.testing.assert_close(found.output, means.double())
@@ -400,7 +400,7 @@ class TestHalting:
         assert model.extra_loss(10).item() == model.extra_loss(99).item() == full
         cost = torch.cat([side.cost for side in model.pondered.values()]).mean()
         assert full == pytest.approx(0.3 * cost.item())
-        still = universal(0, halting=False)
+        still = universal(0, halting="fixed")
         still.hidden(batch_of([(3, 4)]))
         assert still.extra_loss() is None
 
@@ -446,7 +446,7 @@ def test_attention_can_be_drawn_step_by_step():
 
 
 def test_dropout_is_drawn_at_every_step():
-    model, batch = universal(0, halting=False, dropout=0.5), batch_of([(3, 4)])
+    model, batch = universal(0, halting="fixed", dropout=0.5), batch_of([(3, 4)])
     model.train()
     seen = []
     model.pos_enc.dropout.register_forward_hook(lambda *call: seen.append(call))
@@ -467,7 +467,7 @@ class TestDecoding:
         st.integers(0, 100),
         st.sampled_from([-1.0, 0.5]),
         st.sampled_from(["state", "input"]),
-        st.booleans(),
+        st.sampled_from(["act", "pondernet", "fixed"]),
     )
     @settings(max_examples=25)
     @torch.no_grad()
@@ -546,6 +546,107 @@ class TestDecoding:
         model.hidden(batch_of([(2, 2)]))
         assert model.pondered == {}
         assert model.extra_loss(3) is None
+
+
+class TestPonderNet:
+    """Banino et al. 2021: a distribution over steps, the loss expected over it, a geometric prior."""
+
+    def model(self, seed=4, **options):
+        return universal(seed, bias=-1.0, halting="pondernet", prior=0.4, **options)
+
+    def test_weights_are_the_chances_of_halting_at_each_step(self):
+        model, batch = self.model(dropout=0.0), batch_of([(3, 4), (2, 1)])
+        chances = []
+        model.halt_dec.register_forward_hook(lambda _, inputs, p: chances.append(p))
+        model.train().hidden(batch)
+        states, weights = model.predictions()
+        assert states.shape == (4, batch.n_tokens, D)
+        going = torch.ones(batch.n_tokens).double()
+        for n, p in enumerate(chances):
+            assert_equal_as_stated(weights[n], going * (p if n < 3 else 1))
+            going = going * (1 - p)
+        found = model.pondered["dec"]
+        mean = (found.states * weights[..., None]).sum(0)
+        assert_equal_as_stated(found.output, mean)
+        assert set(found.steps.tolist()) == {4}
+
+    def test_the_divergence_is_that_from_a_geometric_distribution(self):
+        model, batch = self.model(), batch_of([(3, 4), (2, 1)])
+        model.train().hidden(batch)
+        prior = torch.tensor([0.4, 0.6 * 0.4, 0.36 * 0.4, 0.216]).double()
+        parts = []
+        for found in model.pondered.values():
+            expected = torch.distributions.kl_divergence(
+                torch.distributions.Categorical(probs=found.weights),
+                torch.distributions.Categorical(probs=prior),
+            )
+            assert_equal_as_stated(found.divergence(0.4), expected)
+            parts.append(expected)
+        assert_equal_as_stated(model.extra_loss(), 0.3 * torch.cat(parts).mean())
+        model.eval().hidden(batch)
+        assert model.extra_loss() is None
+        assert model.predictions() is None
+
+    def test_in_evaluation_a_target_token_halts_at_the_median_and_keeps_its_state_there(self):
+        model, batch = self.model(), batch_of([(3, 4), (2, 3)])
+        seen = []
+        model.halt_dec.register_forward_hook(lambda _, inputs, p: seen.append((inputs[0], p)))
+        model.hidden(batch)
+        found = model.pondered["dec"]
+        assert len(set(found.steps.tolist())) > 1
+        rows, chance = torch.arange(batch.n_tokens), torch.zeros(batch.n_tokens).double()
+        for n, (x, p) in enumerate(seen):
+            chance[rows] += (1 - chance[rows]) * p
+            over = (chance[rows] >= 0.5) | torch.tensor(n == 3)
+            assert found.steps[rows[over]].tolist() == [n + 1] * int(over.sum())
+            assert_equal_as_stated(found.output[rows[over]], x[over])
+            rows = rows[~over]
+        assert len(rows) == 0
+
+    @pytest.mark.parametrize("bias", [-1e4, 1e4])
+    def test_saturated_chances_train_on(self, bias):
+        model = self.model().train()
+        for unit in (model.halt_enc, model.halt_dec):
+            unit.linear.bias.data.fill_(bias)
+        batch = batch_of([(3, 4)])
+        (shuffled_loss(model.hidden(batch)) + model.extra_loss()).backward()
+        assert all(p.grad.isfinite().all() for p in model.parameters() if p.grad is not None)
+
+    def test_a_run_learns_from_the_expected_loss(self, tmp_path):
+        data = small(get_dataset("sort"))
+        size = Universal(3, 16, 16, 2, halting="pondernet", ponder_weight=0.5)
+        recipe = Recipe(epochs=1, batch_size=30, smoothing=0.1)
+        torch.manual_seed(0)
+        model = size.build(data.vocab_size)
+        run = Run(model, data, recipe, tmp_path, {})
+        batch = next(data(GraphPool(), "valid", 30))
+        model.train()
+        states = run._states(batch)
+        reported = run.loss(states, batch.tgt_y, batch.n_tokens)
+        taken = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+        torch.manual_seed(0)
+        other = size.build(data.vocab_size)
+        other.hidden(batch)
+        states, weights = other.predictions()
+        log_probs = other.generator(states)
+        losses = [
+            torch.stack(
+                [
+                    run.criterion(row[None], target[None])
+                    for row, target in zip(step, batch.tgt_y, strict=True)
+                ]
+            )
+            for step in log_probs
+        ]
+        loss = (torch.stack(losses) * weights).sum() / batch.n_tokens
+        assert reported == pytest.approx(loss.item(), rel=1e-5)
+        right = (log_probs.argmax(-1) == batch.tgt_y).to(weights.dtype) * weights
+        assert run.loss.accuracy == pytest.approx(right.sum().item() / batch.n_tokens, rel=1e-5)
+        (loss + other.extra_loss()).backward()
+        for name, parameter in other.named_parameters():
+            torch.testing.assert_close(taken[name], parameter.grad, atol=1e-5, rtol=1e-4)
+        with pytest.raises(ValueError, match="consistency is not defined"):
+            Run(model, data, replace(recipe, consistency=1.0), tmp_path, {})._states(batch)
 
 
 TINY = Experiment(
@@ -645,6 +746,8 @@ class TestTraining:
         ({"ponder_weight": -0.1}, "ponder_weight must be a finite number, at least 0, got -0.1"),
         ({"ponder_weight": float("inf")}, "ponder_weight must be a finite number"),
         ({"ponder_warmup": -1}, "ponder_warmup must be at least 0, got -1"),
+        ({"halting": "never"}, "halting must be one of 'act', 'pondernet', 'fixed'; got 'never'"),
+        ({"prior": 0.0}, r"prior must lie in \(0, 1\), got 0.0"),
         ({"frozen": "never"}, "frozen must be one of 'state', 'input'; got 'never'"),
         ({"engine": "none"}, "engine must be one of"),
         ({"dropout": 1.0}, "dropout must lie in"),

@@ -185,6 +185,13 @@ class Transformer(nn.Module):
         """Return what the latest pass adds to the loss a token, after ``step`` updates: here, nothing."""
         return None
 
+    def predictions(self) -> tuple[Tensor, Tensor] | None:
+        """Return several final states a target token, and their weights, if the loss is expected over them.
+
+        Here, nothing: the latest pass's own result is the only one.
+        """
+        return None
+
     def embed(self, embed: Embeddings, ids: Tensor, positions: Tensor) -> Tensor:
         """Ids and positions, each int64 [N], to the states [N, dim_model] that the first layer reads."""
         return self.pos_enc.dropout(embed(ids) + self.pos_enc(positions))

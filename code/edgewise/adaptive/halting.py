@@ -1,5 +1,6 @@
 """Adaptive computation time: how often a token's state is revised, and what comes out of it."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Real
@@ -8,13 +9,13 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from edgewise.validation import check_count
+from edgewise.validation import check_choice, check_count
 
 
 class HaltingUnit(nn.Module):
     r"""A state to the probability of halting: :math:`\sigma(w^\top \mathrm{norm}(x) + b)`.
 
-    The norm is that of DGL's example; Graves 2016 (eq. 5) has none, and no reason to: his states are bounded.
+    The norm is that of DGL's example. Graves 2016 (sec. 2) has none; the states of his networks are bounded.
 
     Parameters
     ----------
@@ -58,11 +59,14 @@ class Pondering:
         [N, max_steps]: of each state in that mean; they sum to one, and are zero after the last step.
     steps : Tensor
         int64 [N]: steps taken, at least one.
+    states : Tensor or None
+        [max_steps, N, d]: the states after each step, where no token halted and they were asked for.
     """
 
     output: Tensor
     weights: Tensor
     steps: Tensor
+    states: Tensor | None = None
 
     @property
     def remainder(self) -> Tensor:
@@ -71,11 +75,22 @@ class Pondering:
 
     @property
     def cost(self) -> Tensor:
-        """[N]: steps taken plus remainder (Graves 2016, eq. 13).
+        """[N]: steps taken plus remainder (Graves 2016, sec. 2.1).
 
-        Steps have no derivative: what can be learned from this is the remainder's.
+        Steps have no derivative: all that is learned from this comes from the remainder.
         """
         return self.steps + self.remainder
+
+    def divergence(self, prior: float) -> Tensor:
+        """[N]: KL divergence of the weights from a geometric distribution (Banino et al. 2021).
+
+        ``prior`` is that distribution's probability of halting at each step; the last step has what is left.
+        """
+        later = torch.arange(self.weights.shape[1], device=self.weights.device)
+        log_prior = later * math.log1p(-prior) + math.log(prior)
+        log_prior[-1] -= math.log(prior)
+        tiny = torch.finfo(self.weights.dtype).tiny
+        return (self.weights * (self.weights.clamp(min=tiny).log() - log_prior)).sum(1)
 
     @property
     def mean_steps(self) -> float:
@@ -125,17 +140,21 @@ def ponder(
     revision: Revision,
     halt: Callable[[Tensor], Tensor] | None,
     max_steps: int,
-    eps: float,
+    threshold: float,
+    chained: bool = False,
+    last: bool = False,
+    keep: bool = False,
 ) -> Pondering:
-    r"""Revise each state until its token halts (Graves 2016, eq. 6 to 12; Dehghani et al. 2019, sec. 2.2).
+    r"""Revise each state until its token halts (Graves 2016, sec. 2; Dehghani et al. 2019, sec. 2.2).
 
     With :math:`p^n` the halting probability after step :math:`n`, a token halts at the first step :math:`T`
-    where :math:`\sum_{n \le T} p^n \ge 1 - \epsilon`, at the latest at ``max_steps``. Its output is
+    where :math:`\sum_{n \le T} p^n` reaches a threshold, at the latest at ``max_steps``. Its output is
 
     .. math::
         s = \sum_{n < T} p^n x^n + R \, x^T, \qquad R = 1 - \sum_{n < T} p^n
 
-    Nothing is computed for a token that has halted.
+    Nothing is computed for a token that has halted. The probability after the step at which it halts has no
+    derivative: where every token halts at its second step, nothing tells whether a third would have paid.
 
     Parameters
     ----------
@@ -148,19 +167,31 @@ def ponder(
     halt : callable or None
         States [A, d] to halting probabilities [A]. Without it every token takes ``max_steps`` steps, and its
         output is its last state.
-    max_steps, eps : int, float
-        As above.
+    max_steps, threshold : int, float
+        As above; infinity lets nobody halt before ``max_steps``.
+    chained : bool
+        Whether what ``halt`` returns is the probability of halting at a step for a token that got there,
+        :math:`\lambda^n`, so that :math:`p^n = \lambda^n \prod_{m < n} (1 - \lambda^m)` (Banino et al.
+        2021).
+    last : bool
+        Whether the last state is the output, and alone has a weight.
+    keep : bool
+        Whether to return the states after each step; nobody may halt early then.
     """
     rows = torch.arange(len(x), device=x.device)
     total, mean = x.new_zeros(len(x)), torch.zeros_like(x)
     done: list[tuple[Tensor, Tensor]] = []  # tokens and outputs
     weighed: list[tuple[Tensor, Tensor]] = []  # places in the table of weights, weights
+    states: list[Tensor] = []
     steps = torch.zeros_like(rows)
     for n in range(max_steps):
         x = revision.revise(n, rows, advance(n, rows, x))
         p = x.new_zeros(len(x)) if halt is None else halt(x)
-        halts = total + p >= 1 - eps if n < max_steps - 1 else torch.ones_like(rows, dtype=torch.bool)
-        weight = torch.where(halts, 1 - total, p)
+        p = p * (1 - total) if chained else p
+        halts = total + p >= threshold if n < max_steps - 1 else torch.ones_like(rows, dtype=torch.bool)
+        weight = halts.to(x.dtype) if last else torch.where(halts, 1 - total, p)
+        if keep:
+            states.append(x)
         mean, total = mean + weight[:, None] * x, total + p
         weighed.append((rows * max_steps + n, weight))
         over, on = halts.nonzero().squeeze(1), (~halts).nonzero().squeeze(1)
@@ -172,11 +203,8 @@ def ponder(
         if len(on) == 0:
             break
         x, mean, total, rows = (each.index_select(0, on) for each in (x, mean, total, rows))
-    return Pondering(
-        _placed(len(steps), done),
-        _placed(len(steps) * max_steps, weighed).view(-1, max_steps),
-        steps,
-    )
+    weights = _placed(len(steps) * max_steps, weighed).view(-1, max_steps)
+    return Pondering(_placed(len(steps), done), weights, steps, torch.stack(states) if keep else None)
 
 
 def _placed(count: int, parts: list[tuple[Tensor, Tensor]]) -> Tensor:
@@ -185,18 +213,26 @@ def _placed(count: int, parts: list[tuple[Tensor, Tensor]]) -> Tensor:
     return values.new_zeros(count, *values.shape[1:]).index_copy(0, places, values)
 
 
-def check_halting(max_steps: int, eps: float, ponder_weight: float, ponder_warmup: int) -> None:
+HALTING = ("act", "pondernet", "fixed")
+"""Rules of halting: Graves 2016, Banino et al. 2021, and none at all."""
+
+
+def check_halting(
+    max_steps: int, eps: float, halting: str, prior: float, ponder_weight: float, ponder_warmup: int
+) -> None:
     """Refuse settings that make no sense.
 
     Raises
     ------
     TypeError, ValueError
-        If ``max_steps`` is below 1, ``eps`` outside (0, 1), ``ponder_weight`` negative or infinite, or
-        ``ponder_warmup`` negative.
+        If ``max_steps`` is below 1, ``eps`` or ``prior`` outside (0, 1), ``halting`` unknown,
+        ``ponder_weight`` negative or infinite, or ``ponder_warmup`` negative.
     """
     check_count("max_steps", max_steps, 1)
-    if not 0 < check_real("eps", eps) < 1:
-        raise ValueError(f"eps must lie in (0, 1), got {eps!r}")
+    check_choice("halting", halting, HALTING)
+    for name, value in (("eps", eps), ("prior", prior)):
+        if not 0 < check_real(name, value) < 1:
+            raise ValueError(f"{name} must lie in (0, 1), got {value!r}")
     if not 0 <= check_real("ponder_weight", ponder_weight) < float("inf"):
         raise ValueError(f"ponder_weight must be a finite number, at least 0, got {ponder_weight!r}")
     check_count("ponder_warmup", ponder_warmup)

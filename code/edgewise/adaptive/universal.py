@@ -1,11 +1,12 @@
 """The Universal Transformer with adaptive computation time, as message passing on a graph that shrinks."""
 
+import math
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from edgewise.adaptive.halting import HaltingUnit, check_halting, ponder
+from edgewise.adaptive.halting import HaltingUnit, Pondering, Revision, check_halting, ponder
 from edgewise.graphs import AttentionGraph, Batch
 from edgewise.layers import Embeddings, Generator, PositionalEncoding, draw_weights, layer_pair, share_matrix
 from edgewise.message_passing import ENGINES
@@ -31,11 +32,19 @@ class UTransformer(Transformer):
     time_enc : PositionalEncoding
         Numbers of steps, from 0.
     halt_enc, halt_dec : HaltingUnit or None
-        Without them every token takes ``max_steps`` steps.
+        When to halt; not needed where ``halting`` is ``"fixed"``.
     max_steps : int
         Most steps of a token.
     eps : float
         A token halts when its probabilities add up to ``1 - eps``; in (0, 1).
+    halting : str
+        ``"act"``: as :func:`ponder` says. ``"fixed"``: after ``max_steps``; the output is the last state.
+        ``"pondernet"``: in training nobody halts early, and :meth:`predictions` gives what the loss is
+        expected over; in evaluation a target token halts where it has halted with a probability of one half,
+        and its output is its state there. What the decoder hears of a source token is the mean of its states
+        either way: no loss can be worked out for each combination of their steps.
+    prior : float
+        Of PonderNet: the probability of halting at each step that its regularisation draws to; in (0, 1).
     frozen : str
         What a halted token is heard as. ``"state"``: keys and values projected once from its last state, no
         position or step added, which is to copy that state forward. ``"input"``: those of its last step, as
@@ -71,19 +80,22 @@ class UTransformer(Transformer):
         halt_dec: HaltingUnit | None,
         max_steps: int = 8,
         eps: float = 0.01,
+        halting: str = "act",
+        prior: float = 0.3,
         frozen: str = "state",
         ponder_weight: float = 0.01,
         ponder_warmup: int = 0,
         engine: str = "auto",
     ):
         super().__init__(encoder, decoder, src_embed, tgt_embed, pos_enc, generator, engine)
-        check_halting(max_steps, eps, ponder_weight, ponder_warmup)
+        check_halting(max_steps, eps, halting, prior, ponder_weight, ponder_warmup)
         check_choice("frozen", frozen, FROZEN)
         for stack in (encoder, decoder):
             if stack.N != 1:
                 raise ValueError(f"encoder and decoder must have one layer each, got {stack.N}")
         self.time_enc, self.halt_enc, self.halt_dec = time_enc, halt_enc, halt_dec
         self.max_steps, self.eps, self.frozen = max_steps, eps, frozen
+        self.halting, self.prior = halting, prior
         self.ponder_weight, self.ponder_warmup = ponder_weight, ponder_warmup
         self._parts: dict[AttentionGraph, tuple[AttentionGraph, Tensor]] = {}
 
@@ -101,19 +113,35 @@ class UTransformer(Transformer):
         self.pondered = {}
         ids, positions = batch.src
         side = Encoding(self, batch)
-        return {"enc": self._norm_of("enc", side, self.src_embed(ids), positions)}
+        return {"enc": self.encoder.norm(self._ponder("enc", side, self.src_embed(ids), positions))}
 
     def decode(self, batch: Batch, state: State) -> State:
         """Embed the target and revise it until every token has halted."""
         ids, positions = batch.tgt
         side = Decoding(self, batch, state["enc"])
-        return state | {"dec": self._norm_of("dec", side, self.tgt_embed(ids), positions)}
+        return state | {"dec": self.decoder.norm(self._ponder("dec", side, self.tgt_embed(ids), positions))}
 
-    def _norm_of(self, name: str, side: "Side", x: Tensor, positions: Tensor) -> Tensor:
-        halt, stack = (self.halt_enc, self.encoder) if name == "enc" else (self.halt_dec, self.decoder)
-        found = ponder(x, self.advance(positions), side, halt, self.max_steps, self.eps)
-        self.pondered = self.pondered | {name: found}
-        return stack.norm(found.output)
+    def _ponder(self, side: str, revision: Revision, x: Tensor, positions: Tensor) -> Tensor:
+        found = self.until_halted(side, revision, x, positions)
+        self.pondered = self.pondered | {side: found}
+        return found.output
+
+    def until_halted(self, side: str, revision: Revision, x: Tensor, positions: Tensor) -> Pondering:
+        """Revise states [N, dim_model] of tokens at ``positions``, int64 [N], by the model's rule of halting.
+
+        ``side`` is ``"enc"`` or ``"dec"``.
+        """
+        halt = self.halt_enc if side == "enc" else self.halt_dec
+        options = {"threshold": 1 - self.eps}
+        if self.halting == "fixed":
+            options = {"threshold": math.inf, "last": True}
+        elif self.halting == "pondernet":
+            options |= {"chained": True}
+            if self.training:
+                options |= {"threshold": math.inf, "keep": True}
+            elif side == "dec":
+                options |= {"threshold": 0.5, "last": True}
+        return ponder(x, self.advance(positions), revision, halt, self.max_steps, **options)
 
     def part_of(self, graph: AttentionGraph, rows: Tensor) -> AttentionGraph:
         """Return the graph into some receivers; while attention is drawn, remember whose part it is."""
@@ -131,7 +159,9 @@ class UTransformer(Transformer):
         return whole, whole.restrict(active), full, k
 
     def extra_loss(self, step: int | None = None) -> Tensor | None:
-        """Return what the latest pass adds to the loss a token: the weighted mean cost of all its tokens.
+        """Return what the latest pass adds to the loss a token: the weighted mean over all its tokens.
+
+        By ACT, of steps and remainder; by PonderNet, of the divergence from its prior, in training only.
 
         Parameters
         ----------
@@ -141,13 +171,27 @@ class UTransformer(Transformer):
         Returns
         -------
         Tensor or None
-            Scalar; nothing where nobody decides when to halt, or the weight is zero.
+            Scalar; nothing where there is nothing to regularise, or the weight is zero.
         """
         early = step is not None and step < self.ponder_warmup
         weight = self.ponder_weight * (step / self.ponder_warmup if early else 1)
-        if self.halt_enc is None or weight == 0:
+        sides = self.pondered.values()
+        if self.halting == "fixed" or weight == 0 or (self.halting == "pondernet" and not self.training):
             return None
-        return weight * torch.cat([side.cost for side in self.pondered.values()]).mean()
+        if self.halting == "pondernet":
+            return weight * torch.cat([side.divergence(self.prior) for side in sides]).mean()
+        return weight * torch.cat([side.cost for side in sides]).mean()
+
+    def predictions(self) -> tuple[Tensor, Tensor] | None:
+        """Return the target's final states after each step, [max_steps, N, dim_model], and their weights.
+
+        The weights, [max_steps, N], are the probabilities of halting at each step, over which the loss is
+        expected (Banino et al. 2021). Nothing but in training by PonderNet.
+        """
+        found = self.pondered.get("dec")
+        if found is None or found.states is None:
+            return None
+        return self.decoder.norm(found.states), found.weights.T
 
 
 class Side:
@@ -263,7 +307,8 @@ def make_universal_model(
     dropout: float = 0.1,
     eps: float = 0.01,
     bias: float = 1.0,
-    halting: bool = True,
+    halting: str = "act",
+    prior: float = 0.3,
     frozen: str = "state",
     ponder_weight: float = 0.01,
     ponder_warmup: int = 0,
@@ -277,12 +322,10 @@ def make_universal_model(
     ----------
     src_vocab, tgt_vocab, dim_model, dim_ff, h, dropout, engine, norm_first, shared
         As in :func:`make_model`.
-    max_steps, eps, frozen, ponder_weight, ponder_warmup
+    max_steps, eps, halting, prior, frozen, ponder_weight, ponder_warmup
         As in :class:`UTransformer`.
     bias : float
         Where the bias of the halting units begins.
-    halting : bool
-        Without it every token takes ``max_steps`` steps: a Transformer whose layers are one.
 
     Raises
     ------
@@ -293,7 +336,7 @@ def make_universal_model(
     check_count("src_vocab", src_vocab, 1)
     check_count("tgt_vocab", tgt_vocab, 1)
     encoder_layer, decoder_layer = layer_pair(dim_model, dim_ff, h, dropout, norm_first)
-    settings = (max_steps, eps, frozen, ponder_weight, ponder_warmup, engine)
+    settings = (max_steps, eps, halting, prior, frozen, ponder_weight, ponder_warmup, engine)
     model = UTransformer(
         Encoder(encoder_layer, 1),
         Decoder(decoder_layer, 1),
@@ -302,7 +345,7 @@ def make_universal_model(
         PositionalEncoding(dim_model, dropout),
         PositionalEncoding(dim_model),
         Generator(dim_model, tgt_vocab),
-        *(HaltingUnit(dim_model, bias) if halting else None for _ in range(2)),
+        *(HaltingUnit(dim_model, bias) if halting != "fixed" else None for _ in range(2)),
         *settings,
     )
     draw_weights(model)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from edgewise.adaptive import UTransformer, ponder
+from edgewise.adaptive import UTransformer
 from edgewise.graphs import AttentionGraph, GraphPool
 from edgewise.transformer import Transformer
 
@@ -120,9 +120,9 @@ class AdaptiveContinuation(Continuation):
     def step(self, ids: Tensor) -> Tensor:
         """Add one token to each target; as in the parent."""
         model = self.model
-        advance = model.advance(torch.full_like(ids, self.length))
+        positions = torch.full_like(ids, self.length)
         self._own = self._grow(ids)
-        found = ponder(model.tgt_embed(ids), advance, self, model.halt_dec, model.max_steps, model.eps)
+        found = model.until_halted("dec", self, model.tgt_embed(ids), positions)
         self._steps = found.steps
         return model.decoder.norm(found.output)
 

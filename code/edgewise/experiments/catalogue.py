@@ -41,7 +41,8 @@ class Universal:
     dropout: float = 0.0
     eps: float = 0.01
     bias: float = 1.0
-    halting: bool = True
+    halting: str = "act"
+    prior: float = 0.3
     frozen: str = "state"
     ponder_weight: float = 0.01
     ponder_warmup: int = 0
@@ -49,7 +50,9 @@ class Universal:
     shared: bool = False
 
     def __post_init__(self):
-        check_halting(self.max_steps, self.eps, self.ponder_weight, self.ponder_warmup)
+        check_halting(
+            self.max_steps, self.eps, self.halting, self.prior, self.ponder_weight, self.ponder_warmup
+        )
 
     def build(self, vocab_size: int) -> UTransformer:
         """Return a model of this size."""

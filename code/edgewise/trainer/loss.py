@@ -9,6 +9,9 @@ from torch import Tensor
 from edgewise.layers import Generator
 from edgewise.training import LabelSmoothing, NoamOpt, SimpleLossCompute, output_loss
 
+States = Tensor | tuple[Tensor, Tensor]
+"""Final states [N, dim_model], those of two passes, or several a token and their weights [S, N]."""
+
 
 class DivergedError(Exception):
     """A loss or a gradient is not a finite number."""
@@ -62,12 +65,16 @@ class StateLossCompute(SimpleLossCompute):
         self.grad_norm = 0.0
         self.latest = math.nan
 
-    def __call__(self, hidden: Tensor, target: Tensor, n_tokens: int) -> float:
-        """Count a batch, given its final states [N, dim_model] or [2, N, dim_model], and learn from it."""
+    def __call__(self, hidden: States, target: Tensor, n_tokens: int) -> float:
+        """Count a batch, given its final states [N, dim_model] or [2, N, dim_model], and learn from it.
+
+        Or given several states a token, [S, N, dim_model], and their weights [S, N]: loss and accuracy are
+        then those expected.
+        """
         self.latest = super().__call__(hidden, target, n_tokens)
         return self.latest
 
-    def evaluate(self, hidden: Tensor, target: Tensor) -> tuple[Tensor, float]:
+    def evaluate(self, hidden: States, target: Tensor) -> tuple[Tensor, float]:
         """States and targets [N] to the summed loss and the number of right predictions; means of passes.
 
         Raises
@@ -75,10 +82,12 @@ class StateLossCompute(SimpleLossCompute):
         DivergedError
             If the loss is not finite.
         """
-        proj = self.generator.proj
-        total, correct = output_loss(
-            hidden, proj.weight, proj.bias, target, self.criterion, consistency=self.consistency
-        )
+        proj, options = self.generator.proj, {"consistency": self.consistency}
+        if isinstance(hidden, tuple):
+            states, weights = hidden
+            hidden, target = states.flatten(0, 1), target.repeat(len(states))
+            options["weights"] = weights.flatten()
+        total, correct = output_loss(hidden, proj.weight, proj.bias, target, self.criterion, **options)
         if not math.isfinite(total.item()):
             raise DivergedError(f"the loss is {total.item()}")
         passes = hidden.dim() - 1

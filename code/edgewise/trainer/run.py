@@ -17,7 +17,7 @@ from edgewise.checkpoints import checkpoints, load_checkpoint, save_checkpoint
 from edgewise.graphs import Batch, GraphPool
 from edgewise.layers import evaluating
 from edgewise.tasks import TranslationDataset
-from edgewise.trainer.loss import DivergedError, StateLossCompute
+from edgewise.trainer.loss import DivergedError, StateLossCompute, States
 from edgewise.trainer.recipe import Recipe
 from edgewise.training import LabelSmoothing, NoamOpt, run_epoch
 from edgewise.transformer import Transformer
@@ -248,14 +248,19 @@ class Run:
             return data(self.pool, mode, recipe.batch_size, self.device)
         return data.by_tokens(self.pool, mode, recipe.batch_tokens, recipe.bucketed, self.device)
 
-    def _states(self, batch: Batch) -> Tensor:
+    def _states(self, batch: Batch) -> States:
         states, extras = [], []
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.recipe.autocast):
             for _ in range(2 if self.recipe.consistency and self.model.training else 1):
                 states.append(self.model.hidden(batch))
                 extras.append(self.model.extra_loss(self.step))
+            several = self.model.predictions()
         self._extra = None if extras[0] is None else torch.stack(extras).mean()
-        return states[0] if len(states) == 1 else torch.stack(states)
+        if several is None:
+            return states[0] if len(states) == 1 else torch.stack(states)
+        if len(states) > 1:
+            raise ValueError("consistency is not defined where the loss is expected over several states")
+        return several
 
     def _log(self, **facts: Any) -> None:
         with open(self.folder / "metrics.jsonl", "a", encoding="utf-8") as log:
@@ -267,7 +272,7 @@ class Run:
         """Validate, note the figures, save."""
         valid, counted = self._loss_compute(None), StepCount()
 
-        def states(batch: Batch) -> Tensor:
+        def states(batch: Batch) -> States:
             hidden = self._states(batch)
             counted.add(self.model.pondered)
             return hidden

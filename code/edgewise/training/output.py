@@ -28,7 +28,8 @@ def output_loss(
     criterion: LabelSmoothing,
     chunk: int = CHUNK,
     consistency: float = 0.0,
-) -> tuple[Tensor, int]:
+    weights: Tensor | None = None,
+) -> tuple[Tensor, float]:
     r"""Equal ``criterion((hidden @ weight.T + bias).log_softmax(1), target)``, in little memory.
 
     The gradient is worked out in the forward pass, chunk by chunk; derivatives are of first order only. Under
@@ -55,13 +56,15 @@ def output_loss(
         Most logits that exist at a time, but at least those of one token.
     consistency : float
         Weight of disagreement between two passes, at least 0.
+    weights : Tensor, optional
+        [N]: of each token in loss and count; they may be learned. One pass only.
 
     Returns
     -------
     loss : Tensor
         Scalar: the sum over tokens, and over passes, in nats.
-    correct : int
-        Tokens whose target is the likeliest prediction, over all passes.
+    correct : float
+        Tokens whose target is the likeliest prediction, over all passes, by their weights if there are any.
 
     Raises
     ------
@@ -76,13 +79,17 @@ def output_loss(
             "consistency must be at least 0, and two passes are needed to agree; "
             f"got {consistency} and hidden {list(hidden.shape)}"
         )
+    if weights is not None and (passes > 1 or weights.shape != hidden.shape[:1]):
+        raise ValueError(f"weights must be one a token of one pass, got {list(weights.shape)}")
     criterion.check(target, hidden.shape[-2], len(weight))
     rows = max(check_count("chunk", chunk, 1) // (passes * len(weight)), 1)
     kind = hidden.device.type
     with _rounded_factors(torch.is_autocast_enabled(kind)), torch.autocast(kind, enabled=False):
         states = hidden.to(weight.dtype).reshape(passes, *hidden.shape[-2:])
-        loss, correct = _OutputLoss.apply(states, weight, bias, target, criterion, rows, consistency)
-    return loss, int(correct)
+        if weights is not None:
+            weights = weights.to(weight.dtype)
+        loss, correct = _OutputLoss.apply(states, weight, bias, weights, target, criterion, rows, consistency)
+    return loss, correct.item()
 
 
 @contextmanager
@@ -103,15 +110,17 @@ class _OutputLoss(torch.autograd.Function):
         hidden: Tensor,  # [passes, N, d]
         weight: Tensor,
         bias: Tensor | None,
+        weights: Tensor | None,  # [N]
         target: Tensor,
         criterion: LabelSmoothing,
         rows: int,
         consistency: float,
     ) -> tuple[Tensor, Tensor]:
-        learning = any(ctx.needs_input_grad[:3])
-        grads = [None if x is None or not learning else torch.zeros_like(x) for x in (hidden, weight, bias)]
+        learning = any(ctx.needs_input_grad[:4])
+        inputs = (hidden, weight, bias, weights)
+        grads = [None if x is None or not learning else torch.zeros_like(x) for x in inputs]
         loss = torch.zeros((), dtype=torch.float64, device=hidden.device)
-        correct = torch.zeros((), dtype=torch.int64, device=hidden.device)
+        correct = torch.zeros((), dtype=torch.float64, device=hidden.device)
         passes = len(hidden)
         buffers = hidden.new_empty(2, passes * min(rows, len(target)), len(weight))
         for first in range(0, len(target), rows):
@@ -122,7 +131,12 @@ class _OutputLoss(torch.autograd.Function):
             if bias is not None:
                 logits += bias
             some, right = _loss_and_slope(logits, targets, criterion, slope, consistency)
-            loss, correct = loss + some, correct + right
+            if weights is not None:
+                if learning:
+                    grads[3][part] = some
+                some, right = some * weights[part], right * weights[part]
+                slope *= weights[part, None]
+            loss, correct = loss + some.double().sum(), correct + right.double().sum()
             if learning:
                 grads[0][:, part] = (slope @ weight).unflatten(0, (passes, -1))
                 grads[1].addmm_(slope.T, states)
@@ -142,7 +156,7 @@ class _OutputLoss(torch.autograd.Function):
 def _loss_and_slope(
     logits: Tensor, target: Tensor, criterion: LabelSmoothing, slope: Tensor, consistency: float
 ) -> tuple[Tensor, Tensor]:
-    """Loss and right predictions of a chunk; writes the loss's derivative by the logits into ``slope``.
+    """Loss of each row, and whether it is right; writes the loss's derivative by logits into ``slope``.
 
     With weights w of a smoothed target, which sum to one, that derivative is softmax(logits) - w, and what
     disagreement adds to it. Logits may be overwritten.
@@ -163,7 +177,7 @@ def _loss_and_slope(
     if not bool(real.all()):
         slope *= real[:, None]
         loss = loss.masked_fill(~real, 0)
-    return loss.double().sum(), ((likeliest == target) & real).sum()
+    return loss, (likeliest == target) & real
 
 
 def _disagreement(log_probs: Tensor, probs: Tensor, weight: float) -> Tensor:
