@@ -110,7 +110,7 @@ class UTransformer(Transformer):
 
     def encode(self, batch: Batch) -> State:
         """Embed the source and revise it until every token has halted."""
-        self.pondered = {}
+        self.pondered, self._parts = {}, {}
         ids, positions = batch.src
         side = Encoding(self, batch)
         return {"enc": self.encoder.norm(self._ponder("enc", side, self.src_embed(ids), positions))}
@@ -153,7 +153,7 @@ class UTransformer(Transformer):
     def _note(self, graph: AttentionGraph, q: Tensor, k: Tensor) -> Heard:
         if graph not in self._parts:
             return super()._note(graph, q, k)
-        whole, rows = self._parts.pop(graph)
+        whole, rows = self._parts[graph]
         active = torch.zeros(whole.num_dst, dtype=torch.bool, device=whole.device).index_fill(0, rows, True)
         full = q.new_zeros(whole.num_dst, *q.shape[1:]).index_copy(0, rows, q)
         return whole, whole.restrict(active), full, k
