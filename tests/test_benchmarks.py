@@ -1,3 +1,4 @@
+from functools import partial
 from itertools import chain
 from types import SimpleNamespace
 
@@ -6,12 +7,15 @@ import torch
 from edgewise import benchmarks
 from edgewise.__main__ import app
 from edgewise.benchmarks import (
+    SHARES,
     TRAININGS,
     WORKLOADS,
     PaddedAttention,
     Workload,
+    bench_adaptive,
     bench_engines,
     bench_training,
+    format_adaptive,
     format_engines,
     format_training,
     interleave,
@@ -28,6 +32,33 @@ from torch.utils.flop_counter import FlopCounterMode
 from typer.testing import CliRunner
 
 TINY = (Workload("tiny", (2, 3), 1, 2), Workload("even", (2, 2), 2, 2))
+
+
+def test_a_step_costs_less_the_more_tokens_have_halted():
+    rows = bench_adaptive((0.25,), repeats=3)
+    assert [(row.side, row.share) for row in rows] == [("enc", 0.25), ("dec", 0.25)]
+    assert all(row.ratio <= 0.5 for row in rows), format_adaptive(rows)
+
+
+def test_the_adaptive_table_covers_both_sides_and_every_share():
+    rows = bench_adaptive(sentences=2, length=5, repeats=1)
+    assert [(row.side, row.share) for row in rows] == [(s, x) for s in ("enc", "dec") for x in SHARES]
+    assert all(row.ratio == 1 for row in rows if row.share == 1)
+    table = format_adaptive(rows)
+    assert all(f"{share:.0%}" in table for share in SHARES)
+    assert f"{rows[1].seconds * 1e3:.2f} ({rows[1].ratio:5.0%})" in table
+    for share in (0.0, 1.5, float("nan")):
+        with pytest.raises(ValueError, match=r"shares must lie in \(0, 1\]"):
+            bench_adaptive((share,))
+
+
+def test_the_adaptive_command_prints_the_table(monkeypatch):
+    tiny = partial(bench_adaptive, sentences=2, length=5)
+    monkeypatch.setattr(benchmarks, "bench_adaptive", tiny)
+    result = CliRunner().invoke(app, ["bench", "adaptive", "--repeats", "1"])
+    assert result.exit_code == 0, result.output
+    assert "encoder, ms" in result.output
+    assert "10%" in result.output
 
 
 @pytest.mark.parametrize("lengths", [(3, 3), (1, 4, 2)])

@@ -10,7 +10,6 @@ from edgewise.checkpoints import CheckpointError
 from edgewise.decoding import greedy
 from edgewise.experiments import EXPERIMENTS, Experiment, Size, load_data
 from edgewise.graphs import GraphPool
-from edgewise.metrics import bleu
 from edgewise.trainer import Recipe
 from support import assert_equal_as_stated, torch_greedy, torch_twin
 
@@ -232,9 +231,8 @@ def test_whole_sequences_come_out_right(name):
     assert artifacts.load(name).metrics["test"]["exact_match"] >= 0.99
 
 
-@pytest.mark.corpus
-@pytest.mark.parametrize("name", [n for n in artifacts.names() if artifacts.load(n).config.get("text")])
-def test_pytorchs_layers_with_the_same_weights_translate_alike(name):
+@pytest.mark.parametrize("name", [*committed()])
+def test_pytorchs_layers_with_the_same_weights_write_alike(name):
     """The graph costs nothing: the same log-probabilities, the same words, hence the same BLEU."""
     model, data = restored(name)
     split = EXPERIMENTS[name].tests[0]
@@ -249,6 +247,3 @@ def test_pytorchs_layers_with_the_same_weights_translate_alike(name):
     limits = [2 * len(source) + 10 for source in sources]
     theirs = torch_greedy(twin.float(), sources, data.sos_id, data.eos_id, limits)
     assert ours == [tuple(ids) for ids in theirs]
-    references = [target for _, target in data.corpus.splits[split][:100]]
-    found = [[data.splitter.join(data.decode(ids)) for ids in part] for part in (ours, theirs)]
-    assert bleu(found[0], references) == bleu(found[1], references)

@@ -99,6 +99,16 @@ def test_restrict_keeps_the_edges_into_active_receivers(graph, data):
 
 
 @given(st.one_of(edge_graphs(), interval_graphs()), st.data())
+def test_into_takes_rows_of_the_mask(graph, data):
+    numbers = st.integers(0, graph.num_dst - 1)
+    rows = torch.tensor(data.draw(st.lists(numbers, max_size=6)), dtype=torch.int64)
+    part = graph.into(rows)
+    assert (part.num_src, part.num_dst, part.self_attention) == (graph.num_src, len(rows), False)
+    assert torch.equal(part.to_mask(), graph.to_mask()[rows])
+    assert part.num_edges == int(graph.to_mask()[rows].sum())
+
+
+@given(st.one_of(edge_graphs(), interval_graphs()), st.data())
 def test_between_is_a_block_of_the_mask(graph, data):
     src, dst = (
         slice(*sorted(data.draw(st.tuples(*[st.integers(0, n)] * 2)))) for n in (graph.num_src, graph.num_dst)
@@ -277,6 +287,8 @@ long = torch.tensor
         (lambda: complete(2).to_matrix(torch.zeros(3)), ValueError, r"one row an edge \(4\), got 3"),
         (lambda: complete(2).restrict([True, False]), TypeError, "active must be a tensor of bool, got list"),
         (lambda: complete(4).between(slice(0, 4, 2), slice(0, 4)), ValueError, "slices without a step"),
+        (lambda: complete(4).into(torch.tensor([4])), ValueError, r"receivers must lie in 0\.\.3, got 4"),
+        (lambda: complete(4).into(torch.tensor([True])), TypeError, "receivers must be a tensor of int64"),
         (lambda: complete({3}), TypeError, r"sizes must be an integer, got \{3\}"),
         (lambda: batch([3]), TypeError, "batch takes graphs, got int"),
         (lambda: batch([]), ValueError, "at least one graph"),

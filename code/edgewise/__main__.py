@@ -208,6 +208,13 @@ def bench_decoding(
         typer.echo(benchmarks.format_cache(benchmarks.bench_lengths(*setting, repeats=repeats)))
 
 
+@bench.command("adaptive")
+def bench_adaptive(repeats: Repeats = 5) -> None:
+    """Time a step of the Universal Transformer while fewer and fewer tokens are active."""
+    with _one_line_errors():
+        typer.echo(benchmarks.format_adaptive(benchmarks.bench_adaptive(repeats=repeats)))
+
+
 def _figures(figures: dict[str, float]) -> str:
     return ", ".join(f"{name} {value:.4f}" for name, value in figures.items())
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -30,8 +31,8 @@ PreFunc = Callable[[Tensor], dict[str, Tensor]]
 PostFunc = Callable[[Tensor, Tensor], Tensor]
 """States [N, dim_model] and what attention brought them [N, h, d_k], to new states."""
 
-Heard = tuple[AttentionGraph, Tensor, Tensor]
-"""A graph that attention ran on, its queries and its keys."""
+Heard = tuple[AttentionGraph, AttentionGraph, Tensor, Tensor]
+"""A graph of the batch, that of its edges which attention ran on, queries and keys of all tokens."""
 
 
 class Encoder(Stack):
@@ -46,14 +47,17 @@ class Encoder(Stack):
 
         return project
 
-    def post_func(self, i: int) -> PostFunc:
-        """Return what layer ``i`` does after attention: output projection, residual, feed-forward."""
+    def post_func(self, i: int, norm: bool = True) -> PostFunc:
+        """Return what layer ``i`` does after attention: output projection, residual, feed-forward.
+
+        The last layer applies the final norm too, unless ``norm`` is false.
+        """
         layer = _layer(self, i)
 
         def update(x: Tensor, wv: Tensor) -> Tensor:
             x = layer.sublayer[0].after(x, layer.self_attn.get_o(wv))
             x = layer.sublayer[1](x, layer.feed_forward)
-            return self.norm(x) if i == self.N - 1 else x
+            return self.norm(x) if norm and i == self.N - 1 else x
 
         return update
 
@@ -67,14 +71,15 @@ class Decoder(Stack):
         Keys and values of the source are taken as they are: the encoder has normed them already.
         """
         layer, attention = _sublayer(self, i, l)
+        normed = l == 1 and fields == "kv"
 
         def project(x: Tensor) -> dict[str, Tensor]:
-            return attention.get(x if fields == "kv" else layer.sublayer[l].before(x), fields)
+            return attention.get(x if normed else layer.sublayer[l].before(x), fields)
 
         return project
 
-    def post_func(self, i: int, l: int = 0) -> PostFunc:  # noqa: E741 (the tutorial's)
-        """Return what sub-layer ``l`` of layer ``i`` does after attention."""
+    def post_func(self, i: int, l: int = 0, norm: bool = True) -> PostFunc:  # noqa: E741 (the tutorial's)
+        """Return what sub-layer ``l`` of layer ``i`` does after attention; ``norm`` as in the encoder."""
         layer, attention = _sublayer(self, i, l)
 
         def update(x: Tensor, wv: Tensor) -> Tensor:
@@ -82,7 +87,7 @@ class Decoder(Stack):
             if l == 0:
                 return x
             x = layer.sublayer[2](x, layer.feed_forward)
-            return self.norm(x) if i == self.N - 1 else x
+            return self.norm(x) if norm and i == self.N - 1 else x
 
         return update
 
@@ -112,6 +117,8 @@ class Transformer(nn.Module):
         Set it to ``None``: in evaluation mode the next batch that has a sentence ``viz_index`` fills it.
     viz_index : int
         Which sentence of the batch that is.
+    pondered : dict
+        Empty here; see :class:`edgewise.adaptive.UTransformer`.
     """
 
     def __init__(
@@ -132,14 +139,18 @@ class Transformer(nn.Module):
         self.att_weight_map: list[Tensor] | None = None
         self.viz_index = 3
         self._heard: list[Heard] | None = None
+        self.pondered: dict[str, Any] = {}
 
     def propagate_attention(self, graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Let every receiver of ``graph`` gather what it listens to: [num_dst, h, d_k]."""
         if self._heard is not None:
-            self._heard.append((graph, q, k))
+            self._heard.append(self._note(graph, q, k))
         if q.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
             q, k, v = q.float(), k.float(), v.float()  # in bfloat16 its kernels are built anew for each shape
         return propagate_attention(graph, q, k, v, self.engine)
+
+    def _note(self, graph: AttentionGraph, q: Tensor, k: Tensor) -> Heard:
+        return graph, graph, q, k
 
     def update_graph(
         self,
@@ -169,6 +180,17 @@ class Transformer(nn.Module):
             fields |= pre_func(state[side])
         wv = self.propagate_attention(graph, **fields)
         return state | {side: post_func(state[side], wv) for post_func, side in post_pairs}
+
+    def extra_loss(self, step: int | None = None) -> Tensor | None:
+        """Return what the latest pass adds to the loss a token, after ``step`` updates: here, nothing."""
+        return None
+
+    def predictions(self) -> tuple[Tensor, Tensor] | None:
+        """Return several final states a target token, and their weights, if the loss is expected over them.
+
+        Here, nothing: the latest pass's own result is the only one.
+        """
+        return None
 
     def embed(self, embed: Embeddings, ids: Tensor, positions: Tensor) -> Tensor:
         """Ids and positions, each int64 [N], to the states [N, dim_model] that the first layer reads."""
@@ -256,11 +278,11 @@ def _maps(batch: Batch, heard: list[Heard], sentence: int, layer: int) -> list[T
     src, tgt = batch.sentence(sentence)
     maps = []
     for graph, senders, receivers in ((batch.enc, src, src), (batch.cross, src, tgt), (batch.dec, tgt, tgt)):
-        rounds = [(q, k) for g, q, k in heard if g is graph]
+        rounds = [rest for whole, *rest in heard if whole is graph]
         if not -len(rounds) <= layer < len(rounds):
             raise IndexError(f"layer must lie in {-len(rounds)}..{len(rounds) - 1}, got {layer}")
-        q, k = rounds[layer]
-        part = graph.between(senders, receivers)
+        ran_on, q, k = rounds[layer]
+        part = ran_on.between(senders, receivers)
         weights = attention_weights(part, q[receivers].detach(), k[senders].detach())
         maps.append(part.to_matrix(weights).cpu())
     return maps

@@ -1,5 +1,6 @@
 """Every table of speed and memory: interleaved runs, medians, ratios."""
 
+from edgewise.benchmarks.adaptive import SHARES, AdaptiveRow, bench_adaptive, format_adaptive
 from edgewise.benchmarks.decoding import (
     CacheRow,
     DecodingRow,
@@ -22,8 +23,10 @@ from edgewise.benchmarks.timing import interleave
 from edgewise.benchmarks.training import TRAININGS, TrainingRow, bench_training, format_training
 
 __all__ = [
+    "SHARES",
     "TRAININGS",
     "WORKLOADS",
+    "AdaptiveRow",
     "CacheRow",
     "DecodingRow",
     "EngineRow",
@@ -31,12 +34,14 @@ __all__ = [
     "PaddedAttention",
     "TrainingRow",
     "Workload",
+    "bench_adaptive",
     "bench_cache",
     "bench_decoding",
     "bench_engines",
     "bench_lengths",
     "bench_memory",
     "bench_training",
+    "format_adaptive",
     "format_cache",
     "format_decoding",
     "format_engines",

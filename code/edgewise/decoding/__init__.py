@@ -6,8 +6,15 @@ so nothing else is computed again.
 """
 
 from edgewise.decoding.beam import beam_search
-from edgewise.decoding.continuation import Continuation
+from edgewise.decoding.continuation import AdaptiveContinuation, Continuation, continuation_of
 from edgewise.decoding.greedy import greedy
 from edgewise.decoding.hypothesis import Hypothesis
 
-__all__ = ["Continuation", "Hypothesis", "beam_search", "greedy"]
+__all__ = [
+    "AdaptiveContinuation",
+    "Continuation",
+    "Hypothesis",
+    "beam_search",
+    "continuation_of",
+    "greedy",
+]

@@ -6,7 +6,7 @@ from numbers import Real
 import torch
 from torch import Tensor
 
-from edgewise.decoding.continuation import Continuation
+from edgewise.decoding.continuation import Continuation, continuation_of
 from edgewise.decoding.hypothesis import Hypothesis, limits_of
 from edgewise.layers import check_symbols, evaluating
 from edgewise.transformer import Transformer
@@ -23,7 +23,7 @@ def beam_search(
     length_penalty: float = 0.6,
     max_len: int | None = None,
     n_best: int = 1,
-    grow: Callable[[Transformer, Sequence[Sequence[int]]], Continuation] = Continuation,
+    grow: Callable[[Transformer, Sequence[Sequence[int]]], Continuation] = continuation_of,
 ) -> list[list[Hypothesis]]:
     r"""Decode sources together, each with its ``beam`` likeliest beginnings.
 
@@ -75,7 +75,7 @@ def beam_search(
         while going:
             log_probs = model.generator(continuation.step(ids)).unflatten(0, scores.shape)
             candidates = _likeliest(scores, log_probs, 2 * beam)
-            going, rows, ids, scores = _advance(going, candidates, scores.shape[1])
+            going, rows, ids, scores = _advance(going, candidates, scores.shape[1], continuation.steps)
             if going:
                 ids, rows = (torch.tensor(x, device=device) for x in (ids, rows))
                 scores = torch.tensor(scores, device=device).view(len(going), -1)
@@ -85,6 +85,10 @@ def beam_search(
 
 Candidate = tuple[float, int, int]
 """Log-probability of a beginning with one token more, the number of the beginning, the token."""
+
+
+Beginning = tuple[tuple[int, ...], float, tuple[int, ...]]
+"""Tokens of a target, their log-probability, and the steps that each took, if the model counts them."""
 
 
 def _likeliest(scores: Tensor, log_probs: Tensor, count: int) -> list[list[Candidate]]:
@@ -99,15 +103,19 @@ def _likeliest(scores: Tensor, log_probs: Tensor, count: int) -> list[list[Candi
 
 
 def _advance(
-    searches: list["_Search"], candidates: list[list[Candidate]], width: int
+    searches: list["_Search"], candidates: list[list[Candidate]], width: int, steps: list[int] | None
 ) -> tuple[list["_Search"], list[int], list[int], list[float]]:
-    """Let each search choose; return those that go on, and rows, tokens and scores of their beginnings."""
+    """Let each search choose; return those that go on, and rows, tokens and scores of their beginnings.
+
+    ``steps`` are those that each beginning's last token took.
+    """
     going, rows, tokens, scores = [], [], [], []
     for number, (search, found) in enumerate(zip(searches, candidates, strict=True)):
-        kept = search.choose(found)
+        first = number * width
+        kept = search.choose(found, steps and steps[first : first + width])
         if kept:
             going.append(search)
-            rows += [number * width + parent for _, parent, _ in kept]
+            rows += [first + parent for _, parent, _ in kept]
             tokens += [token for _, _, token in kept]
             scores += [score for score, _, _ in kept]
     return going, rows, tokens, scores
@@ -119,21 +127,22 @@ class _Search:
     def __init__(self, limit: int, eos_id: int, beam: int, n_best: int, length_penalty: float):
         self.limit, self.eos_id, self.beam, self.n_best = limit, eos_id, beam, n_best
         self.length_penalty = length_penalty
-        self.beginnings: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
+        self.beginnings: list[Beginning] = [((), 0.0, ())]
         self.ended: list[Hypothesis] = []
 
-    def choose(self, candidates: list[Candidate]) -> list[Candidate]:
+    def choose(self, candidates: list[Candidate], steps: list[int] | None) -> list[Candidate]:
         """Take the end symbols among the first ``beam``; return the beginnings to go on with, if any."""
         kept: list[Candidate] = []
+        taken = [(*b[2], steps[i]) if steps else () for i, b in enumerate(self.beginnings)]
         for rank, (score, parent, token) in enumerate(candidates):
             if token != self.eos_id:
                 kept.append((score, parent, token))
             elif rank < self.beam:
-                self.ended.append(self._hypothesis(self.beginnings[parent][0], True, score))
+                self.ended.append(self._hypothesis(self.beginnings[parent][0], True, score, taken[parent]))
         kept = kept[: self.beam]
         if len(self.beginnings[0][0]) == self.limit or self._settled(kept):
             return []
-        self.beginnings = [((*self.beginnings[p][0], token), score) for score, p, token in kept]
+        self.beginnings = [((*self.beginnings[p][0], token), score, taken[p]) for score, p, token in kept]
         return kept
 
     def _settled(self, kept: list[Candidate]) -> bool:
@@ -148,13 +157,16 @@ class _Search:
     def _norm(self, length: int) -> float:
         return ((5 + length) / 6) ** self.length_penalty
 
-    def _hypothesis(self, ids: tuple[int, ...], finished: bool, log_prob: float) -> Hypothesis:
-        return Hypothesis(ids, finished, log_prob, log_prob / self._norm(len(ids) + finished))
+    def _hypothesis(
+        self, ids: tuple[int, ...], finished: bool, log_prob: float, steps: tuple[int, ...]
+    ) -> Hypothesis:
+        score = log_prob / self._norm(len(ids) + finished)
+        return Hypothesis(ids, finished, log_prob, score, steps or None)
 
     def result(self) -> list[Hypothesis]:
         """Return the best targets, best first."""
         found = sorted(self.ended, key=lambda h: -h.score)
         if len(found) < self.n_best:
-            cut = [self._hypothesis(ids, False, score) for ids, score in self.beginnings]
+            cut = [self._hypothesis(ids, False, score, steps) for ids, score, steps in self.beginnings]
             found += sorted(cut, key=lambda h: -h.score)
         return found[: self.n_best]

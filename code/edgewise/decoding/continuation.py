@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from edgewise.adaptive import UTransformer
 from edgewise.graphs import AttentionGraph, GraphPool
 from edgewise.transformer import Transformer
 
@@ -27,9 +28,18 @@ class Continuation:
         states = model.encode(batch)["enc"]
         layers = range(model.decoder.N)
         self._source = [model.decoder.pre_func(i, "kv", 1)(states) for i in layers]
-        self._past: list[dict[str, Tensor]] = [{} for _ in layers]
+        self._past: list[dict[str, Tensor]] = [{} for _ in range(self._rounds())]
         self._cross = batch.cross
         self.length = 0
+
+    def _rounds(self) -> int:
+        """Return how many times a target token listens to those before it."""
+        return self.model.decoder.N
+
+    @property
+    def steps(self) -> list[int] | None:
+        """How many steps each token took that was added last; nothing where all take the same."""
+        return None
 
     def step(self, ids: Tensor) -> Tensor:
         """Add one token to each target.
@@ -46,10 +56,7 @@ class Continuation:
         """
         model, decoder = self.model, self.model.decoder
         x = model.embed(model.tgt_embed, ids, torch.full_like(ids, self.length))
-        self.length += 1
-        room = self._make_room(len(ids))
-        first = torch.arange(len(ids), device=ids.device) * room
-        own = AttentionGraph.from_intervals(first, first + self.length, len(ids) * room, self_attention=False)
+        own = self._grow(ids)
         for i in range(decoder.N):
             fields = decoder.pre_func(i)(x)
             past = self._past[i]
@@ -66,9 +73,16 @@ class Continuation:
 
         Sources are not copied: the receivers of two targets of one source hear the same senders.
         """
-        start, stop = (x[rows] for x in self._cross.intervals)
-        self._cross = AttentionGraph.from_intervals(start, stop, self._cross.num_src, self_attention=False)
+        self._cross = self._cross.into(rows)
         self._past = [{name: x.index_select(0, rows) for name, x in past.items()} for past in self._past]
+
+    def _grow(self, ids: Tensor) -> AttentionGraph:
+        """Make room for one token more a target; return the graph from its past, and itself, to each."""
+        self.length += 1
+        room = self._make_room(len(ids))
+        first = torch.arange(len(ids), device=ids.device) * room
+        stop = first + self.length
+        return AttentionGraph.from_intervals(first, stop, len(ids) * room, self_attention=False)
 
     def _make_room(self, targets: int) -> int:
         """Make room for the token to come; return how many tokens a target has room for."""
@@ -85,3 +99,60 @@ class Continuation:
                     past[name] = grown
             room = fresh[1]
         return room
+
+
+class AdaptiveContinuation(Continuation):
+    """The same for a Universal Transformer: at each of its steps a token hears what its past was then.
+
+    A token of the past that had halted by then is heard as it was left.
+    """
+
+    model: UTransformer
+
+    def _rounds(self) -> int:
+        return self.model.max_steps
+
+    @property
+    def steps(self) -> list[int]:
+        """How many steps each token took that was added last."""
+        return self._steps.tolist()
+
+    def step(self, ids: Tensor) -> Tensor:
+        """Add one token to each target; as in the parent."""
+        model = self.model
+        positions = torch.full_like(ids, self.length)
+        self._own = self._grow(ids)
+        found = model.until_halted("dec", self, model.tgt_embed(ids), positions)
+        self._steps = found.steps
+        return model.decoder.norm(found.output)
+
+    def revise(self, n: int, rows: Tensor, y: Tensor) -> Tensor:
+        """Revise the states of those tokens that have not halted."""
+        model, decoder = self.model, self.model.decoder
+        fields = decoder.pre_func(0)(y)
+        self._write(n, rows, fields)
+        k, v = (self._past[n][name].flatten(0, 1) for name in "kv")
+        own, cross = (graph.into(rows) for graph in (self._own, self._cross))
+        x = decoder.post_func(0)(y, model.propagate_attention(own, fields["q"], k, v))
+        q = decoder.pre_func(0, "q", 1)(x)["q"]
+        wv = model.propagate_attention(cross, q, **self._source[0])
+        return decoder.post_func(0, 1, norm=False)(x, wv)
+
+    def leave(self, n: int, rows: Tensor, x: Tensor) -> None:
+        """Write what halted tokens are heard as at all later steps."""
+        if self.model.frozen == "state":
+            fields = self.model.decoder.pre_func(0, "kv")(x)
+        else:
+            fields = {name: past[rows, self.length - 1] for name, past in self._past[n].items()}
+        for later in range(n + 1, len(self._past)):
+            self._write(later, rows, fields)
+
+    def _write(self, n: int, rows: Tensor, fields: dict[str, Tensor]) -> None:
+        for name in "kv":
+            self._past[n][name][rows, self.length - 1] = fields[name]
+
+
+def continuation_of(model: Transformer, sources: Sequence[Sequence[int]]) -> Continuation:
+    """Return what targets of ``sources`` grow in, for either kind of model; as in :class:`Continuation`."""
+    kind = AdaptiveContinuation if isinstance(model, UTransformer) else Continuation
+    return kind(model, sources)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
-from edgewise.decoding.continuation import Continuation
+from edgewise.decoding.continuation import continuation_of
 from edgewise.decoding.hypothesis import Hypothesis, limits_of
 from edgewise.layers import check_symbols, evaluating
 from edgewise.transformer import Transformer
@@ -44,29 +44,33 @@ def greedy(
     check_symbols(model.generator, sos_id, eos_id)
     limits = limits_of(sources, max_len)
     with evaluating(model):
-        continuation = Continuation(model, sources)
+        continuation = continuation_of(model, sources)
         device = next(model.parameters()).device
         ids = torch.full((len(sources),), sos_id, device=device)
         alive = list(range(len(sources)))
         decoded: list[list[int]] = [[] for _ in sources]
+        taken: list[list[int]] = [[] for _ in sources]
         scores, finished = [0.0] * len(sources), [False] * len(sources)
         while alive:
             log_probs = model.generator(continuation.step(ids))
             best, ids = log_probs.max(1)
-            going = []
+            going, steps = [], continuation.steps
             for row, (sentence, token, score) in enumerate(
                 zip(alive, ids.tolist(), best.tolist(), strict=True)
             ):
-                if token == eos_id:
-                    finished[sentence] = True
-                    scores[sentence] += score
-                elif len(decoded[sentence]) < limits[sentence]:
+                finished[sentence] = token == eos_id
+                if not finished[sentence] and len(decoded[sentence]) == limits[sentence]:
+                    continue
+                scores[sentence] += score
+                if steps is not None:
+                    taken[sentence].append(steps[row])
+                if not finished[sentence]:
                     decoded[sentence].append(token)
-                    scores[sentence] += score
                     going.append(row)
             if len(going) < len(alive):
                 alive = [alive[row] for row in going]
                 rows = torch.tensor(going, dtype=torch.int64, device=device)
                 ids = ids[rows]
                 continuation.keep(rows)
-    return [Hypothesis(tuple(d), f, s, s) for d, f, s in zip(decoded, finished, scores, strict=True)]
+    found = zip(decoded, finished, scores, taken, strict=True)
+    return [Hypothesis(tuple(d), f, s, s, tuple(t) if t else None) for d, f, s, t in found]

@@ -20,12 +20,16 @@ class Hypothesis:
         Sum of the log-probabilities of its tokens, the end symbol's included, in nats.
     score : float
         What it is ranked by: ``log_prob``, in beam search divided by a power of its length.
+    steps : tuple of int or None
+        Decoder steps that each token took to predict, the end symbol's included; only of a model whose tokens
+        decide that themselves.
     """
 
     ids: tuple[int, ...]
     finished: bool
     log_prob: float
     score: float
+    steps: tuple[int, ...] | None = None
 
 
 def limits_of(sources: Sequence[Sequence[int]], max_len: int | None) -> list[int]:

@@ -1,6 +1,6 @@
 """Every training run that leaves an artifact, by name."""
 
-from edgewise.experiments.catalogue import EXPERIMENTS, Experiment, Size, Text, get_experiment
+from edgewise.experiments.catalogue import EXPERIMENTS, Experiment, Size, Text, Universal, get_experiment
 from edgewise.experiments.data import TextDataset, digest_of, load_data
 from edgewise.experiments.runs import (
     deviation,
@@ -35,6 +35,7 @@ __all__ = [
     "TextDataset",
     "Translation",
     "Translator",
+    "Universal",
     "decode",
     "decoded_figures",
     "deviation",

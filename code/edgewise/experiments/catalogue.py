@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from edgewise.adaptive import UTransformer, check_halting, make_universal_model
 from edgewise.trainer import Recipe
 from edgewise.transformer import Transformer, make_model
 from edgewise.validation import check_choice, check_count, check_probability
@@ -23,6 +24,39 @@ class Size:
     dropout: float = 0.0
     norm_first: bool = True
     shared: bool = False
+
+    def build(self, vocab_size: int) -> Transformer:
+        """Return a model of this size."""
+        return make_model(vocab_size, vocab_size, **asdict(self))
+
+
+@dataclass(frozen=True)
+class Universal:
+    """A Universal Transformer: steps at most, width, and more, as in ``make_universal_model``."""
+
+    max_steps: int
+    dim_model: int
+    dim_ff: int
+    h: int
+    dropout: float = 0.0
+    eps: float = 0.01
+    bias: float = 1.0
+    halting: str = "act"
+    prior: float = 0.3
+    frozen: str = "state"
+    ponder_weight: float = 0.01
+    ponder_warmup: int = 0
+    norm_first: bool = True
+    shared: bool = False
+
+    def __post_init__(self):
+        check_halting(
+            self.max_steps, self.eps, self.halting, self.prior, self.ponder_weight, self.ponder_warmup
+        )
+
+    def build(self, vocab_size: int) -> UTransformer:
+        """Return a model of this size."""
+        return make_universal_model(vocab_size, vocab_size, **asdict(self))
 
 
 @dataclass(frozen=True)
@@ -57,8 +91,8 @@ class Experiment:
         What it is for, in a sentence.
     task : str
         Data: a toy task, as in ``get_dataset``, or a corpus, as in ``corpora.load``.
-    size : Size
-        Of the model.
+    size : Size or Universal
+        Of the model, and which kind it is.
     recipe : Recipe
         How it is trained.
     text : Text or None
@@ -70,7 +104,7 @@ class Experiment:
     name: str
     about: str
     task: str
-    size: Size
+    size: Size | Universal
     recipe: Recipe
     text: Text | None = None
     tests: tuple[str, ...] = ("test",)
@@ -83,7 +117,8 @@ class Experiment:
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> "Experiment":
         """Build the experiment that ``config`` describes."""
-        parts = {"size": Size(**config["size"])}
+        kind = Universal if "max_steps" in config["size"] else Size
+        parts = {"size": kind(**config["size"])}
         parts["recipe"] = Recipe(**config["recipe"] | {"betas": tuple(config["recipe"]["betas"])})
         parts["text"] = Text(**config["text"]) if config.get("text") else None
         parts["tests"] = tuple(config.get("tests", ("test",)))
@@ -92,7 +127,7 @@ class Experiment:
     def build(self, vocab_size: int) -> Transformer:
         """Return the untrained model, drawn from the recipe's seed, which dropout goes on from."""
         torch.manual_seed(self.recipe.seed)
-        return make_model(vocab_size, vocab_size, **asdict(self.size))
+        return self.size.build(vocab_size)
 
 
 EXPERIMENTS = {

@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
+from edgewise.adaptive import StepCount
 from edgewise.decoding import greedy
 from edgewise.experiments.catalogue import Experiment
 from edgewise.experiments.data import TextDataset
 from edgewise.experiments.translator import Translator
-from edgewise.graphs import GraphPool
+from edgewise.graphs import Batch, GraphPool
 from edgewise.layers import evaluating
 from edgewise.metrics import bleu, chrf, exact_match, moses, token_accuracy, tokenized_bleu
 from edgewise.tasks import TranslationDataset
@@ -62,10 +64,16 @@ def figures(
     """
     criterion = LabelSmoothing(data.vocab_size, data.pad_id)
     loss = StateLossCompute(model.generator, criterion)
-    device = next(model.parameters()).device
+    device, counted = next(model.parameters()).device, StepCount()
+
+    def states(batch: Batch) -> Tensor:
+        hidden = model.hidden(batch)
+        counted.add(model.pondered)
+        return hidden
+
     with evaluating(model), torch.no_grad():
-        run_epoch(data(GraphPool(), mode, 250, device), model.hidden, loss, is_train=False)
-    forced = {"loss": loss.avg_loss, "accuracy": loss.accuracy}
+        run_epoch(data(GraphPool(), mode, 250, device), states, loss, is_train=False)
+    forced = {"loss": loss.avg_loss, "accuracy": loss.accuracy} | counted.figures
     return forced | decoded_figures(model, data, mode, limit, search)
 
 

@@ -194,6 +194,30 @@ class AttentionGraph:
         keep = active[self.dst]
         return self._like(edges=(self.src[keep], self.dst[keep]))
 
+    def into(self, receivers: Tensor) -> "AttentionGraph":
+        """Return the graph into some receivers, numbered anew in their order; senders stay as they are.
+
+        Parameters
+        ----------
+        receivers : Tensor
+            int64 [n]; one may stand there more than once.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If it is not that, or a number is out of range.
+        """
+        check_ids("receivers", receivers, self.num_dst)
+        if self.intervals is not None:
+            start, stop = (x.index_select(0, receivers) for x in self.intervals)
+            return self._trusted(self.num_src, len(receivers), intervals=(start, stop))
+        order = self.dst.argsort(stable=True)
+        degree = torch.bincount(self.dst, minlength=self.num_dst)
+        first, count = (degree.cumsum(0) - degree)[receivers], degree[receivers]
+        dst = torch.repeat_interleave(torch.arange(len(receivers), device=self.device), count)
+        place = torch.arange(len(dst), device=self.device) - (count.cumsum(0) - count)[dst]
+        return self._trusted(self.num_src, len(receivers), edges=(self.src[order[first[dst] + place]], dst))
+
     def between(self, src: slice, dst: slice) -> "AttentionGraph":
         """Return the graph between a run of senders and a run of receivers, numbered anew from zero.
 

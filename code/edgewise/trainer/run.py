@@ -12,11 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from edgewise.adaptive import StepCount
 from edgewise.checkpoints import checkpoints, load_checkpoint, save_checkpoint
 from edgewise.graphs import Batch, GraphPool
 from edgewise.layers import evaluating
 from edgewise.tasks import TranslationDataset
-from edgewise.trainer.loss import DivergedError, StateLossCompute
+from edgewise.trainer.loss import DivergedError, StateLossCompute, States
 from edgewise.trainer.recipe import Recipe
 from edgewise.training import LabelSmoothing, NoamOpt, run_epoch
 from edgewise.transformer import Transformer
@@ -90,6 +91,7 @@ class Run:
         self.opt = NoamOpt(dim_model, recipe.factor, recipe.warmup, adam)
         self.criterion = LabelSmoothing(data.vocab_size, data.pad_id, recipe.smoothing)
         self.pool = GraphPool()
+        self._extra: Tensor | None = None
         self.loss = self._loss_compute(self.opt)
         self.epochs: list[dict[str, Any]] = []
         self.losses: list[float] = []
@@ -231,7 +233,13 @@ class Run:
         recipe = self.recipe
         agree = recipe.consistency if opt else 0.0
         return StateLossCompute(
-            self.model.generator, self.criterion, opt, recipe.grad_accum, recipe.clip, agree
+            self.model.generator,
+            self.criterion,
+            opt,
+            recipe.grad_accum,
+            recipe.clip,
+            agree,
+            lambda: self._extra,
         )
 
     def _batches(self, mode: str) -> Iterator[Batch]:
@@ -240,11 +248,19 @@ class Run:
             return data(self.pool, mode, recipe.batch_size, self.device)
         return data.by_tokens(self.pool, mode, recipe.batch_tokens, recipe.bucketed, self.device)
 
-    def _states(self, batch: Batch) -> Tensor:
+    def _states(self, batch: Batch) -> States:
+        states, extras = [], []
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.recipe.autocast):
-            if self.recipe.consistency and self.model.training:
-                return torch.stack([self.model.hidden(batch) for _ in range(2)])
-            return self.model.hidden(batch)
+            for _ in range(2 if self.recipe.consistency and self.model.training else 1):
+                states.append(self.model.hidden(batch))
+                extras.append(self.model.extra_loss(self.step))
+            several = self.model.predictions()
+        self._extra = None if extras[0] is None else torch.stack(extras).mean()
+        if several is None:
+            return states[0] if len(states) == 1 else torch.stack(states)
+        if len(states) > 1:
+            raise ValueError("consistency is not defined where the loss is expected over several states")
+        return several
 
     def _log(self, **facts: Any) -> None:
         with open(self.folder / "metrics.jsonl", "a", encoding="utf-8") as log:
@@ -254,18 +270,25 @@ class Run:
 
     def _end_epoch(self) -> None:
         """Validate, note the figures, save."""
-        valid = self._loss_compute(None)
+        valid, counted = self._loss_compute(None), StepCount()
+
+        def states(batch: Batch) -> States:
+            hidden = self._states(batch)
+            counted.add(self.model.pondered)
+            return hidden
+
         with evaluating(self.model), torch.no_grad():
-            run_epoch(self._batches("valid"), self._states, valid, is_train=False, progress=self.progress)
+            run_epoch(self._batches("valid"), states, valid, is_train=False, progress=self.progress)
             scores = self.score(self.model) if self.score else {}
-        self.epochs.append(
-            {
-                "epoch": len(self.epochs) + 1,
-                "step": self.step,
-                "train": {"loss": self.loss.avg_loss, "accuracy": self.loss.accuracy},
-                "valid": {"loss": valid.avg_loss, "accuracy": valid.accuracy, **scores},
-            }
-        )
+        epoch = {
+            "epoch": len(self.epochs) + 1,
+            "step": self.step,
+            "train": {"loss": self.loss.avg_loss, "accuracy": self.loss.accuracy},
+            "valid": {"loss": valid.avg_loss, "accuracy": valid.accuracy, **scores, **counted.figures},
+        }
+        if counted.histograms:
+            epoch["steps"] = counted.histograms
+        self.epochs.append(epoch)
         self._log(**self.epochs[-1])
         weights = dict(self.model.named_parameters())  # a matrix with two names is there once
         self._snapshots.append({name: x.detach().cpu().clone() for name, x in weights.items()})

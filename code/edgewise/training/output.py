@@ -26,7 +26,8 @@ def output_loss(
     criterion: LabelSmoothing,
     chunk: int = CHUNK,
     consistency: float = 0.0,
-) -> tuple[Tensor, int]:
+    weights: Tensor | None = None,
+) -> tuple[Tensor, float]:
     r"""Equal ``criterion((hidden @ weight.T + bias).log_softmax(1), target)``, in little memory.
 
     The gradient is worked out in the forward pass, chunk by chunk; derivatives are of first order only. Under
@@ -53,13 +54,15 @@ def output_loss(
         Most logits that exist at a time, but at least those of one token.
     consistency : float
         Weight of disagreement between two passes, at least 0.
+    weights : Tensor, optional
+        [N]: of each token in loss and count; they may be learned. One pass only.
 
     Returns
     -------
     loss : Tensor
         Scalar: the sum over tokens, and over passes, in nats.
-    correct : int
-        Tokens whose target is the likeliest prediction, over all passes.
+    correct : float
+        Tokens whose target is the likeliest prediction, over all passes, by their weights if there are any.
 
     Raises
     ------
@@ -74,14 +77,19 @@ def output_loss(
             "consistency must be at least 0, and two passes are needed to agree; "
             f"got {consistency} and hidden {list(hidden.shape)}"
         )
+    if weights is not None and (passes > 1 or weights.shape != hidden.shape[:1]):
+        raise ValueError(f"weights must be one a token of one pass, got {list(weights.shape)}")
     criterion.check(target, hidden.shape[-2], len(weight))
     rows = max(check_count("chunk", chunk, 1) // (passes * len(weight)), 1)
     kind = hidden.device.type
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
     with torch.autocast(kind, enabled=False):
         states = hidden.to(weight.dtype).reshape(passes, *hidden.shape[-2:])
-        loss, correct = _OutputLoss.apply(states, weight, bias, target, criterion, rows, consistency, dtype)
-    return loss, int(correct)
+        if weights is not None:
+            weights = weights.to(weight.dtype)
+        settings = (target, criterion, rows, consistency, dtype)
+        loss, correct = _OutputLoss.apply(states, weight, bias, weights, *settings)
+    return loss, correct.item()
 
 
 class _OutputLoss(torch.autograd.Function):
@@ -91,30 +99,32 @@ class _OutputLoss(torch.autograd.Function):
         hidden: Tensor,  # [passes, N, d]
         weight: Tensor,
         bias: Tensor | None,
+        weights: Tensor | None,  # [N]
         target: Tensor,
         criterion: LabelSmoothing,
         rows: int,
         consistency: float,
         dtype: torch.dtype,  # of matrix products
     ) -> tuple[Tensor, Tensor]:
-        learning = any(ctx.needs_input_grad[:3])
-        grads = [None if x is None or not learning else torch.zeros_like(x) for x in (hidden, weight, bias)]
+        learning = any(ctx.needs_input_grad[:4])
+        inputs = (hidden, weight, bias, weights)
+        grads = [None if x is None or not learning else torch.zeros_like(x) for x in inputs]
         loss = torch.zeros((), dtype=torch.float64, device=hidden.device)
-        correct = torch.zeros((), dtype=torch.int64, device=hidden.device)
+        correct = torch.zeros((), dtype=torch.float64, device=hidden.device)
         passes, factor, rounded = len(hidden), weight.to(dtype), hidden.to(dtype)
         buffers = hidden.new_empty(2, passes * min(rows, len(target)), len(weight))
         for first in range(0, len(target), rows):
             part = slice(first, first + rows)
             states, targets = rounded[:, part].flatten(0, 1), target[part].repeat(passes)
             logits, slope = buffers[:, : len(targets)]
-            if dtype == weight.dtype:
-                torch.mm(states, factor.T, out=logits)
-            else:
-                logits.copy_(states @ factor.T)
-            if bias is not None:
-                logits += bias
+            _write_logits(logits, states, factor, bias)
             some, right = _loss_and_slope(logits, targets, criterion, slope, consistency)
-            loss, correct = loss + some, correct + right
+            if weights is not None:
+                if learning:
+                    grads[3][part] = some
+                some, right = some * weights[part], right * weights[part]
+                slope *= weights[part, None]
+            loss, correct = loss + some.double().sum(), correct + right.double().sum()
             if learning:
                 if bias is not None:
                     grads[2] += slope.sum(0)
@@ -132,10 +142,20 @@ class _OutputLoss(torch.autograd.Function):
         return *grads, None, None, None, None, None
 
 
+def _write_logits(logits: Tensor, states: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    """Multiply in the precision of the weight, and write the result into ``logits`` in theirs."""
+    if logits.dtype == weight.dtype:
+        torch.mm(states, weight.T, out=logits)
+    else:
+        logits.copy_(states @ weight.T)
+    if bias is not None:
+        logits += bias
+
+
 def _loss_and_slope(
     logits: Tensor, target: Tensor, criterion: LabelSmoothing, slope: Tensor, consistency: float
 ) -> tuple[Tensor, Tensor]:
-    """Loss and right predictions of a chunk; writes the loss's derivative by the logits into ``slope``.
+    """Loss of each row, and whether it is right; writes the loss's derivative by logits into ``slope``.
 
     With weights w of a smoothed target, which sum to one, that derivative is softmax(logits) - w, and what
     disagreement adds to it. Logits may be overwritten.
@@ -158,7 +178,7 @@ def _loss_and_slope(
     if not bool(real.all()):
         slope *= real[:, None]
         loss = loss.masked_fill(~real, 0)
-    return loss.double().sum(), (correct & real).sum()
+    return loss, correct & real
 
 
 def _disagreement(log_probs: Tensor, probs: Tensor, weight: float) -> Tensor:

@@ -1,0 +1,245 @@
+"""Adaptive computation time: how often a token's state is revised, and what comes out of it."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.validation import check_choice, check_count
+
+
+class HaltingUnit(nn.Module):
+    r"""A state to the probability of halting: :math:`\sigma(w^\top \mathrm{norm}(x) + b)`.
+
+    The norm is that of DGL's example. Graves 2016 (sec. 2) has none; the states of his networks are bounded.
+
+    Parameters
+    ----------
+    dim_model : int
+        Width of a state.
+    bias : float
+        Where :math:`b` begins. The lower, the longer an untrained token goes on.
+    """
+
+    def __init__(self, dim_model: int, bias: float = 1.0):
+        super().__init__()
+        self.norm = nn.LayerNorm(check_count("dim_model", dim_model, 1))
+        self.linear = nn.Linear(dim_model, 1)
+        nn.init.xavier_uniform_(self.linear.weight)
+        nn.init.constant_(self.linear.bias, check_real("bias", bias))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[N, dim_model] to probabilities [N]."""
+        return self.linear(self.norm(x)).squeeze(-1).to(x.dtype).sigmoid()
+
+
+class Revision(Protocol):
+    """What revises the states of tokens, and is told which of them have halted."""
+
+    def revise(self, n: int, rows: Tensor, y: Tensor) -> Tensor:
+        """Return the new states of tokens ``rows``, int64 [A], whose step ``n`` begins with ``y`` [A, d]."""
+
+    def leave(self, n: int, rows: Tensor, x: Tensor) -> None:
+        """Take note that tokens ``rows`` halted at step ``n`` with states ``x``."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pondering:
+    """How one side's tokens came by their outputs.
+
+    Attributes
+    ----------
+    output : Tensor
+        [N, d]: of each token the mean of its states, weighted.
+    weights : Tensor
+        [N, max_steps]: of each state in that mean; they sum to one, and are zero after the last step.
+    steps : Tensor
+        int64 [N]: steps taken, at least one.
+    states : Tensor or None
+        [max_steps, N, d]: the states after each step, where no token halted and they were asked for.
+    """
+
+    output: Tensor
+    weights: Tensor
+    steps: Tensor
+    states: Tensor | None = None
+
+    @property
+    def remainder(self) -> Tensor:
+        """[N]: the weight of each token's last state."""
+        return self.weights.gather(1, self.steps[:, None] - 1).squeeze(1)
+
+    @property
+    def cost(self) -> Tensor:
+        """[N]: steps taken plus remainder (Graves 2016, sec. 2.1).
+
+        Steps have no derivative: all that is learned from this comes from the remainder.
+        """
+        return self.steps + self.remainder
+
+    def divergence(self, prior: float) -> Tensor:
+        """[N]: KL divergence of the weights from a geometric distribution (Banino et al. 2021).
+
+        ``prior`` is that distribution's probability of halting at each step; the last step has what is left.
+        """
+        later = torch.arange(self.weights.shape[1], device=self.weights.device)
+        log_prior = later * math.log1p(-prior) + math.log(prior)
+        log_prior[-1] -= math.log(prior)
+        tiny = torch.finfo(self.weights.dtype).tiny
+        return (self.weights * (self.weights.clamp(min=tiny).log() - log_prior)).sum(1)
+
+    @property
+    def mean_steps(self) -> float:
+        """Steps that a token took on average."""
+        return float(self.steps.double().mean())
+
+    @property
+    def histogram(self) -> list[int]:
+        """Tokens that took one step, two, and so on."""
+        return torch.bincount(self.steps, minlength=self.weights.shape[1] + 1)[1:].tolist()
+
+
+class StepCount:
+    """Steps of many tokens, counted by side.
+
+    Attributes
+    ----------
+    histograms : dict of str to list of int
+        For each side, the tokens that took one step, two, and so on.
+    """
+
+    def __init__(self):
+        self.histograms: dict[str, list[int]] = {}
+        self._cost: dict[str, float] = {}
+
+    def add(self, pondered: Mapping[str, Pondering]) -> None:
+        """Count the tokens of one more pass."""
+        for side, found in pondered.items():
+            before = self.histograms.get(side, [0] * found.weights.shape[1])
+            self.histograms[side] = [a + b for a, b in zip(before, found.histogram, strict=True)]
+            self._cost[side] = self._cost.get(side, 0.0) + float(found.cost.detach().double().sum())
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """Mean steps and mean ponder cost a token, by side: ``steps_enc``, ``ponder_enc``, ..."""
+        figures = {}
+        for side, histogram in self.histograms.items():
+            tokens = sum(histogram)
+            figures[f"steps_{side}"] = sum(n * count for n, count in enumerate(histogram, 1)) / tokens
+            figures[f"ponder_{side}"] = self._cost[side] / tokens
+        return figures
+
+
+def ponder(
+    x: Tensor,
+    advance: Callable[[int, Tensor, Tensor], Tensor],
+    revision: Revision,
+    halt: Callable[[Tensor], Tensor] | None,
+    max_steps: int,
+    threshold: float,
+    chained: bool = False,
+    last: bool = False,
+    keep: bool = False,
+) -> Pondering:
+    r"""Revise each state until its token halts (Graves 2016, sec. 2; Dehghani et al. 2019, sec. 2.2).
+
+    With :math:`p^n` the halting probability after step :math:`n`, a token halts at the first step :math:`T`
+    where :math:`\sum_{n \le T} p^n` reaches a threshold, at the latest at ``max_steps``. Its output is
+
+    .. math::
+        s = \sum_{n < T} p^n x^n + R \, x^T, \qquad R = 1 - \sum_{n < T} p^n
+
+    Nothing is computed for a token that has halted. The probability after the step at which it halts has no
+    derivative: where every token halts at its second step, nothing tells whether a third would have paid.
+
+    Parameters
+    ----------
+    x : Tensor
+        [N, d]: the states to begin with.
+    advance : callable
+        Number of a step from 0, tokens int64 [A], and their states [A, d], to what this step reads of them.
+    revision : Revision
+        The step itself.
+    halt : callable or None
+        States [A, d] to halting probabilities [A]. Without it every token takes ``max_steps`` steps, and its
+        output is its last state.
+    max_steps, threshold : int, float
+        As above; infinity lets nobody halt before ``max_steps``.
+    chained : bool
+        Whether what ``halt`` returns is the probability of halting at a step for a token that got there,
+        :math:`\lambda^n`, so that :math:`p^n = \lambda^n \prod_{m < n} (1 - \lambda^m)` (Banino et al.
+        2021).
+    last : bool
+        Whether the last state is the output, and alone has a weight.
+    keep : bool
+        Whether to return the states after each step; nobody may halt early then.
+    """
+    rows = torch.arange(len(x), device=x.device)
+    total, mean = x.new_zeros(len(x)), torch.zeros_like(x)
+    done: list[tuple[Tensor, Tensor]] = []  # tokens and outputs
+    weighed: list[tuple[Tensor, Tensor]] = []  # places in the table of weights, weights
+    states: list[Tensor] = []
+    steps = torch.zeros_like(rows)
+    for n in range(max_steps):
+        x = revision.revise(n, rows, advance(n, rows, x))
+        p = x.new_zeros(len(x)) if halt is None else halt(x)
+        p = p * (1 - total) if chained else p
+        halts = total + p >= threshold if n < max_steps - 1 else torch.ones_like(rows, dtype=torch.bool)
+        weight = halts.to(x.dtype) if last else torch.where(halts, 1 - total, p)
+        if keep:
+            states.append(x)
+        mean, total = mean + weight[:, None] * x, total + p
+        weighed.append((rows * max_steps + n, weight))
+        over, on = halts.nonzero().squeeze(1), (~halts).nonzero().squeeze(1)
+        if len(over) == 0:
+            continue
+        steps[rows[over]] = n + 1
+        done.append((rows[over], mean.index_select(0, over)))
+        revision.leave(n, rows[over], x.index_select(0, over))
+        if len(on) == 0:
+            break
+        x, mean, total, rows = (each.index_select(0, on) for each in (x, mean, total, rows))
+    weights = _placed(len(steps) * max_steps, weighed).view(-1, max_steps)
+    return Pondering(_placed(len(steps), done), weights, steps, torch.stack(states) if keep else None)
+
+
+def _placed(count: int, parts: list[tuple[Tensor, Tensor]]) -> Tensor:
+    """Put values [A, ...] where the places [A] beside them say; zeros elsewhere."""
+    places, values = (torch.cat(part) for part in zip(*parts, strict=True))
+    return values.new_zeros(count, *values.shape[1:]).index_copy(0, places, values)
+
+
+HALTING = ("act", "pondernet", "fixed")
+"""Rules of halting: Graves 2016, Banino et al. 2021, and none at all."""
+
+
+def check_halting(
+    max_steps: int, eps: float, halting: str, prior: float, ponder_weight: float, ponder_warmup: int
+) -> None:
+    """Refuse settings that make no sense.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``max_steps`` is below 1, ``eps`` or ``prior`` outside (0, 1), ``halting`` unknown,
+        ``ponder_weight`` negative or infinite, or ``ponder_warmup`` negative.
+    """
+    check_count("max_steps", max_steps, 1)
+    check_choice("halting", halting, HALTING)
+    for name, value in (("eps", eps), ("prior", prior)):
+        if not 0 < check_real(name, value) < 1:
+            raise ValueError(f"{name} must lie in (0, 1), got {value!r}")
+    if not 0 <= check_real("ponder_weight", ponder_weight) < float("inf"):
+        raise ValueError(f"ponder_weight must be a finite number, at least 0, got {ponder_weight!r}")
+    check_count("ponder_warmup", ponder_warmup)
+
+
+def check_real(name: str, value: float) -> float:
+    """Return ``value``, which must be a number."""
+    if not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    return value
