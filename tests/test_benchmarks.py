@@ -12,6 +12,7 @@ from edgewise.benchmarks import (
     WORKLOADS,
     PaddedAttention,
     Workload,
+    adaptive,
     bench_adaptive,
     bench_engines,
     bench_training,
@@ -34,10 +35,22 @@ from typer.testing import CliRunner
 TINY = (Workload("tiny", (2, 3), 1, 2), Workload("even", (2, 2), 2, 2))
 
 
-def test_a_step_costs_less_the_more_tokens_have_halted():
-    rows = bench_adaptive((0.25,), repeats=3)
-    assert [(row.side, row.share) for row in rows] == [("enc", 0.25), ("dec", 0.25)]
-    assert all(row.ratio <= 0.5 for row in rows), format_adaptive(rows)
+def test_a_step_multiplies_less_the_more_tokens_have_halted(monkeypatch):
+    """The matrix products of a step, forward and backward, fall with the share of active tokens."""
+    work = {}
+
+    def count(steps, repeats):
+        for name, step in steps.items():
+            with FlopCounterMode(display=False) as counter:
+                step()
+            work[name] = counter.get_total_flops()
+        return dict.fromkeys(steps, 1.0)
+
+    monkeypatch.setattr(adaptive, "interleave", count)
+    bench_adaptive((0.5, 0.25), sentences=8, length=20)
+    for side in ("enc", "dec"):
+        assert work[side, 0.25] < 0.4 * work[side, 1.0]
+        assert work[side, 0.25] < work[side, 0.5] < work[side, 1.0]
 
 
 def test_the_adaptive_table_covers_both_sides_and_every_share():
