@@ -2,7 +2,7 @@
 
 import torch
 from edgewise.benchmarks.rivals import PaddedTransformer
-from edgewise.graphs import AttentionGraph, bipartite, causal, complete, window
+from edgewise.graphs import AttentionGraph, GraphPool, bipartite, causal, complete, window
 from edgewise.transformer import make_model
 from hypothesis import strategies as st
 
@@ -124,6 +124,25 @@ def copy_parts(parts):
         for mine, its in pairs:
             its.copy_(mine)
     return pairs
+
+
+@torch.no_grad()
+def dropped_and_doubled(model, continue_):
+    """Grow three targets, drop one, double another, swap them, and grow on.
+
+    Returns their last states, and what the model has for the same targets computed at once.
+    """
+    sources, targets = random_pairs([(3, 6), (5, 6), (2, 6)])
+    ids = torch.tensor(targets)
+    continuation = continue_(model, sources)
+    for position in range(3):
+        continuation.step(ids[:, position])
+    rows = torch.tensor([2, 0, 2])
+    continuation.keep(rows)
+    for position in range(3, 6):
+        states = continuation.step(ids[rows, position])
+    batch = GraphPool()([sources[i] for i in rows], [targets[i] for i in rows])
+    return states, model.hidden(batch).view(3, 6, -1)[:, -1]
 
 
 def torch_twin(model):

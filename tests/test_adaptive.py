@@ -15,7 +15,7 @@ from edgewise.training import LabelSmoothing, NoamOpt, SimpleLossCompute, run_ep
 from edgewise.transformer import make_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import VOCAB, assert_equal_as_stated, random_pairs
+from support import VOCAB, assert_equal_as_stated, dropped_and_doubled, random_pairs
 
 D, HEADS, FF = 8, 2, 6
 
@@ -484,20 +484,8 @@ class TestDecoding:
             assert_equal_as_stated(continuation.step(ids), expected[:, position])
             assert continuation.steps == steps[:, position].tolist()
 
-    @torch.no_grad()
     def test_targets_can_be_dropped_reordered_and_doubled(self):
-        model = universal(4, bias=-1.0)
-        sources, targets = random_pairs([(3, 6), (5, 6), (2, 6)])
-        ids = torch.tensor(targets)
-        continuation = continuation_of(model, sources)
-        for position in range(3):
-            continuation.step(ids[:, position])
-        rows = torch.tensor([2, 0, 2])
-        continuation.keep(rows)
-        for position in range(3, 6):
-            states = continuation.step(ids[rows, position])
-        batch = GraphPool()([sources[i] for i in rows], [targets[i] for i in rows])
-        assert_equal_as_stated(states, model.hidden(batch).view(3, 6, -1)[:, -1])
+        assert_equal_as_stated(*dropped_and_doubled(universal(4, bias=-1.0), continuation_of))
 
     def alone(self, model, source, limit):
         """Greedy decoding of one sentence, everything computed again for every token."""

@@ -9,7 +9,15 @@ from edgewise.graphs import AttentionGraph, GraphPool
 from edgewise.transformer import make_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import VOCAB, assert_equal_as_stated, random_pairs, small_model, torch_greedy, torch_twin
+from support import (
+    VOCAB,
+    assert_equal_as_stated,
+    dropped_and_doubled,
+    random_pairs,
+    small_model,
+    torch_greedy,
+    torch_twin,
+)
 
 SOS, EOS = 0, 1
 
@@ -45,22 +53,9 @@ def test_states_that_grow_equal_states_computed_at_once(sizes, norm_first):
         assert_equal_as_stated(continuation.step(ids), expected[:, position])
 
 
-@torch.no_grad()
 def test_targets_can_be_dropped_reordered_and_doubled():
     torch.manual_seed(0)
-    model = small_model()
-    sources, targets = random_pairs([(3, 6), (5, 6), (2, 6)])
-    ids = torch.tensor(targets)
-    continuation = Continuation(model, sources)
-    for position in range(3):
-        continuation.step(ids[:, position])
-    rows = torch.tensor([2, 0, 2])
-    continuation.keep(rows)
-    for position in range(3, 6):
-        states = continuation.step(ids[rows, position])
-    kept = [sources[i] for i in rows], [targets[i] for i in rows]
-    expected = model.hidden(GraphPool()(*kept)).view(3, 6, -1)[:, -1]
-    torch.testing.assert_close(states, expected)
+    torch.testing.assert_close(*dropped_and_doubled(small_model(), Continuation))
 
 
 def without_edge(graph, gone):

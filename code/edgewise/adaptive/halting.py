@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Real
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -103,6 +103,15 @@ class Pondering:
         return torch.bincount(self.steps, minlength=self.weights.shape[1] + 1)[1:].tolist()
 
 
+class Ponders(Protocol):
+    """A model that tells how its latest pass went on each side."""
+
+    pondered: Mapping[str, Pondering]
+
+
+Result = TypeVar("Result")
+
+
 class StepCount:
     """Steps of many tokens, counted by side.
 
@@ -115,6 +124,16 @@ class StepCount:
     def __init__(self):
         self.histograms: dict[str, list[int]] = {}
         self._cost: dict[str, float] = {}
+
+    def over(self, model: Ponders, forward: Callable[[Any], Result]) -> Callable[[Any], Result]:
+        """Return ``forward``, a pass of ``model`` over a batch, with the tokens of each pass counted."""
+
+        def counted(batch: Any) -> Result:
+            result = forward(batch)
+            self.add(model.pondered)
+            return result
+
+        return counted
 
     def add(self, pondered: Mapping[str, Pondering]) -> None:
         """Count the tokens of one more pass."""

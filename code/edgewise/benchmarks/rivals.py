@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from edgewise.decoding import Continuation
-from edgewise.graphs import AttentionGraph, causal
+from edgewise.graphs import causal
 from edgewise.layers import Embeddings, PositionalEncoding
 from edgewise.transformer import Transformer
 
@@ -69,8 +69,7 @@ class Recomputation(Continuation):
         targets, length = self.ids.shape
         positions = torch.arange(length, device=ids.device).repeat(targets)
         own = causal([length] * targets).to(ids.device)
-        start, stop = (x.repeat_interleave(length) for x in self._cross.intervals)
-        cross = AttentionGraph.from_intervals(start, stop, self._cross.num_src, self_attention=False)
+        cross = self._cross.into(torch.arange(targets, device=ids.device).repeat_interleave(length))
         x = model.embed(model.tgt_embed, self.ids.flatten(), positions)
         for i in range(decoder.N):
             x = decoder.post_func(i)(x, model.propagate_attention(own, **decoder.pre_func(i)(x)))

@@ -101,6 +101,10 @@ class Continuation:
         return room
 
 
+Graphs = tuple[AttentionGraph, AttentionGraph]
+"""Who hears which of the past, and which of the source."""
+
+
 class AdaptiveContinuation(Continuation):
     """The same for a Universal Transformer: at each of its steps a token hears what its past was then.
 
@@ -121,7 +125,8 @@ class AdaptiveContinuation(Continuation):
         """Add one token to each target; as in the parent."""
         model = self.model
         positions = torch.full_like(ids, self.length)
-        self._own = self._grow(ids)
+        self._graphs = self._grow(ids), self._cross
+        self._active: Graphs | None = self._graphs
         found = model.until_halted("dec", self, model.tgt_embed(ids), positions)
         self._steps = found.steps
         return model.decoder.norm(found.output)
@@ -132,7 +137,10 @@ class AdaptiveContinuation(Continuation):
         fields = decoder.pre_func(0)(y)
         self._write(n, rows, fields)
         k, v = (self._past[n][name].flatten(0, 1) for name in "kv")
-        own, cross = (graph.into(rows) for graph in (self._own, self._cross))
+        if self._active is None:
+            own, cross = self._graphs
+            self._active = own.into(rows), cross.into(rows)
+        own, cross = self._active
         x = decoder.post_func(0)(y, model.propagate_attention(own, fields["q"], k, v))
         q = decoder.pre_func(0, "q", 1)(x)["q"]
         wv = model.propagate_attention(cross, q, **self._source[0])
@@ -140,6 +148,7 @@ class AdaptiveContinuation(Continuation):
 
     def leave(self, n: int, rows: Tensor, x: Tensor) -> None:
         """Write what halted tokens are heard as at all later steps."""
+        self._active = None
         if self.model.frozen == "state":
             fields = self.model.decoder.pre_func(0, "kv")(x)
         else:

@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from edgewise.adaptive import StepCount
 from edgewise.decoding import greedy
 from edgewise.experiments.catalogue import Experiment
 from edgewise.experiments.data import TextDataset
 from edgewise.experiments.translator import Translator
-from edgewise.graphs import Batch, GraphPool
+from edgewise.graphs import GraphPool
 from edgewise.layers import evaluating
 from edgewise.metrics import bleu, chrf, exact_match, moses, token_accuracy, tokenized_bleu
 from edgewise.tasks import TranslationDataset
@@ -65,12 +64,7 @@ def figures(
     criterion = LabelSmoothing(data.vocab_size, data.pad_id)
     loss = StateLossCompute(model.generator, criterion)
     device, counted = next(model.parameters()).device, StepCount()
-
-    def states(batch: Batch) -> Tensor:
-        hidden = model.hidden(batch)
-        counted.add(model.pondered)
-        return hidden
-
+    states = counted.over(model, model.hidden)
     with evaluating(model), torch.no_grad():
         run_epoch(data(GraphPool(), mode, 250, device), states, loss, is_train=False)
     forced = {"loss": loss.avg_loss, "accuracy": loss.accuracy} | counted.figures

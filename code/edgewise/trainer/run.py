@@ -271,12 +271,7 @@ class Run:
     def _end_epoch(self) -> None:
         """Validate, note the figures, save."""
         valid, counted = self._loss_compute(None), StepCount()
-
-        def states(batch: Batch) -> States:
-            hidden = self._states(batch)
-            counted.add(self.model.pondered)
-            return hidden
-
+        states = counted.over(self.model, self._states)
         with evaluating(self.model), torch.no_grad():
             run_epoch(self._batches("valid"), states, valid, is_train=False, progress=self.progress)
             scores = self.score(self.model) if self.score else {}
