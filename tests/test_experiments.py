@@ -182,7 +182,14 @@ def restored(name):
     return experiments.restore(artifacts.load(name))
 
 
-IN_TRAINING = {"multi30k", "multi30k-one-layer", "tatoeba"}
+IN_TRAINING = {
+    "multi30k",
+    "multi30k-one-layer",
+    "tatoeba",
+    "sort-universal",
+    "sort-universal-seed-1",
+    "sort-universal-seed-2",
+}
 """Experiments whose runs are not over."""
 
 

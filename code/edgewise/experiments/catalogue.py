@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -130,6 +130,14 @@ class Experiment:
         return self.size.build(vocab_size)
 
 
+SORT_UNIVERSAL = Experiment(
+    "sort-universal",
+    "Put a sequence of letters in order, each token revised until it halts.",
+    "sort",
+    Universal(max_steps=8, dim_model=128, dim_ff=256, h=4, ponder_weight=0.01, ponder_warmup=700),
+    Recipe(epochs=60, batch_size=128, factor=0.5, warmup=800, average=10, clip=1.0),
+)
+
 EXPERIMENTS = {
     experiment.name: experiment
     for experiment in (
@@ -183,6 +191,16 @@ EXPERIMENTS = {
             Size(N=2, dim_model=128, dim_ff=256, h=4, dropout=0.1, shared=True),
             Recipe(epochs=12, batch_tokens=4096, factor=1.6, warmup=1200, clip=1.0, average=4, autocast=True),
             Text(6000, 0.1),
+        ),
+        SORT_UNIVERSAL,
+        *(
+            replace(
+                SORT_UNIVERSAL,
+                name=f"sort-universal-seed-{seed}",
+                about=f"The same from seed {seed}.",
+                recipe=replace(SORT_UNIVERSAL.recipe, seed=seed),
+            )
+            for seed in (1, 2)
         ),
     )
 }
