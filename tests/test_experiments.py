@@ -9,6 +9,7 @@ from edgewise import artifacts, experiments
 from edgewise.checkpoints import CheckpointError
 from edgewise.decoding import greedy
 from edgewise.experiments import EXPERIMENTS, Experiment, Size, load_data
+from edgewise.experiments.adaptive import ADAPTIVE
 from edgewise.graphs import GraphPool
 from edgewise.trainer import Recipe
 from support import assert_equal_as_stated, torch_greedy, torch_twin
@@ -182,14 +183,7 @@ def restored(name):
     return experiments.restore(artifacts.load(name))
 
 
-IN_TRAINING = {
-    "multi30k",
-    "multi30k-one-layer",
-    "tatoeba",
-    "sort-universal",
-    "sort-universal-seed-1",
-    "sort-universal-seed-2",
-}
+IN_TRAINING = {"multi30k", "multi30k-one-layer", "tatoeba", *(e.name for e in ADAPTIVE)}
 """Experiments whose runs are not over."""
 
 

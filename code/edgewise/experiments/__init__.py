@@ -1,7 +1,8 @@
 """Every training run that leaves an artifact, by name."""
 
-from edgewise.experiments.catalogue import EXPERIMENTS, Experiment, Size, Text, Universal, get_experiment
+from edgewise.experiments.catalogue import EXPERIMENTS, get_experiment
 from edgewise.experiments.data import TextDataset, digest_of, load_data
+from edgewise.experiments.experiment import Experiment, Size, Text, Universal
 from edgewise.experiments.runs import (
     deviation,
     finish,

@@ -1,142 +1,9 @@
 """The named experiments, each a frozen configuration."""
 
-import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any
-
-import torch
-
-from edgewise.adaptive import UTransformer, check_halting, make_universal_model
+from edgewise.experiments.adaptive import ADAPTIVE
+from edgewise.experiments.experiment import Experiment, Size, Text
 from edgewise.trainer import Recipe
-from edgewise.transformer import Transformer, make_model
-from edgewise.validation import check_choice, check_count, check_probability
-
-
-@dataclass(frozen=True)
-class Size:
-    """Layers on each side, width, width of the feed-forward layer, heads, and more: as in ``make_model``."""
-
-    N: int
-    dim_model: int
-    dim_ff: int
-    h: int
-    dropout: float = 0.0
-    norm_first: bool = True
-    shared: bool = False
-
-    def build(self, vocab_size: int) -> Transformer:
-        """Return a model of this size."""
-        return make_model(vocab_size, vocab_size, **asdict(self))
-
-
-@dataclass(frozen=True)
-class Universal:
-    """A Universal Transformer: steps at most, width, and more, as in ``make_universal_model``."""
-
-    max_steps: int
-    dim_model: int
-    dim_ff: int
-    h: int
-    dropout: float = 0.0
-    eps: float = 0.01
-    bias: float = 1.0
-    halting: str = "act"
-    prior: float = 0.3
-    frozen: str = "state"
-    ponder_weight: float = 0.01
-    ponder_warmup: int = 0
-    norm_first: bool = True
-    shared: bool = False
-
-    def __post_init__(self):
-        check_halting(
-            self.max_steps, self.eps, self.halting, self.prior, self.ponder_weight, self.ponder_warmup
-        )
-
-    def build(self, vocab_size: int) -> UTransformer:
-        """Return a model of this size."""
-        return make_universal_model(vocab_size, vocab_size, **asdict(self))
-
-
-@dataclass(frozen=True)
-class Text:
-    """How text becomes symbols.
-
-    Attributes
-    ----------
-    vocab_size : int
-        Pieces of the byte-pair encoding, learned from the training split, both languages together.
-    dropout : float
-        Share of joins left out in training (BPE dropout).
-    """
-
-    vocab_size: int
-    dropout: float = 0.0
-
-    def __post_init__(self):
-        check_count("vocab_size", self.vocab_size, 256)
-        check_probability("dropout", self.dropout)
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """A named training run.
-
-    Attributes
-    ----------
-    name : str
-        What it is called on the command line and in ``book/artifacts``.
-    about : str
-        What it is for, in a sentence.
-    task : str
-        Data: a toy task, as in ``get_dataset``, or a corpus, as in ``corpora.load``.
-    size : Size or Universal
-        Of the model, and which kind it is.
-    recipe : Recipe
-        How it is trained.
-    text : Text or None
-        How the text of a corpus becomes symbols; nothing for a toy task.
-    tests : tuple of str
-        Splits that the finished model is scored on.
-    """
-
-    name: str
-    about: str
-    task: str
-    size: Size | Universal
-    recipe: Recipe
-    text: Text | None = None
-    tests: tuple[str, ...] = ("test",)
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """All of it, as JSON holds it."""
-        return json.loads(json.dumps(asdict(self)))
-
-    @classmethod
-    def of(cls, config: Mapping[str, Any]) -> "Experiment":
-        """Build the experiment that ``config`` describes."""
-        kind = Universal if "max_steps" in config["size"] else Size
-        parts = {"size": kind(**config["size"])}
-        parts["recipe"] = Recipe(**config["recipe"] | {"betas": tuple(config["recipe"]["betas"])})
-        parts["text"] = Text(**config["text"]) if config.get("text") else None
-        parts["tests"] = tuple(config.get("tests", ("test",)))
-        return cls(**{**config, **parts})
-
-    def build(self, vocab_size: int) -> Transformer:
-        """Return the untrained model, drawn from the recipe's seed, which dropout goes on from."""
-        torch.manual_seed(self.recipe.seed)
-        return self.size.build(vocab_size)
-
-
-SORT_UNIVERSAL = Experiment(
-    "sort-universal",
-    "Put a sequence of letters in order, each token revised until it halts.",
-    "sort",
-    Universal(max_steps=8, dim_model=128, dim_ff=256, h=4, ponder_weight=0.01, ponder_warmup=700),
-    Recipe(epochs=60, batch_size=128, factor=0.5, warmup=800, average=10, clip=1.0),
-)
+from edgewise.validation import check_choice
 
 EXPERIMENTS = {
     experiment.name: experiment
@@ -192,16 +59,7 @@ EXPERIMENTS = {
             Recipe(epochs=12, batch_tokens=4096, factor=1.6, warmup=1200, clip=1.0, average=4, autocast=True),
             Text(6000, 0.1),
         ),
-        SORT_UNIVERSAL,
-        *(
-            replace(
-                SORT_UNIVERSAL,
-                name=f"sort-universal-seed-{seed}",
-                about=f"The same from seed {seed}.",
-                recipe=replace(SORT_UNIVERSAL.recipe, seed=seed),
-            )
-            for seed in (1, 2)
-        ),
+        *ADAPTIVE,
     )
 }
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from edgewise import corpora
 from edgewise.corpora import Corpus
-from edgewise.experiments.catalogue import Experiment
+from edgewise.experiments.experiment import Experiment
 from edgewise.tasks import Pair, TranslationDataset, get_dataset
 from edgewise.tokenization import BPE
 

@@ -8,8 +8,8 @@ import torch
 
 from edgewise import artifacts, corpora
 from edgewise.artifacts import Artifact
-from edgewise.experiments.catalogue import Experiment
 from edgewise.experiments.data import TextDataset, digest_of, load_data
+from edgewise.experiments.experiment import Experiment
 from edgewise.experiments.scores import (
     GREEDY,
     Search,

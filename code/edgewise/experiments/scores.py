@@ -7,8 +7,8 @@ import torch
 
 from edgewise.adaptive import StepCount
 from edgewise.decoding import greedy
-from edgewise.experiments.catalogue import Experiment
 from edgewise.experiments.data import TextDataset
+from edgewise.experiments.experiment import Experiment
 from edgewise.experiments.translator import Translator
 from edgewise.graphs import GraphPool
 from edgewise.layers import evaluating
