@@ -1,0 +1,70 @@
+"""A convolution, written as attention."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.graphs import bipartite
+from edgewise.message_passing import propagate_attention
+
+
+class ConvolutionAttention(nn.Module):
+    r"""Multi-head attention with relative positions that equals a 1-D convolution (Cordonnier et al. 2020).
+
+    Head number w of a kernel of width W listens to the token at offset :math:`\Delta_w = w - (W - 1) / 2`.
+    Its score for sender j at receiver i is
+
+    .. math::
+        -\alpha\,(j - i - \Delta_w)^2 = \langle (2 \alpha (i + \Delta_w), -\alpha), (j, j^2) \rangle + c_i
+
+    where :math:`c_i` is the same for all senders, so softmax drops it: an ordinary product of a query made
+    from i with a key made from j. What each head brings is mixed by the kernel's matrix of that offset.
+    Beyond the ends of the sequence stand tokens of zeros.
+
+    Parameters
+    ----------
+    conv : torch.nn.Conv1d
+        Of odd width, with as many zeros on either side as keep the length.
+    sharpness : float
+        :math:`\alpha`: neighbours of the right token get :math:`e^{-\alpha}` of its weight.
+
+    Raises
+    ------
+    ValueError
+        If the convolution is of another kind.
+    """
+
+    def __init__(self, conv: nn.Conv1d, sharpness: float = 40.0):
+        super().__init__()
+        width = conv.kernel_size[0]
+        kind = (conv.padding, conv.stride, conv.dilation, conv.groups, conv.padding_mode)
+        if width % 2 == 0 or kind != ((width // 2,), (1,), (1,), 1, "zeros"):
+            raise ValueError(
+                "conv must have odd width, stride, dilation and groups 1, and width // 2 zeros at each end; "
+                f"got {conv}"
+            )
+        if conv.in_channels < 2:
+            raise ValueError(f"conv must read at least 2 channels, got {conv.in_channels}")
+        self.sharpness = sharpness
+        self.offsets = torch.arange(width) - width // 2
+        self.out_proj = nn.Linear(width * conv.in_channels, conv.out_channels)
+        with torch.no_grad():
+            self.out_proj.weight.copy_(conv.weight.permute(0, 2, 1).flatten(1))
+            self.out_proj.bias.copy_(torch.zeros(conv.out_channels) if conv.bias is None else conv.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Convolve a sequence [n, in_channels] to [n, out_channels]; scores are in double precision."""
+        n, width = x.shape
+        heads, reach = len(self.offsets), len(self.offsets) // 2
+        places = torch.arange(n, dtype=torch.float64)
+        senders = torch.arange(-reach, n + reach, dtype=torch.float64)
+        q = torch.zeros(n, heads, width, dtype=torch.float64)
+        k = torch.zeros(len(senders), heads, width, dtype=torch.float64)
+        q[..., 0] = 2 * self.sharpness * (places[:, None] + self.offsets)
+        q[..., 1] = -self.sharpness
+        k[..., 0], k[..., 1] = senders[:, None], senders[:, None].square()
+        v = nn.functional.pad(x.double(), (0, 0, reach, reach))[:, None].expand(-1, heads, -1)
+        graph = bipartite(len(senders), n)
+        found = propagate_attention(graph, q * math.sqrt(width), k, v.contiguous())
+        return self.out_proj(found.flatten(-2).to(x.dtype))
