@@ -36,11 +36,12 @@ MUTANTS = [Mutant(**fault) for fault in FAULTS]
 
 @contextmanager
 def scratch_copy() -> Iterator[Path]:
-    """A copy of code, tests and artifacts that may be broken."""
+    """A copy of code, tests, artifacts and the lab's page that may be broken."""
     with tempfile.TemporaryDirectory() as folder:
         for part in ("code", "tests"):
             shutil.copytree(ROOT / part, Path(folder, part), ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copytree(ROOT / "book" / "artifacts", Path(folder, "book", "artifacts"))
+        shutil.copy(ROOT / "book" / "lab.md", Path(folder, "book"))
         shutil.copy(ROOT / "pyproject.toml", folder)
         yield Path(folder)
 

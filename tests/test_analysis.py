@@ -179,6 +179,7 @@ class TestAlignment:
         assert links_of([[0.1, 0.9], [0.6, 0.4], [0.2, 0.8]]) == {(1, 0), (0, 1), (1, 2)}
         assert diagonal_links(4, 4) == {(i, i) for i in range(4)}
         assert diagonal_links(5, 3) == {(0, 0), (2, 1), (4, 2)}
+        assert diagonal_links(4, 3) == {(0, 0), (2, 1), (3, 2)}
         assert diagonal_links(3, 1) == {(0, 0)}
         assert diagonal_links(1, 3) == {(0, 0), (0, 1), (0, 2)}
 
