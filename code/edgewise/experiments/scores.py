@@ -21,7 +21,7 @@ from edgewise.transformer import Transformer
 BEAM = 5
 """Beginnings kept where the final figures on text are worked out."""
 
-PENALTIES = (0.0, 0.6, 1.0, 1.4)
+PENALTIES = (0.0, 0.6, 1.0, 1.4, 1.8, 2.2)
 """Length penalties of which validation chooses one."""
 
 Figures = dict[str, float]
