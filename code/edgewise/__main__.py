@@ -112,6 +112,19 @@ def train(
 
 
 @app.command()
+def study(
+    name: Annotated[str, typer.Argument(help=f"One of: {', '.join(experiments.STUDIES)}.")],
+    device: Device = "cpu",
+    out: Annotated[Path, typer.Option(help="Where its figures go.")] = Path("runs") / "studies",
+    runs: Annotated[int | None, typer.Option(min=1, help="Make at most so many runs.")] = None,
+) -> None:
+    """Make the short runs of a study, but for those that are done; its figures are then OUT/NAME.json."""
+    with _one_line_errors(), _alone(out / f"{name}.lock"):
+        missing = experiments.run_study(experiments.get_study(name), out, device, runs)
+        typer.echo(f"{missing} runs are missing" if missing else out / f"{name}.json")
+
+
+@app.command()
 def evaluate(
     name: Annotated[str, typer.Argument(help="An experiment, or an artifact's folder.")],
     limit: Annotated[int | None, typer.Option(min=1, help="Decode only so many sequences.")] = None,

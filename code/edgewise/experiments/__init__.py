@@ -2,7 +2,8 @@
 
 from edgewise.experiments.catalogue import EXPERIMENTS, get_experiment
 from edgewise.experiments.data import TextDataset, digest_of, load_data
-from edgewise.experiments.experiment import Experiment, Size, Text, Universal
+from edgewise.experiments.experiment import Experiment, Mixing, Size, Text, Universal
+from edgewise.experiments.questions import STUDIES, get_study
 from edgewise.experiments.runs import (
     deviation,
     finish,
@@ -24,14 +25,19 @@ from edgewise.experiments.scores import (
     final_figures,
     translate,
 )
+from edgewise.experiments.studies import Results, Study, load_study, run_study
 from edgewise.experiments.translator import Translation, Translator
 
 __all__ = [
     "EXPERIMENTS",
     "GREEDY",
+    "STUDIES",
     "Experiment",
+    "Mixing",
+    "Results",
     "Search",
     "Size",
+    "Study",
     "Text",
     "TextDataset",
     "Translation",
@@ -45,12 +51,15 @@ __all__ = [
     "final_figures",
     "finish",
     "get_experiment",
+    "get_study",
     "load_data",
+    "load_study",
     "load_translator",
     "load_weights",
     "restore",
     "restore_model",
     "restore_splitter",
+    "run_study",
     "search_of",
     "start",
     "test_sources",

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from edgewise.adaptive import UTransformer, check_halting, make_universal_model
+from edgewise.analysis import make_mixing_model
 from edgewise.trainer import Recipe
 from edgewise.transformer import Transformer, make_model
 from edgewise.validation import check_count, check_probability
@@ -60,6 +61,17 @@ class Universal:
 
 
 @dataclass(frozen=True)
+class Mixing(Size):
+    """The same, its tokens combining what they hear in another way: ``how``, as in ``make_mixing_model``."""
+
+    how: str = "attention"
+
+    def build(self, vocab_size: int) -> Transformer:
+        """Return a model of this size."""
+        return make_mixing_model(vocab_size, vocab_size, **asdict(self))
+
+
+@dataclass(frozen=True)
 class Text:
     """How text becomes symbols.
 
@@ -91,7 +103,7 @@ class Experiment:
         What it is for, in a sentence.
     task : str
         Data: a toy task, as in ``get_dataset``, or a corpus, as in ``corpora.load``.
-    size : Size or Universal
+    size : Size, Mixing or Universal
         Of the model, and which kind it is.
     recipe : Recipe
         How it is trained.
@@ -117,8 +129,9 @@ class Experiment:
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> "Experiment":
         """Build the experiment that ``config`` describes."""
-        kind = Universal if "max_steps" in config["size"] else Size
-        parts = {"size": kind(**config["size"])}
+        size = config["size"]
+        kind = Universal if "max_steps" in size else Mixing if "how" in size else Size
+        parts = {"size": kind(**size)}
         parts["recipe"] = Recipe(**config["recipe"] | {"betas": tuple(config["recipe"]["betas"])})
         parts["text"] = Text(**config["text"]) if config.get("text") else None
         parts["tests"] = tuple(config.get("tests", ("test",)))

@@ -1,0 +1,163 @@
+"""Many short runs that answer one question; of each only the figures are kept."""
+
+import json
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from edgewise import artifacts
+from edgewise.checkpoints import write_atomically
+from edgewise.experiments.experiment import Experiment
+from edgewise.experiments.runs import start
+from edgewise.trainer import DivergedError
+
+
+@dataclass(frozen=True)
+class Study:
+    """A question, and the short runs that answer it.
+
+    Attributes
+    ----------
+    name : str
+        What it is called on the command line and in ``book/studies``.
+    about : str
+        The question.
+    entries : tuple of Experiment
+        One for each variant, which its name says, and each seed.
+    """
+
+    name: str
+    about: str
+    entries: tuple[Experiment, ...]
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """All of it, as JSON holds it."""
+        return {"name": self.name, "about": self.about, "entries": [e.config for e in self.entries]}
+
+
+@dataclass(frozen=True)
+class Results:
+    """What came of a study.
+
+    Attributes
+    ----------
+    config, provenance : dict
+        What was run, and when, where and by which code.
+    rows : list of dict
+        For each entry, in its order: ``variant``, ``seed``, and validation figures after the last epoch; or
+        ``diverged_at``, the update at which a loss or gradient was no number.
+    """
+
+    config: dict[str, Any]
+    rows: list[dict[str, Any]]
+    provenance: dict[str, Any]
+
+    def figures(self, variant: str, figure: str) -> list[float]:
+        """Return one figure of all seeds of a variant, in their order; a run that diverged has none.
+
+        Raises
+        ------
+        ValueError
+            If there is no such variant.
+        """
+        rows = [row for row in self.rows if row["variant"] == variant]
+        if not rows:
+            raise ValueError(f"variant must be one of {', '.join(self.variants)}; got {variant!r}")
+        return [row[figure] for row in rows if "diverged_at" not in row]
+
+    @property
+    def variants(self) -> list[str]:
+        """The variants, in their order."""
+        return list(dict.fromkeys(row["variant"] for row in self.rows))
+
+    @property
+    def caption(self) -> str:
+        """One line to stand beneath a figure: which study it shows, when and where it was made."""
+        p = self.provenance
+        return (
+            f"Study {self.config['name']}: {len(self.rows)} runs of {p['date']}, {p['seconds'] / 60:.0f} "
+            f"minutes on {p['device']}, torch {p['torch']}, commit {p['commit'][:10] or 'unknown'}."
+        )
+
+
+def run_study(
+    study: Study, folder: Path, device: torch.device | str = "cpu", limit: int | None = None
+) -> int:
+    """Run those entries whose figures are not in the folder yet; return how many are missing afterwards.
+
+    Each run's figures are written as it ends, so a study that was stopped goes on with the run that it was
+    stopped in. With the last of them it writes ``NAME.json``.
+
+    Parameters
+    ----------
+    study : Study
+        Which.
+    folder : Path
+        For ``NAME.jsonl`` and ``NAME.json``.
+    device : torch.device or str
+        Where it trains.
+    limit : int, optional
+        Runs to make at most.
+
+    Raises
+    ------
+    ValueError
+        If the folder holds figures of the study as it was before it was changed.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{study.name}.jsonl"
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    done = [json.loads(line) for line in lines]
+    expected = [entry.config for entry in study.entries[: len(done)]]
+    if [row["config"] for row in done] != expected:
+        raise ValueError(f"{path} holds figures of another version of this study: move it away")
+    for entry in study.entries[len(done) :][:limit]:
+        done.append({"config": entry.config} | _run(entry, device))
+        with open(path, "a", encoding="utf-8") as log:
+            log.write(json.dumps(done[-1]) + "\n")
+            log.flush()
+            os.fsync(log.fileno())
+    if len(done) == len(study.entries):
+        last = done[-1]["facts"] | {"seconds": sum(row["seconds"] for row in done)}
+        last["changed"] = any(row["facts"]["changed"] for row in done)
+        rows = [row["row"] for row in done]
+        results = {"config": study.config, "rows": rows, "provenance": last}
+        write_atomically(folder / f"{study.name}.json", (json.dumps(results, indent=1) + "\n").encode())
+    return len(study.entries) - len(done)
+
+
+def _run(entry: Experiment, device: torch.device | str) -> dict[str, Any]:
+    """Train one entry in a folder of its own, which is thrown away."""
+    row: dict[str, Any] = {"variant": entry.name, "seed": entry.recipe.seed}
+    with tempfile.TemporaryDirectory() as folder:
+        run = start(entry, Path(folder), device)
+        try:
+            run.train()
+            row |= run.epochs[-1]["valid"]
+        except DivergedError:
+            row["diverged_at"] = run.step + 1
+        run.save()
+    return {"row": row, "seconds": run.stages[-1]["seconds"], "facts": artifacts.facts(device)}
+
+
+def load_study(name: str) -> Results:
+    """Read the committed figures of a study.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there are none of that name; says which there are.
+    """
+    root = artifacts.artifacts_folder()
+    folder = root.parent / "studies" if root else Path("book", "studies")
+    path = folder / f"{name}.json"
+    if not path.is_file():
+        there = ", ".join(sorted(p.stem for p in folder.glob("*.json"))) or "none"
+        raise FileNotFoundError(f"no study {name!r} in {folder}; there are: {there}")
+    found = json.loads(path.read_text("utf-8"))
+    return Results(found["config"], found["rows"], found["provenance"])

@@ -1,0 +1,149 @@
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from edgewise import artifacts, experiments
+from edgewise.__main__ import app
+from edgewise.analysis import make_mixing_model
+from edgewise.experiments import STUDIES, Experiment, Mixing, Size, Study, load_study, run_study, studies
+from edgewise.gnn import reduce_edges
+from edgewise.graphs import GraphPool
+from edgewise.tasks import get_dataset
+from edgewise.trainer import Recipe
+from edgewise.transformer import make_model
+from support import VOCAB, random_pairs
+from typer.testing import CliRunner
+
+SIZE = {"N": 1, "dim_model": 8, "dim_ff": 12, "h": 2}
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """A study of two variants and two seeds on forty strings."""
+    whole = get_dataset
+
+    def few(name, seed=0):
+        data = whole(name, seed)
+        data.splits = {mode: pairs[:40] for mode, pairs in data.splits.items()}
+        return data
+
+    monkeypatch.setattr("edgewise.experiments.data.get_dataset", few)
+    entries = [
+        Experiment(f"h {h}", "Copy.", "copy", Size(**SIZE | {"h": h}), Recipe(1, batch_size=20, seed=seed))
+        for h in (1, 2)
+        for seed in (0, 1)
+    ]
+    return Study("small", "Does it run?", tuple(entries))
+
+
+class TestStudy:
+    def test_all_entries_are_run_once_and_in_order(self, small, tmp_path):
+        assert run_study(small, tmp_path) == 0
+        found = json.loads((tmp_path / "small.json").read_text("utf-8"))
+        assert [(row["variant"], row["seed"]) for row in found["rows"]] == [
+            ("h 1", 0),
+            ("h 1", 1),
+            ("h 2", 0),
+            ("h 2", 1),
+        ]
+        assert len({row["loss"] for row in found["rows"]}) == 4
+        assert found["config"] == small.config
+        run = experiments.start(small.entries[3], tmp_path / "again")
+        run.train()
+        assert found["rows"][3] == {"variant": "h 2", "seed": 1} | run.epochs[-1]["valid"]
+
+    def test_it_goes_on_where_it_stopped(self, small, tmp_path, monkeypatch):
+        assert run_study(small, tmp_path, limit=1) == 3
+        assert not (tmp_path / "small.json").exists()
+        started = []
+        start = studies.start
+        monkeypatch.setattr(
+            studies, "start", lambda entry, *rest: started.append(entry) or start(entry, *rest)
+        )
+        assert run_study(small, tmp_path) == 0
+        assert started == list(small.entries[1:])
+        whole = tmp_path / "whole"
+        run_study(small, whole)
+        rows = [json.loads((path / "small.json").read_text("utf-8"))["rows"] for path in (tmp_path, whole)]
+        assert rows[0] == rows[1]
+
+    def test_a_changed_study_is_not_mixed_with_the_old_one(self, small, tmp_path):
+        run_study(small, tmp_path, limit=1)
+        other = replace(small.entries[0], recipe=Recipe(2, batch_size=20))
+        with pytest.raises(ValueError, match="another version of this study"):
+            run_study(replace(small, entries=(other, *small.entries[1:])), tmp_path)
+
+    def test_a_run_that_diverges_is_a_result(self, small, tmp_path):
+        wild = replace(small.entries[0], recipe=Recipe(2, batch_size=20, factor=1e30, warmup=1))
+        assert run_study(replace(small, entries=(wild, small.entries[1])), tmp_path) == 0
+        rows = json.loads((tmp_path / "small.json").read_text("utf-8"))["rows"]
+        assert rows[0].keys() == {"variant", "seed", "diverged_at"}
+        assert 1 <= rows[0]["diverged_at"] <= 4
+        assert "loss" in rows[1]
+
+    def test_results_by_variant(self, small, tmp_path, monkeypatch):
+        monkeypatch.setattr(artifacts, "artifacts_folder", lambda: tmp_path / "artifacts")
+        wild = replace(small.entries[1], recipe=Recipe(2, batch_size=20, factor=1e30, warmup=1, seed=1))
+        run_study(replace(small, entries=(small.entries[0], wild)), tmp_path / "studies")
+        results = load_study("small")
+        assert results.variants == ["h 1"]
+        assert results.figures("h 1", "loss") == [results.rows[0]["loss"]]
+        assert "Study small: 2 runs of 20" in results.caption
+        with pytest.raises(ValueError, match="variant must be one of h 1; got 'h 3'"):
+            results.figures("h 3", "loss")
+        with pytest.raises(FileNotFoundError, match=r"no study 'large' in .*; there are: small"):
+            load_study("large")
+
+    def test_the_command(self, small, tmp_path, monkeypatch):
+        monkeypatch.setitem(STUDIES, "small", small)
+        out = ["--out", str(tmp_path)]
+        first = CliRunner().invoke(app, ["study", "small", *out, "--runs", "3"])
+        assert (first.exit_code, first.output) == (0, "1 runs are missing\n")
+        second = CliRunner().invoke(app, ["study", "small", *out])
+        assert (second.exit_code, second.output.strip()) == (0, str(tmp_path / "small.json"))
+        third = CliRunner().invoke(app, ["study", "large", *out])
+        assert third.exit_code == 1
+        assert "study must be one of" in third.stderr
+
+
+def test_studies_go_by_their_names_and_name_each_run_once():
+    for name, study in STUDIES.items():
+        assert study.name == name
+        runs = [(entry.name, entry.recipe.seed) for entry in study.entries]
+        assert len(set(runs)) == len(runs)
+        assert [Experiment.of(config) for config in study.config["entries"]] == list(study.entries)
+
+
+class TestMixing:
+    @pytest.mark.parametrize("how", ["sum", "mean", "max"])
+    def test_tokens_combine_what_they_hear_without_weights(self, how):
+        torch.manual_seed(0)
+        model = make_mixing_model(VOCAB, VOCAB, how, **SIZE).eval()
+        batch = GraphPool()(*random_pairs([(3, 4), (2, 2)]))
+        layer, graph = model.encoder.layers[0], batch.enc
+        x = model.embed(model.src_embed, *batch.src)
+        v = layer.self_attn.get(layer.sublayer[0].before(x), "v")["v"]
+        heard = reduce_edges(graph, v.index_select(0, graph.src), how)
+        y = x + layer.self_attn.get_o(heard)
+        y = layer.sublayer[1](y, layer.feed_forward)
+        torch.testing.assert_close(model.encode(batch)["enc"], model.encoder.norm(y))
+
+    def test_attention_is_the_ordinary_model(self):
+        batch = GraphPool()(*random_pairs([(3, 4), (2, 2)]))
+        models = []
+        for make in (
+            lambda: make_mixing_model(VOCAB, VOCAB, **SIZE),
+            lambda: make_model(VOCAB, VOCAB, **SIZE),
+        ):
+            torch.manual_seed(3)
+            models.append(make().eval())
+        torch.testing.assert_close(models[0](batch), models[1](batch))
+
+    def test_it_is_an_experiments_size(self):
+        size = Mixing(**SIZE, how="max")
+        entry = Experiment("max", "Copy.", "copy", size, Recipe(1, batch_size=20))
+        assert Experiment.of(entry.config) == entry
+        assert entry.build(VOCAB).how == "max"
+        with pytest.raises(ValueError, match="how must be one of"):
+            make_mixing_model(VOCAB, VOCAB, "median", **SIZE)
