@@ -35,7 +35,7 @@ def num_levels(n: int) -> int:
 def binary_partition(n: int, k: int, causal: bool = False) -> AttentionGraph:
     """Every token hears its neighbours one by one and the rest as spans that grow with distance.
 
-    The graph of BP-Transformer (Ye et al. 2019, sec. 3.1). Tokens ``0 .. n - 1`` are followed by the spans of
+    The graph of BP-Transformer (Ye et al. 2019, sec. 3). Tokens ``0 .. n - 1`` are followed by the spans of
     :func:`partition_spans`. A span hears the tokens in it. On either side a token hears ``k`` tokens, then
     ``k`` spans of level 1, ``k`` of level 2, until the side is used up; one more on a level where the next
     would otherwise not begin with a whole span. Every token is thereby heard at once or through one span: any
