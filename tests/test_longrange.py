@@ -3,6 +3,7 @@ import torch
 from edgewise.graphs import causal, complete
 from edgewise.longrange import (
     TASKS,
+    AdaptiveSpan,
     LongData,
     LongRecipe,
     accuracy,
@@ -185,3 +186,58 @@ class TestTrial:
             LongRecipe(lengths=())
         with pytest.raises(ValueError, match="task must be one of"):
             train_reader("sort", complete)
+
+
+class TestAdaptiveSpan:
+    @staticmethod
+    def dense(q, k, v, spans, ramp):
+        """The paper's equation over all earlier tokens, written out with matrices."""
+        q, k, v = (x.transpose(0, 1) for x in (q, k, v))  # [h, N, d]
+        place = torch.arange(q.shape[1])
+        distance = place[:, None] - place
+        mask = ((ramp + spans[:, None, None] - distance) / ramp).clamp(0, 1) * (distance >= 0)
+        weights = mask * (q @ k.transpose(1, 2) / q.shape[-1] ** 0.5).exp()
+        return (weights / weights.sum(-1, keepdim=True) @ v).transpose(0, 1)
+
+    @given(st.integers(1, 25), st.integers(1, 3), st.integers(1, 9), st.integers(1, 5), st.integers(0, 9))
+    def test_equals_the_papers_equation(self, n, heads, longest, ramp, seed):
+        torch.manual_seed(seed)
+        layer = AdaptiveSpan(heads, longest, ramp).double()
+        torch.nn.init.uniform_(layer.share, 0.05, 0.95)
+        fields = [torch.randn(n, heads, 3, dtype=torch.float64, requires_grad=True) for _ in "qkv"]
+        found = layer(layer.graph(n), *fields)
+        expected = self.dense(*fields, longest * layer.share, ramp)
+        torch.testing.assert_close(found, expected)
+        learned, upstream = [*fields, layer.share], torch.randn_like(found)
+        for gradients in zip(
+            *(torch.autograd.grad(y, learned, upstream, allow_unused=True) for y in (found, expected)),
+            strict=True,
+        ):
+            torch.testing.assert_close(*gradients)
+
+    def test_edges_that_no_head_hears_are_not_there(self):
+        layer = AdaptiveSpan(2, longest=20, ramp=4)
+        with torch.no_grad():
+            layer.share.copy_(torch.tensor([0.0, 0.35]))
+        assert torch.equal(layer.graph([40, 7]).to_mask(), window([40, 7], 10, 0).to_mask())
+        fields = [torch.randn(30, 2, 5) for _ in "qkv"]
+        pruned, whole = (layer(graph, *fields) for graph in (layer.graph(30), causal(30)))
+        torch.testing.assert_close(pruned, whole)
+        assert layer.penalty() == 3.5
+
+    def test_a_span_grows_towards_what_is_far_and_shrinks_without(self):
+        """What pays lies seven tokens back: with the loss alone the span grows; the penalty takes it back."""
+        for weight, grows in ((0.0, True), (10.0, False)):
+            layer = AdaptiveSpan(1, longest=16, ramp=8, start=0.2)
+            v = torch.randn(60, 1, 4)
+            q = torch.zeros_like(v)
+            answer = layer(layer.graph(60), q, q, v)
+            loss = (answer[7:] - v[:-7]).square().mean() + weight * layer.penalty()
+            (slope,) = torch.autograd.grad(loss, layer.share)
+            assert (slope.item() < 0) == grows
+
+    def test_bad_input(self):
+        with pytest.raises(ValueError, match=r"longest \(tokens .*\) must be at least 1, got 0"):
+            AdaptiveSpan(2, 0)
+        with pytest.raises(ValueError, match=r"start \(spans at first.*\) must lie in \[0, 1\], got 1.5"):
+            AdaptiveSpan(2, 4, start=1.5)

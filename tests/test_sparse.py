@@ -402,6 +402,12 @@ class TestBuckets:
 
 
 class TestReach:
+    def test_what_a_token_knows_it_keeps_without_hearing_itself(self):
+        graph = AttentionGraph(torch.tensor([0, 1]), torch.tensor([1, 2]), 3)
+        after = heard_within(graph, 2)
+        assert torch.equal(after[1], torch.tensor([[1, 0, 0], [1, 1, 0], [0, 1, 1]]).bool())
+        assert torch.equal(after[2], torch.ones(3, 3).tril().bool())
+
     @given(st.integers(1, 20), st.integers(1, 4), st.integers(0, 5))
     def test_a_window_hears_one_reach_farther_a_layer(self, n, reach, layers):
         for count, heard in enumerate(heard_within(window(n, reach, reach), layers)):

@@ -5,11 +5,13 @@ loop for every graph.
 """
 
 from edgewise.longrange.reader import Reader, make_reader
+from edgewise.longrange.span import AdaptiveSpan
 from edgewise.longrange.texts import TASKS, GraphOf, LongBatch, LongData, LongTask
 from edgewise.longrange.trial import LongRecipe, accuracy, train_reader
 
 __all__ = [
     "TASKS",
+    "AdaptiveSpan",
     "GraphOf",
     "LongBatch",
     "LongData",
