@@ -12,7 +12,7 @@ from edgewise.validation import check_count
 
 
 class AdaptiveSpan(nn.Module):
-    r"""Attention whose heads learn how far back they listen (Sukhbaatar et al. 2019, sec. 2.2).
+    r"""Attention whose heads learn how far back they listen (Sukhbaatar et al. 2019).
 
     A head of span :math:`z` weighs a sender at distance :math:`x` by a soft mask,
 
@@ -86,7 +86,7 @@ class AdaptiveSpan(nn.Module):
         silent = torch.full_like(mask, -torch.inf)
         score = score + torch.where(mask > 0, mask.clamp(min=torch.finfo(mask.dtype).tiny).log(), silent)
         message = softmax_over_in_edges(graph, score)[..., None] * v.index_select(0, src)
-        return torch.zeros_like(q).index_add(0, dst, message)
+        return v.new_zeros(v.shape).index_add(0, dst, message)
 
     def penalty(self) -> Tensor:
         """Mean span in tokens: what a training loss adds, times a small weight, to keep spans short."""
