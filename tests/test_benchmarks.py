@@ -160,6 +160,8 @@ class TestLong:
         assert "dense: time grows as n^2.00, memory as n^1.50" in table[-1]
         assert "window: time grows as n^1.00, memory as n^1.00" in table[-2]
         assert benchmarks.exponents(rows, "dense", 4096, 32768) == pytest.approx((2, 1.5))
+        with pytest.raises(ValueError, match="got 1"):  # the other one is extrapolated
+            benchmarks.exponents(rows, "dense", 16384, 32768)
 
     def test_what_would_take_too_much_memory_is_not_run(self, by_law):
         rows = benchmarks.bench_long(["window"], (4096, 8192, 16384), 1, most_memory=1.2e3 * 8192)
