@@ -3,6 +3,7 @@
 import torch
 from edgewise.benchmarks.rivals import PaddedTransformer
 from edgewise.graphs import AttentionGraph, GraphPool, bipartite, causal, complete, window
+from edgewise.message_passing import propagate_attention
 from edgewise.transformer import make_model
 from hypothesis import strategies as st
 
@@ -68,6 +69,21 @@ def random_fields(graph, heads, width, scale=1.0, dtype=torch.float32, seed=0):
     counts = (graph.num_dst, graph.num_src, graph.num_src)
     q, k, v = (torch.randn(n, heads, width, generator=generator, dtype=dtype) for n in counts)
     return [x.requires_grad_() for x in (q * scale, k * scale, v)]
+
+
+def check_propagation(graph, engine, heads, width, scale=1.0, seed=0):
+    """Hold an engine's values and gradients against the dense formula in float64."""
+    fields = random_fields(graph, heads, width, scale, seed=seed)
+    doubles = [x.detach().double().requires_grad_() for x in fields]
+    actual = propagate_attention(graph, *fields, engine)
+    expected = dense_attention(graph.to_mask(), *doubles)
+    assert actual.shape == (graph.num_dst, heads, width)
+    assert_equal_as_stated(actual, expected)
+    upstream = torch.randn(actual.shape, generator=torch.Generator().manual_seed(1))
+    gradients = torch.autograd.grad(actual, fields, upstream)
+    references = torch.autograd.grad(expected, doubles, upstream.double())
+    for gradient, reference in zip(gradients, references, strict=True):
+        assert_equal_as_stated(gradient, reference)
 
 
 def small_model(engine="auto", N=2, h=2, dim_model=8, dim_ff=12, norm_first=True):

@@ -1,3 +1,5 @@
+import math
+from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from itertools import chain
 from types import SimpleNamespace
@@ -21,6 +23,7 @@ from edgewise.benchmarks import (
     format_training,
     interleave,
 )
+from edgewise.benchmarks import long as long_texts
 from edgewise.benchmarks.decoding import BEAM, WAYS, CacheRow, DecodingRow
 from edgewise.benchmarks.rivals import PaddedTransformer, Recomputation
 from edgewise.benchmarks.training import CONTESTANTS, Training, matrix_work
@@ -125,6 +128,98 @@ def test_the_command_prints_the_table(monkeypatch):
     assert result.exit_code == 0, result.output
     assert "tiles, plan included" in result.output
     assert "tiny" in result.output
+
+
+class TestLong:
+    @pytest.fixture
+    def by_law(self, monkeypatch):
+        """Processes that take what power laws say: time n ** 2 or n, memory n ** 1.5 or n."""
+        asked = []
+
+        def measure(name, n, repeats):
+            asked.append((name, n))
+            quadratic = name in long_texts.QUADRATIC
+            memory = 1e3 * n ** (1.5 if quadratic else 1)
+            seconds = 1e-9 * n ** (2 if quadratic else 1)
+            edges = long_texts.EDGES[name](n)
+            return long_texts.LongRow(name, n, edges, seconds, 2 * seconds, memory, memory + 1)
+
+        monkeypatch.setattr(long_texts, "_measure", measure)
+        return asked
+
+    def test_what_takes_too_long_is_extrapolated_by_its_power_law_and_labelled(self, by_law):
+        lengths = (1024, 4096, 16384, 32768)
+        rows = benchmarks.bench_long(["window", "dense"], lengths, 1, most_quadratic=16384)
+        assert by_law == [("window", n) for n in lengths] + [("dense", n) for n in lengths[:3]]
+        assert [row.measured for row in rows] == [True] * 7 + [False]
+        assert rows[-1].seconds == pytest.approx(1e-9 * 32768**2)
+        assert rows[-1].memory == pytest.approx(1e3 * 32768**1.5)
+        table = benchmarks.format_long(rows).splitlines()
+        assert [line.count("*") for line in table[1:9]] == [0] * 7 + [3]
+        assert "* extrapolated, not measured" in table
+        assert "dense: time grows as n^2.00, memory as n^1.50" in table[-1]
+        assert "window: time grows as n^1.00, memory as n^1.00" in table[-2]
+        assert benchmarks.exponents(rows, "dense", 4096, 32768) == pytest.approx((2, 1.5))
+        with pytest.raises(ValueError, match="got 1"):  # the other one is extrapolated
+            benchmarks.exponents(rows, "dense", 16384, 32768)
+
+    def test_what_would_take_too_much_memory_is_not_run(self, by_law):
+        rows = benchmarks.bench_long(["window"], (4096, 8192, 16384), 1, most_memory=1.2e3 * 8192)
+        assert by_law == [("window", 4096), ("window", 8192)]
+        assert not rows[-1].measured
+        assert rows[-1].memory == pytest.approx(1e3 * 16384)
+
+    def test_few_lengths_give_no_exponent(self, by_law):
+        rows = benchmarks.bench_long(["window"], (1024, 16384), 1)
+        with pytest.raises(ValueError, match=r"must hold two lengths of 'window' in 16384\.\.131072, got 1"):
+            benchmarks.exponents(rows, "window")
+        assert "grows" not in benchmarks.format_long(rows)
+
+    def test_every_contestant_computes_its_own_graph(self):
+        for name in long_texts.CONTESTANTS:
+            assert len(long_texts._passes(name, 200, 3)) == 3
+            if name != "dense":
+                assert long_texts.GRAPHS[name](200).num_edges == long_texts.EDGES[name](200)
+
+    def test_a_process_that_is_killed_gives_a_row_without_times(self, monkeypatch):
+        class Killed:
+            def __init__(self, *arguments, **options):
+                pass
+
+            def __enter__(self):
+                return self
+
+            def __exit__(self, *error):
+                pass
+
+            def submit(self, *call):
+                raise BrokenProcessPool
+
+        monkeypatch.setattr(long_texts, "ProcessPoolExecutor", Killed)
+        rows = benchmarks.bench_long(["window"], (4096, 8192), 1)
+        assert all(math.isnan(row.seconds) for row in rows)
+        assert "nan" in benchmarks.format_long(rows)
+
+    def test_memory_is_that_of_a_process_of_its_own(self):
+        (row,) = benchmarks.bench_long(["window"], (4096,), 1)
+        assert row.measured
+        assert row.edges == 4096 * 129 - 64 * 65
+        fields = 3 * 4096 * 128 * 4
+        assert 2 * fields < row.memory < row.peak
+        assert row.first > row.seconds > 0
+
+    def test_the_command_prints_the_table(self, by_law):
+        command = ["bench", "long", "--longest", "4096", "--name", "bigbird", "--repeats", "1"]
+        result = CliRunner().invoke(app, command)
+        assert result.exit_code == 0, result.output
+        assert result.output.count("bigbird") == 3
+        assert CliRunner().invoke(app, ["bench", "long", "--name", "nothing"]).exit_code == 1
+
+    def test_bad_input(self):
+        with pytest.raises(ValueError, match="names must be one of 'dense'"):
+            benchmarks.bench_long(["sparse"])
+        with pytest.raises(ValueError, match=r"lengths\[0\] must be at least 1"):
+            benchmarks.bench_long(["dense"], [0])
 
 
 class TestTraining:

@@ -266,7 +266,11 @@ long = torch.tensor
         (lambda: causal("3"), TypeError, "sizes must be an integer, got '3'"),
         (lambda: bipartite(2, -3), ValueError, "dst_sizes must be at least 0, got -3"),
         (lambda: bipartite([2, 3], [1]), ValueError, "must pair up, got 2 and 1"),
-        (lambda: window(5, -1, 0), ValueError, "left must be at least 0, got -1"),
+        (
+            lambda: window(5, -1, 0),
+            ValueError,
+            r"left \(tokens heard before one's own\) must be at least 0, got -1",
+        ),
         (lambda: AttentionGraph(long([0]), long([3]), 3), ValueError, "dst must lie in 0..2, got 3"),
         (lambda: AttentionGraph(long([-1]), long([0]), 3), ValueError, "src must lie in 0..2, got -1"),
         (lambda: AttentionGraph(long([1, 0, 1]), long([2, 0, 2]), 3), ValueError, r"twice, got \(1, 2\)"),

@@ -12,7 +12,7 @@ ROWS = [
     {"__main__"},
     {"experiments", "benchmarks", "complexity"},
     {"distributed", "analysis"},
-    {"trainer"},
+    {"trainer", "longrange"},
     {"decoding", "training", "checks"},
     {"adaptive"},
     {"transformer", "dense", "gnn", "tasks", "corpora", "tokenization"},

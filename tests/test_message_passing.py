@@ -8,25 +8,11 @@ from edgewise.message_passing import ENGINES, attention_weights, plan_tiles, pro
 from edgewise.message_passing import plan as planning
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import assert_equal_as_stated, dense_attention, edge_graphs, interval_graphs, random_fields
+from support import check_propagation as check
+from support import edge_graphs, interval_graphs, random_fields
 
 graphs = st.one_of(edge_graphs(), interval_graphs())
 engines = pytest.mark.parametrize("engine", ENGINES)
-
-
-def check(graph, engine, heads, width, scale=1.0, seed=0):
-    """Values and gradients against the dense formula in float64."""
-    fields = random_fields(graph, heads, width, scale, seed=seed)
-    doubles = [x.detach().double().requires_grad_() for x in fields]
-    actual = propagate_attention(graph, *fields, engine)
-    expected = dense_attention(graph.to_mask(), *doubles)
-    assert actual.shape == (graph.num_dst, heads, width)
-    assert_equal_as_stated(actual, expected)
-    upstream = torch.randn(actual.shape, generator=torch.Generator().manual_seed(1))
-    gradients = torch.autograd.grad(actual, fields, upstream)
-    references = torch.autograd.grad(expected, doubles, upstream.double())
-    for gradient, reference in zip(gradients, references, strict=True):
-        assert_equal_as_stated(gradient, reference)
 
 
 @engines

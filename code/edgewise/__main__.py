@@ -196,6 +196,19 @@ def bench_memory() -> None:
         typer.echo(benchmarks.format_memory(benchmarks.bench_memory()))
 
 
+@bench.command("long")
+def bench_long(
+    repeats: Repeats = 3,
+    longest: Annotated[int, typer.Option(min=1024, help="Longest text, in tokens.")] = 262_144,
+    name: Annotated[list[str] | None, typer.Option(help="Only this contestant; may be repeated.")] = None,
+) -> None:
+    """Time and memory of one layer on 1,024 to 262,144 tokens: dense attention against sparse graphs."""
+    with _one_line_errors():
+        lengths = [n for n in benchmarks.LENGTHS if n <= longest]
+        rows = benchmarks.bench_long(name or benchmarks.CONTESTANTS, lengths, repeats)
+        typer.echo(benchmarks.format_long(rows))
+
+
 @bench.command("training")
 def bench_training(repeats: Repeats = 5) -> None:
     """Training updates a second: packed, padded torch.nn.Transformer, DGL's built-ins."""

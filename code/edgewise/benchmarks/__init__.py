@@ -18,11 +18,14 @@ from edgewise.benchmarks.engines import (
     bench_engines,
     format_engines,
 )
+from edgewise.benchmarks.long import CONTESTANTS, LENGTHS, LongRow, bench_long, exponents, format_long
 from edgewise.benchmarks.memory import MemoryRow, bench_memory, format_memory
 from edgewise.benchmarks.timing import interleave
 from edgewise.benchmarks.training import TRAININGS, TrainingRow, bench_training, format_training
 
 __all__ = [
+    "CONTESTANTS",
+    "LENGTHS",
     "SHARES",
     "TRAININGS",
     "WORKLOADS",
@@ -30,6 +33,7 @@ __all__ = [
     "CacheRow",
     "DecodingRow",
     "EngineRow",
+    "LongRow",
     "MemoryRow",
     "PaddedAttention",
     "TrainingRow",
@@ -39,12 +43,15 @@ __all__ = [
     "bench_decoding",
     "bench_engines",
     "bench_lengths",
+    "bench_long",
     "bench_memory",
     "bench_training",
+    "exponents",
     "format_adaptive",
     "format_cache",
     "format_decoding",
     "format_engines",
+    "format_long",
     "format_memory",
     "format_training",
     "interleave",

@@ -364,7 +364,8 @@ def window(sizes: int | Sequence[int], left: int, right: int) -> AttentionGraph:
     TypeError, ValueError
         If an argument is not an integer or negative.
     """
-    left, right = check_count("left", left), check_count("right", right)
+    left = check_count("left (tokens heard before one's own)", left)
+    right = check_count("right (tokens heard after one's own)", right)
     first, length, position = _sentences("sizes", sizes)
     left, right = min(left, len(first)), min(right, len(first))  # farther there is nobody
     start = first + (position - left).clamp(min=0)

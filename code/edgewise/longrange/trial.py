@@ -1,0 +1,111 @@
+"""One model and one training loop for every graph."""
+
+from dataclasses import dataclass
+
+import torch
+
+from edgewise.layers import evaluating
+from edgewise.longrange.reader import Reader, make_reader
+from edgewise.longrange.texts import PAD, TASKS, GraphOf, LongData
+from edgewise.training import LabelSmoothing, NoamOpt, SimpleLossCompute, run_epoch
+from edgewise.validation import check_choice, check_count
+
+
+@dataclass(frozen=True)
+class LongRecipe:
+    """What is the same for every graph.
+
+    Attributes
+    ----------
+    steps : int
+        Updates.
+    lengths : tuple of int
+        Of the texts, taken in turn.
+    batch_tokens : int
+        Tokens an update, about.
+    N, dim_model, dim_ff, h : int
+        Size of the model.
+    factor, warmup : float, int
+        Of the Noam schedule.
+    seed : int
+        For weights and texts.
+    """
+
+    steps: int = 600
+    lengths: tuple[int, ...] = (128, 256, 512)
+    batch_tokens: int = 4096
+    N: int = 2
+    dim_model: int = 64
+    dim_ff: int = 128
+    h: int = 4
+    factor: float = 0.5
+    warmup: int = 100
+    seed: int = 0
+
+    def __post_init__(self):
+        for name in ("steps", "batch_tokens", "warmup"):
+            check_count(name, getattr(self, name), 1)
+        check_count("seed", self.seed)
+        if not self.lengths:
+            raise ValueError("lengths must name at least one length of text, got none")
+
+
+def train_reader(
+    task: str, graph_of: GraphOf, recipe: LongRecipe = LongRecipe(), progress: bool = False
+) -> tuple[Reader, list[float]]:
+    """Train a new reader on a task and a kind of graph.
+
+    Parameters
+    ----------
+    task : str
+        One of ``TASKS``.
+    graph_of : callable
+        Length of a text to its graph.
+    recipe : LongRecipe
+        How.
+    progress : bool
+        Whether to show a bar.
+
+    Returns
+    -------
+    model : Reader
+        In evaluation mode.
+    losses : list of float
+        Nats a question, of each update.
+
+    Raises
+    ------
+    ValueError
+        If the task is unknown, or a length is too short for it.
+    """
+    check_choice("task", task, TASKS)
+    torch.manual_seed(recipe.seed)
+    size = {name: getattr(recipe, name) for name in ("N", "dim_model", "dim_ff", "h")}
+    model = make_reader(TASKS[task].vocab_size, **size)
+    adam = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9)
+    loss = SimpleLossCompute(
+        LabelSmoothing(TASKS[task].vocab_size, PAD, smoothing=0.0),
+        NoamOpt(recipe.dim_model, recipe.factor, recipe.warmup, adam),
+    )
+    data = LongData(task, graph_of, recipe.seed)
+    batches = data.batches(recipe.lengths, recipe.batch_tokens, recipe.steps)
+    result = run_epoch(batches, model.train(), loss, progress=progress)
+    return model.eval(), result.losses
+
+
+def accuracy(
+    model: Reader, task: str, graph_of: GraphOf, length: int, texts: int = 32, seed: int = 1_000_000
+) -> float:
+    """Return the share of questions answered right on new texts of one length, read one by one.
+
+    Raises
+    ------
+    ValueError
+        If the task is unknown, the length is too short for it, or ``texts`` is below 1.
+    """
+    data, right = LongData(task, graph_of, seed), 0
+    with evaluating(model), torch.no_grad():
+        for _ in range(check_count("texts", texts, 1)):
+            batch = data.batch(length, 1)
+            right += int((model(batch).argmax(1) == batch.tgt_y).sum())
+    return right / (texts * batch.n_tokens)

@@ -1,0 +1,37 @@
+"""Chapter 10: graphs that are not complete, whose cost grows with their edges.
+
+Each constructor returns an :class:`~edgewise.graphs.AttentionGraph` and :mod:`edgewise.sparse.counts` has its
+number of edges in closed form. Where a graph needs additional tokens (spans), they follow the ``n`` tokens of
+the sequence. :func:`~edgewise.graphs.window` is shared with chapter 4.
+"""
+
+from edgewise.graphs import window
+from edgewise.sparse import counts
+from edgewise.sparse.bigbird import bigbird, global_tokens, random_links
+from edgewise.sparse.buckets import lsh_labels, same_bucket
+from edgewise.sparse.local import dilated
+from edgewise.sparse.memory import compressed_spans, compressive, segments
+from edgewise.sparse.partition import binary_partition, partition_spans
+from edgewise.sparse.reach import heard_within
+from edgewise.sparse.runs import from_runs, union
+from edgewise.sparse.trees import dependency_tree
+
+__all__ = [
+    "bigbird",
+    "binary_partition",
+    "compressed_spans",
+    "compressive",
+    "counts",
+    "dependency_tree",
+    "dilated",
+    "from_runs",
+    "global_tokens",
+    "heard_within",
+    "lsh_labels",
+    "partition_spans",
+    "random_links",
+    "same_bucket",
+    "segments",
+    "union",
+    "window",
+]

@@ -1,0 +1,76 @@
+"""Graphs that states decide: tokens listen to those that fall into the same bucket."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from edgewise import graphs
+from edgewise.graphs import AttentionGraph
+from edgewise.sparse.runs import from_pairs
+from edgewise.validation import check_count, check_ids
+
+
+def lsh_labels(x: Tensor, num_buckets: int, seed: int = 0) -> Tensor:
+    """Hash vectors so that those of similar direction are likely to share a bucket.
+
+    Random directions ``r``, half as many as buckets; the bucket is the largest of ``(x r, -x r)``
+    (Andoni et al. 2015; Kitaev et al. 2020, sec. 2). The length of ``x`` does not matter.
+
+    Parameters
+    ----------
+    x : Tensor
+        [n, d], floating-point.
+    num_buckets : int
+        Even, at least 2.
+    seed : int
+        For the directions.
+
+    Returns
+    -------
+    Tensor
+        int64 [n], below ``num_buckets``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``x`` is no such matrix or ``num_buckets`` is not an even number from 2.
+    """
+    if not isinstance(x, Tensor) or not x.is_floating_point():
+        raise TypeError(f"x must be a floating-point tensor, got {getattr(x, 'dtype', type(x).__name__)}")
+    if x.dim() != 2:
+        raise ValueError(f"x must be [n, d], got {list(x.shape)}")
+    if check_count("num_buckets", num_buckets, 2) % 2:
+        raise ValueError(f"num_buckets must be even (each direction and its opposite), got {num_buckets}")
+    generator = torch.Generator().manual_seed(check_count("seed", seed))
+    directions = torch.randn(x.shape[1], num_buckets // 2, generator=generator).to(x)
+    along = x.detach() @ directions  # [n, num_buckets / 2]
+    return torch.cat([along, -along], 1).argmax(1)
+
+
+def same_bucket(labels: Tensor | Sequence[int], causal: bool = False) -> AttentionGraph:
+    """Every token hears those with its label: ``sum(s ** 2)`` edges for buckets of ``s`` tokens.
+
+    Sorted by label this is a batch of complete graphs, and it is built as one. With ``causal`` a token
+    hears itself and the earlier ones of its bucket, ``sum(s * (s + 1) / 2)`` edges.
+
+    Parameters
+    ----------
+    labels : Tensor
+        int64 [n], none negative.
+    causal : bool
+        Whether nobody hears a later token.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the labels are not that.
+    """
+    labels = labels if isinstance(labels, Tensor) else torch.tensor(labels, dtype=torch.int64)
+    check_ids("labels", labels, torch.iinfo(torch.int64).max)
+    if labels.dim() != 1:
+        raise ValueError(f"labels must be [n], got {list(labels.shape)}")
+    order = labels.cpu().argsort(stable=True)
+    sizes = torch.bincount(labels.cpu().unique(return_inverse=True)[1]).tolist()
+    grouped = (graphs.causal if causal else graphs.complete)(sizes)
+    return from_pairs(order[grouped.src], order[grouped.dst], len(labels))
