@@ -76,6 +76,14 @@ def test_dropout_acts_on_what_the_sublayer_adds_only():
     assert set(added.round(decimals=3).unique().tolist()) == {0.0, 2.0}
 
 
+def test_a_feed_forward_layer_of_width_zero_is_a_bias(recwarn):
+    layer = PositionwiseFeedForward(3, 0)
+    layer.reset_parameters()
+    torch.nn.init.normal_(layer.outer.bias)
+    torch.testing.assert_close(layer(torch.randn(4, 3)), layer.outer.bias.expand(4, 3))
+    assert not recwarn.list
+
+
 def test_feed_forward_is_two_maps_and_a_relu():
     layer = PositionwiseFeedForward(3, 5)
     x = torch.randn(2, 3)

@@ -115,6 +115,13 @@ def test_studies_go_by_their_names_and_name_each_run_once():
         assert [Experiment.of(config) for config in study.config["entries"]] == list(study.entries)
 
 
+def test_feed_forward_widths_have_weights_alike():
+    counts = {}
+    for entry in STUDIES["feed-forward"].entries:
+        counts[entry.name] = sum(p.numel() for p in entry.build(29).parameters())
+    assert max(counts.values()) < 1.05 * min(counts.values()), counts
+
+
 class TestMixing:
     @pytest.mark.parametrize("how", ["sum", "mean", "max"])
     def test_tokens_combine_what_they_hear_without_weights(self, how):

@@ -2,6 +2,7 @@
 
 import copy
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -90,12 +91,17 @@ def position_table(length: int, dim_model: int) -> Tensor:
 
 
 class PositionwiseFeedForward(nn.Module):
-    """The same two linear maps, a ReLU between them, for every token alone (Vaswani et al. 2017, eq. 2)."""
+    """The same two linear maps, a ReLU between them, for every token alone (Vaswani et al. 2017, eq. 2).
+
+    Of width ``dim_ff`` 0 nothing is left of it but the bias of the second map.
+    """
 
     def __init__(self, dim_model: int, dim_ff: int, dropout: float = 0.0):
         super().__init__()
-        self.inner = nn.Linear(dim_model, check_count("dim_ff", dim_ff, 1))
-        self.outer = nn.Linear(dim_ff, dim_model)
+        with warnings.catch_warnings():
+            if check_count("dim_ff", dim_ff) == 0:
+                warnings.simplefilter("ignore")  # PyTorch's, that there are no weights to draw
+            self.inner, self.outer = nn.Linear(dim_model, dim_ff), nn.Linear(dim_ff, dim_model)
         self.dropout = Dropout(check_probability("dropout", dropout))
         self.reset_parameters()
 
@@ -273,5 +279,6 @@ def share_matrix(model: nn.Module) -> None:
 
 
 def _glorot(linear: nn.Linear) -> None:
-    nn.init.xavier_uniform_(linear.weight)
+    if linear.weight.numel():
+        nn.init.xavier_uniform_(linear.weight)
     nn.init.zeros_(linear.bias)

@@ -42,7 +42,25 @@ def _mixing() -> Study:
     return Study("mixing", "What can be done without attention?", tuple(entries))
 
 
-STUDIES = {study.name: study for study in (_heads(), _mixing())}
+def _feed_forward() -> Study:
+    """Widths of the feed-forward layer by model width, which shrinks so that weights are as many."""
+    wide = {"0": (164, 0), "1/2": (152, 76), "1": (144, 144)}
+    narrow = {"2": (128, 256), "4": (108, 432), "8": (88, 704)}
+    entries = [
+        Experiment(
+            f"width {ratio}",
+            "Learn to sort with a feed-forward layer of another width.",
+            "sort",
+            Size(N=1, dim_model=dim_model, dim_ff=dim_ff, h=4, shared=True),
+            replace(SORT, seed=seed),
+        )
+        for ratio, (dim_model, dim_ff) in (wide | narrow).items()
+        for seed in range(3)
+    ]
+    return Study("feed-forward", "Is the feed-forward layer only a re-scaler?", tuple(entries))
+
+
+STUDIES = {study.name: study for study in (_heads(), _feed_forward(), _mixing())}
 
 
 def get_study(name: str) -> Study:
