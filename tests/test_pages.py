@@ -3,11 +3,15 @@
 import inspect
 import pkgutil
 import re
+import shutil
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 
 import edgewise
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 BOOK = ROOT / "book"
@@ -82,3 +86,50 @@ def test_a_code_name_that_does_not_exist_is_noticed():
     for wrong in ("attention.MultiHeadAttention.width", "attention.Attention", "no_module.name"):
         with pytest.raises((AssertionError, AttributeError)):
             find(wrong)
+
+
+FAULTY = {
+    "index.md": "# Index\n\n[Nowhere](nowhere.md)\n",
+    "lonely.md": "# A page that nobody lists\n",
+    "picture.md": "# Pictures\n\n![](_static/picture.svg)\n",
+    "chapter.md": (
+        "---\njupytext:\n  text_representation:\n    extension: .md\n    format_name: myst\n"
+        "kernelspec:\n  display_name: Python 3\n  language: python\n  name: python3\n---\n\n# Chapter\n"
+    ),
+    "chapter.ipynb": '{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}',
+}
+
+
+def test_faulty_pages_fail_the_build_by_name(tmp_path):
+    """One build of a small book with four faults: it fails, and names each file."""
+    shutil.copytree(BOOK / "_ext", tmp_path / "book" / "_ext", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "book" / "_static").mkdir()
+    shutil.copy(BOOK / "_static" / "picture.svg", tmp_path / "book" / "_static")
+    shutil.copy(BOOK / "references.bib", tmp_path / "book")
+    for name, text in FAULTY.items():
+        (tmp_path / "book" / name).write_text(text, encoding="utf-8")
+    config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
+    config["execute"] = {"execute_notebooks": "off"}
+    del config["html"]["favicon"]
+    (tmp_path / "_config.yml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    (tmp_path / "_toc.yml").write_text(
+        "format: jb-book\nroot: book/index\nchapters:\n  - file: book/picture\n  - file: book/chapter\n"
+    )
+    command = [
+        Path(sys.executable).with_name("jupyter-book"),
+        "build",
+        tmp_path,
+        "-W",
+        "--keep-going",
+    ]
+    built = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    said = built.stdout + built.stderr
+    assert built.returncode != 0
+    for complaint in (
+        r"index\.md:3: WARNING.*nowhere\.md",
+        r"book/lonely\.md is not in _toc\.yml",
+        r"book/picture\.md: .*picture\.svg has no alternative text",
+        r"book/picture\.md: .*picture\.svg has no caption",
+        r"book/chapter\.ipynb is out of step with its page",
+    ):
+        assert re.search(complaint, said), f"nothing like {complaint} in\n{said}"

@@ -45,7 +45,7 @@ def add_modules(app, docname, source):
         return
     for name in modules():
         if (name.split(".")[1] in MODELS) == pages[docname]:
-            block = f".. automodule:: {name}\n   :members:\n   :ignore-module-all:"
+            block = f".. automodule:: {name}\n   :members:\n   :ignore-module-all:\n   :no-value:"
             source[0] += f"\n## `{name}`\n\n```{{eval-rst}}\n{block}\n```\n"
 
 

@@ -15,14 +15,24 @@ from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
 ROOT = Path(__file__).resolve().parents[2]
-SHOWN = ("torch", "dgl", "numpy", "matplotlib", "networkx", "tokenizers", "sacrebleu", "jupyter-book", "sphinx")
+SHOWN = (
+    "torch",
+    "dgl",
+    "numpy",
+    "matplotlib",
+    "networkx",
+    "tokenizers",
+    "sacrebleu",
+    "jupyter-book",
+    "sphinx",
+)
 
 
 def chapters():
     """Return rows: chapter, its code cells, seconds."""
     rows, total = [], 0.0
     for path in sorted((ROOT / "_build" / "executed").glob("*.ipynb")):
-        if not (ROOT / "book" / path.name).exists():
+        if not (ROOT / "book" / path.name).exists():  # of a chapter that has another name now
             continue
         notebook = nbformat.read(path, as_version=4)
         seconds = notebook.metadata["execution_seconds"]
