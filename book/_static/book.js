@@ -7,10 +7,9 @@
       else box.removeAttribute("tabindex");
     }
   };
-  const begin = () => {
-    mark();
-    window.MathJax?.startup?.promise?.then(mark);
-  };
-  window.addEventListener("load", begin);
-  window.addEventListener("resize", mark);
+  window.addEventListener("load", () => {
+    const article = document.querySelector(".bd-article");
+    if (!article) return;
+    new ResizeObserver(mark).observe(article); // pictures and formulas that come late change its height
+  });
 })();
