@@ -24,7 +24,7 @@ export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
 MAKEFLAGS += --no-print-directory --silent
 .DELETE_ON_ERROR:
-.PHONY: help book test lint notebooks serve artifacts mutants lock clean env executed
+.PHONY: help book test lint notebooks serve screenshots artifacts mutants lock clean env executed
 
 help: ## list the commands
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 18
@@ -63,6 +63,9 @@ notebooks: env ## write the chapters' twins anew
 
 serve: book ## build the book and show it at http://127.0.0.1:8000
 	@$(BIN)/python -m http.server --bind 127.0.0.1 --directory _build/html 8000
+
+screenshots: book ## pictures of every page for people to look at (PAGES="03 lab" for some)
+	@$(BIN)/python tests/browser.py $(PAGES)
 
 artifacts: env ## train every experiment anew, for hours (DEVICE=cuda, NAMES="copy sort")
 	@for name in $${NAMES:-$$($(BIN)/python -c 'from edgewise.experiments import EXPERIMENTS; print(*EXPERIMENTS)')}; do \

@@ -1,61 +1,38 @@
 """The built book in a browser: whole, light, legible on a telephone, and asking nothing of the outside."""
 
-import functools
-import http.server
+import itertools
 import re
-import shutil
-import threading
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
 import pytest
 import yaml
-from playwright.sync_api import sync_playwright
+from browser import HTML, LOOKS, ROOT, SCREEN, chromium, served
+from browser import PAGES as BOOK_PAGES
 
-ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "book"
-HTML = ROOT / "_build" / "html"
-BOOK_PAGES = [f"book/{page.name}" for page in sorted(HTML.glob("book/*.html"))]
 PAGES = [*BOOK_PAGES, "genindex.html", "search.html"]
 # A page with its images and data; the files that all pages share, the theme's and MathJax's, apart.
 MOST_BYTES = 1_000_000
-PHONE = {"width": 390, "height": 844}
-# A browser looks for updates and the like on its own: not while it counts the page's requests.
-QUIET = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+# The rules of WCAG 2.2, levels A and AA, as axe-core knows them.
+AXE = (Path(find_spec("axe_playwright_python").origin).parent / "axe.min.js").read_text(encoding="utf-8")
+WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+# Colours depend on the scheme alone and take axe-core most of its time: they are looked at once in each.
+COLOURS_AT = {"wide-light", "narrow-dark"}
+SOON, STEADY = 1000, 0.1  # ms until the largest part is painted; shift of what was painted before
 
 
 @pytest.fixture(scope="module")
 def browser():
-    program = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
-    if program is None:
-        pytest.fail("no browser: install Debian's package chromium (or Chrome)", pytrace=False)
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=program, args=QUIET)
-        yield chromium
-        chromium.close()
+    with chromium() as program:
+        yield program
 
 
 @pytest.fixture(scope="module")
 def site():
-    """Serve the built book and return its address."""
-
-    class Silent(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, *_):
-            pass
-
-    handler = functools.partial(Silent, directory=HTML)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
+    with served() as address:
+        yield address
 
 
 def open_page(browser, address, wait_until="networkidle", **options):
@@ -72,11 +49,21 @@ def open_page(browser, address, wait_until="networkidle", **options):
     return page
 
 
+PAINTED = """() => new Promise(done => {
+    let largest = 0, shift = 0;
+    const watch = (type, each) => new PerformanceObserver(list => list.getEntries().forEach(each))
+        .observe({type, buffered: true});
+    watch("largest-contentful-paint", entry => { largest = entry.startTime; });
+    watch("layout-shift", entry => { if (!entry.hadRecentInput) shift += entry.value; });
+    setTimeout(() => done([largest, shift]), 100);
+})"""
+
+
 @pytest.fixture(scope="module", params=PAGES)
 def page(request, browser, site):
     """Each page of the site, opened once for all the tests that only look."""
     opened = open_page(browser, site + request.param)
-    opened.name = request.param
+    opened.name, opened.painted = request.param, opened.evaluate(PAINTED)
     yield opened
     opened.context.close()
 
@@ -130,7 +117,8 @@ def test_mathematics_is_set(page):
         prose = re.sub(
             r"^(`{3,}|~{3,})\{code-cell\}.*?^\1$|`[^`\n]*`", "", source.read_text(), flags=re.DOTALL | re.M
         )
-        assert (page.locator("mjx-container").count() > 0) == ("$" in prose)
+        from_docstrings = source.stem.startswith("api")
+        assert (page.locator("mjx-container").count() > 0) == ("$" in prose or from_docstrings)
     assert page.locator(".math:not(:has(mjx-container))").count() == 0
     assert page.locator("mjx-merror, [data-mjx-error]").count() == 0
 
@@ -167,13 +155,62 @@ def test_page_is_light(page, site):
     assert sum(file.stat().st_size for file in files) <= MOST_BYTES
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", PAGES)
-def test_nothing_sticks_out_on_a_telephone(browser, site, name, scheme):
-    page = open_page(browser, site + name, wait_until="load", viewport=PHONE, color_scheme=scheme)
-    assert page.locator("html").get_attribute("data-theme") == scheme
-    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
-    page.context.close()
+def test_headings_are_in_order(page):
+    """One visible h1, first, and no level left out on the way down."""
+    visible = "all => all.filter(h => h.checkVisibility()).map(h => Number(h.tagName[1]))"
+    levels = page.eval_on_selector_all(":is(h1, h2, h3, h4, h5, h6)", visible)
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in itertools.pairwise(levels)), levels
+
+
+def test_figures_have_captions(page):
+    """A player's caption is the sentence beneath it."""
+    told = """all => all.map(image => {
+        const figure = image.closest("figure, .edgewise-player");
+        const caption = figure && figure.querySelector("figcaption, p");
+        return [caption ? caption.textContent.replace("#", "").trim() : "", image.alt || image.ariaLabel];
+    })"""
+    figures = page.eval_on_selector_all(".bd-article img, .edgewise-player svg.graph", told)
+    assert [alt for caption, alt in figures if len(caption) < 20] == []
+
+
+def test_page_is_painted_soon_and_stays_in_place(page, browser, site):
+    """Best of three: a machine that is busy for a moment says nothing about the page."""
+    measured = [page.painted]
+    while max(measured[-1][0] / SOON, measured[-1][1] / STEADY) >= 1 and len(measured) < 3:
+        again = open_page(browser, site + page.name, wait_until="load")
+        measured.append(again.evaluate(PAINTED))
+        again.context.close()
+    assert min(largest for largest, _ in measured) < SOON
+    assert min(shift for _, shift in measured) < STEADY
+
+
+@pytest.fixture(scope="module", params=LOOKS)
+def look(request, page):
+    """The page as it looks on a wide or narrow screen, light or dark; wide and light again afterwards."""
+    size, scheme = LOOKS[request.param]
+    page.set_viewport_size(size)
+    page.emulate_media(color_scheme=scheme)
+    page.wait_for_function("scheme => document.documentElement.dataset.theme === scheme", arg=scheme)
+    page.wait_for_timeout(400)  # the theme sees a new size after a moment
+    page.look = request.param
+    yield page
+    page.set_viewport_size(SCREEN)
+    page.emulate_media(color_scheme="light")
+
+
+def test_nothing_sticks_out(look):
+    assert look.evaluate("document.documentElement.scrollWidth") <= look.viewport_size["width"]
+
+
+def test_nothing_bars_anybody(look):
+    """No violation of WCAG 2.2 A or AA that axe-core finds; no rule and no element is excepted."""
+    look.evaluate("axe => { window.axe || (0, eval)(axe); }", AXE)
+    rules = {} if look.look in COLOURS_AT else {"color-contrast": {"enabled": False}}
+    options = {"runOnly": WCAG, "rules": rules, "resultTypes": ["violations"], "preload": False}
+    found = look.evaluate("options => axe.run(document, options)", options)["violations"]
+    assert [(fault["id"], [node["target"] for node in fault["nodes"]][:5]) for fault in found] == []
 
 
 TRAINING = "book/07-training.html"

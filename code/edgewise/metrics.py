@@ -103,7 +103,7 @@ Links = set[tuple[int, int]]
 
 
 def alignment_error_rate(found: Sequence[Links], sure: Sequence[Links], possible: Sequence[Links]) -> float:
-    """Return 1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|) over all sentences (Och and Ney 2003, eq. 34).
+    """Return ``1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|)`` over all sentences (Och and Ney 2003, eq. 34).
 
     Parameters
     ----------

@@ -1,0 +1,61 @@
+"""A Sphinx extension: warnings, hence failures, for faults that Sphinx and Jupyter Book pass over.
+
+A page that is not in the table of contents, a twin that is not what its page gives, and a picture that says
+nothing to those who cannot see it or has no caption are named with their file.
+"""
+
+import re
+
+import yaml
+from docutils import nodes
+from sphinx.util import logging
+from twins import ROOT, chapters, twin, with_setup_cell
+
+LOG = logging.getLogger(__name__)
+HASH = re.compile(r"[0-9a-f]{16}")
+"""What myst-nb takes for alternative text where a cell gives none: a file named after its content."""
+
+
+def listed():
+    """Return the pages of the table of contents, as paths without suffix."""
+    toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
+    parts = toc.get("parts", [toc])
+    return {toc["root"], *(entry["file"] for part in parts for entry in part["chapters"])}
+
+
+def check_sources(app):
+    """Name pages that are not listed, and twins that are out of step."""
+    pages = listed()
+    for page in sorted((ROOT / "book").glob("*.md")):
+        if f"book/{page.stem}" not in pages:
+            LOG.warning("book/%s is not in _toc.yml", page.name)
+    for page in chapters():
+        notebook, text = page.with_suffix(".ipynb"), page.read_text(encoding="utf-8")
+        wanted = twin(with_setup_cell(text)).encode()
+        if not notebook.exists() or notebook.read_bytes() != wanted:
+            LOG.warning("book/%s is out of step with its page: run make notebooks", notebook.name)
+
+
+def check_pictures(app, doctree):
+    """Name the page and the picture that has no alternative text or no caption."""
+    for picture in doctree.findall(nodes.image):
+        alt, where = picture.get("alt") or "", f"{app.env.docname}.md: {picture['uri']}"
+        if not alt.strip() or HASH.search(alt):
+            LOG.warning("%s has no alternative text", where)
+        if not captioned(picture):
+            LOG.warning("%s has no caption", where)
+
+
+def captioned(picture):
+    """Whether a picture stands, maybe several levels down, in a figure that has a caption."""
+    above = picture.parent
+    while above is not None and not isinstance(above, nodes.figure):
+        above = above.parent
+    return above is not None and any(above.findall(nodes.caption))
+
+
+def setup(app):
+    """Check sources before and doctrees after reading."""
+    app.connect("builder-inited", check_sources)
+    app.connect("doctree-read", check_pictures)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

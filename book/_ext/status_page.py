@@ -1,0 +1,122 @@
+"""A Sphinx extension: the directive ``{status}`` tells what the build at hand consists of.
+
+Its facts are the build's own: run times from the executed notebooks, versions from the environment, hashes
+and dates from the artifacts' provenance.
+"""
+
+import importlib.metadata
+import json
+import os
+import platform
+from pathlib import Path
+
+import nbformat
+from docutils import nodes
+from sphinx.util.docutils import SphinxDirective
+
+ROOT = Path(__file__).resolve().parents[2]
+SHOWN = (
+    "torch",
+    "dgl",
+    "numpy",
+    "matplotlib",
+    "networkx",
+    "tokenizers",
+    "sacrebleu",
+    "jupyter-book",
+    "sphinx",
+)
+
+
+def chapters():
+    """Return rows: chapter, its code cells, seconds."""
+    rows, total = [], 0.0
+    for path in sorted((ROOT / "_build" / "executed").glob("*.ipynb")):
+        if not (ROOT / "book" / path.name).exists():  # of a chapter that has another name now
+            continue
+        notebook = nbformat.read(path, as_version=4)
+        seconds = notebook.metadata["execution_seconds"]
+        cells = sum(cell.cell_type == "code" for cell in notebook.cells)
+        rows.append([path.stem, str(cells), f"{seconds:.0f}"])
+        total += seconds
+    return [*rows, ["together", "", f"{total:.0f}"]]
+
+
+def software():
+    """Return rows: program, version."""
+    rows = [["Python", platform.python_version()]]
+    for name in SHOWN:
+        try:
+            rows.append([name, importlib.metadata.version(name)])
+        except importlib.metadata.PackageNotFoundError:
+            rows.append([name, "not installed"])
+    return rows
+
+
+def machine():
+    """Return rows: what the build ran on."""
+    cpuinfo = Path("/proc/cpuinfo")
+    named = [
+        line.partition(":")[2].strip()
+        for line in (cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else [])
+        if line.startswith("model name")
+    ]
+    return [
+        ["processor", named[0] if named else platform.processor() or platform.machine()],
+        ["cores", str(os.cpu_count())],
+        ["system", f"{platform.system()} {platform.machine()}"],
+    ]
+
+
+def artifacts():
+    """Return rows: trained model, date, device, torch, training time, commit, hash of the data."""
+    rows = []
+    for path in sorted((ROOT / "book" / "artifacts").glob("*/provenance.json")):
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        minutes = f"{facts['seconds'] / 60:.0f} min"
+        name, commit, data = path.parent.name, facts["commit"][:10], facts["data"][:16]
+        rows.append([name, facts["date"], facts["device"], facts["torch"], minutes, commit, data])
+    return rows
+
+
+TABLES = {
+    "chapters": (["chapter", "code cells", "seconds"], chapters),
+    "software": (["program", "version"], software),
+    "machine": (["", ""], machine),
+    "artifacts": (["model", "date", "device", "torch", "trained for", "commit", "data (SHA-256)"], artifacts),
+}
+
+
+class Status(SphinxDirective):
+    """One of the tables, by its name."""
+
+    required_arguments = 1
+
+    def run(self):
+        """Make the table's nodes."""
+        name = self.arguments[0]
+        if name not in TABLES:
+            raise self.error(f"status has no table {name!r}; there are {', '.join(TABLES)}")
+        head, rows = TABLES[name]
+        self.env.note_reread()
+        return [table([head] if any(head) else [], rows())]
+
+
+def table(head, body):
+    """Return a docutils table of texts."""
+    width = len(body[0])
+    group = nodes.tgroup(cols=width)
+    group += [nodes.colspec(colwidth=1) for _ in range(width)]
+    for part, rows in ((nodes.thead(), head), (nodes.tbody(), body)):
+        for row in rows:
+            entries = [nodes.entry("", nodes.paragraph(text=text)) for text in row]
+            part += nodes.row("", *entries)
+        if rows:
+            group += part
+    return nodes.table("", group)
+
+
+def setup(app):
+    """Register the directive."""
+    app.add_directive("status", Status)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
