@@ -9,7 +9,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -18,7 +18,7 @@ import torch
 import typer
 
 import edgewise
-from edgewise import artifacts, benchmarks, experiments
+from edgewise import artifacts, benchmarks, distributed, experiments
 from edgewise.checkpoints import CheckpointError
 from edgewise.corpora.text import decoded
 from edgewise.graphs import dgl_available
@@ -39,6 +39,8 @@ _show_traceback = False
 
 
 def _check_device(device: str) -> str:
+    if distributed.launched():
+        return device  # each process of a team looks for its own
     at_hand = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     try:
         kind, number = torch.device(device).type, torch.device(device).index or 0
@@ -83,20 +85,26 @@ def train(
 ) -> None:
     """Run an experiment; its artifact is then OUT/artifact."""
     folder = out or Path("runs") / name
-    with _one_line_errors(), _alone(folder):
+    options = (["--device", device] if device != "cpu" else []) + (["--out", str(out)] if out else [])
+    with (
+        _one_line_errors(distributed.leads_machine),
+        distributed.joined(device) as (team, own_device),
+        _one_line_errors(team.speaks),
+        _alone(folder) if team.rank == 0 else nullcontext(),
+    ):
+        again = shlex.join([*team.command, "train", name, "--resume", *options])
         experiment = experiments.get_experiment(name)
-        run = experiments.start(experiment, folder, device, resume, progress=sys.stderr.isatty())
-        again = shlex.join(
-            ["edgewise", "train", name, "--resume"]
-            + (["--device", device] if device != "cpu" else [])
-            + (["--out", str(out)] if out else [])
-        )
+        progress = team.rank == 0 and sys.stderr.isatty()
+        run = experiments.start(experiment, folder, own_device, resume, progress, team)
         with _stopping(run):
             try:
                 run.train(steps)
             except StoppedError:
-                typer.echo(f"stopped at step {run.step}; go on with: {again}", err=True)
+                if team.rank == 0:
+                    typer.echo(f"stopped at step {run.step}; go on with: {again}", err=True)
                 raise typer.Exit(130) from None
+        if team.rank > 0:
+            return
         if not run.finished:
             typer.echo(f"stopped at step {run.step}; go on with: {again}")
             deviation = experiments.deviation(run, experiment)
@@ -220,14 +228,15 @@ def _figures(figures: dict[str, float]) -> str:
 
 
 @contextmanager
-def _one_line_errors() -> Iterator[None]:
-    """Turn an expected error into one line and exit code 1."""
+def _one_line_errors(speaks: Callable[[], bool] = lambda: True) -> Iterator[None]:
+    """Turn an expected error into one line, if this process ``speaks``, and exit code 1."""
     try:
         yield
     except EXPECTED as error:
         if _show_traceback:
             raise
-        typer.echo(f"error: {' '.join(str(error).split())}", err=True)
+        if speaks():
+            typer.echo(f"error: {' '.join(str(error).split())}", err=True)
         raise typer.Exit(1) from None
 
 
@@ -247,18 +256,27 @@ def _alone(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _stopping(run: Run) -> Iterator[None]:
-    """Let the first Ctrl-C end the batch at hand, and the second one the program."""
+    """Let the first Ctrl-C end the batch at hand, and the second one the program.
+
+    ``torchrun`` catches Ctrl-C itself and sends its processes SIGTERM, which counts as one there.
+    """
+    kinds = [signal.SIGINT, *([signal.SIGTERM] if run.team.size > 1 else [])]
 
     def stop(number: int, frame: FrameType | None) -> None:
         run.stop_requested = True
-        typer.echo("stopping after the work at hand; once more to stop at once", err=True)
-        signal.signal(signal.SIGINT, before)
+        if run.team.rank == 0:
+            typer.echo("stopping after the work at hand; once more to stop at once", err=True)
+        restore()
 
-    before: Callable | int | None = signal.signal(signal.SIGINT, stop)
+    def restore() -> None:
+        for kind, handler in before.items():
+            signal.signal(kind, handler)
+
+    before = {kind: signal.signal(kind, stop) for kind in kinds}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        restore()
 
 
 if __name__ == "__main__":

@@ -82,3 +82,8 @@ def digest_of(data: TranslationDataset) -> str:
     """Return the sha256 of all pairs, in their order."""
     splits = data.corpus.splits if isinstance(data, TextDataset) else data.splits
     return hashlib.sha256(json.dumps(splits).encode()).hexdigest()
+
+
+def digest_of_symbols(data: TranslationDataset) -> str:
+    """Return the sha256 of the vocabulary."""
+    return hashlib.sha256(json.dumps(data.symbols).encode()).hexdigest()

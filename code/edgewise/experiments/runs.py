@@ -9,7 +9,7 @@ import torch
 from edgewise import artifacts, corpora
 from edgewise.artifacts import Artifact
 from edgewise.experiments.catalogue import Experiment
-from edgewise.experiments.data import TextDataset, digest_of, load_data
+from edgewise.experiments.data import TextDataset, digest_of, digest_of_symbols, load_data
 from edgewise.experiments.scores import (
     GREEDY,
     Search,
@@ -21,7 +21,7 @@ from edgewise.experiments.scores import (
 from edgewise.experiments.translator import Translator
 from edgewise.tasks import SPECIAL, TranslationDataset
 from edgewise.tokenization import BPE
-from edgewise.trainer import Run
+from edgewise.trainer import ALONE, Alone, Run
 from edgewise.transformer import Transformer
 
 VALIDATED = 200
@@ -36,23 +36,31 @@ def start(
     device: torch.device | str = "cpu",
     resume: bool = False,
     progress: bool = False,
+    team: Alone = ALONE,
 ) -> Run:
     """Begin, or continue, the experiment's run in a folder.
 
     A run goes on under a recipe of more epochs than it was begun with: their number has no part in the course
-    of those before.
+    of those before. The processes of a team share its batches, and a run goes on with as many of them as it
+    was begun with: each has random numbers of its own.
 
     Raises
     ------
+    DisagreementError
+        If the processes of ``team`` would not do the same.
     FileExistsError
         If the folder holds a run and ``resume`` is false.
     CheckpointError
         If the newest checkpoint cannot be used.
     """
     data = load_data(experiment)
-    model = experiment.build(data.vocab_size).to(device)
     course = experiment.config
+    team.agree(course | {"data": digest_of(data), "symbols": digest_of_symbols(data), "resume": resume})
     course["recipe"].pop("epochs")
+    stage = artifacts.facts(device)
+    if team.size > 1:
+        course["processes"] = stage["processes"] = team.size
+    model = experiment.build(data.vocab_size).to(device)
     run = Run(
         model,
         data,
@@ -60,8 +68,9 @@ def start(
         folder,
         course,
         score=lambda m: decoded_figures(m, data, "valid", None if experiment.text else VALIDATED),
-        stage=artifacts.facts(device),
+        stage=stage,
         progress=progress,
+        team=team,
     )
     run.start(resume)
     return run

@@ -32,6 +32,8 @@ class Batch:
         int64 [n_tokens]: what the decoder should predict, ``tgt`` shifted by one.
     src_lengths, tgt_lengths : list of int
         Tokens a sentence.
+    stand_in : bool
+        Whether it stands in for sentences that this process has none of, and counts nothing.
     """
 
     enc: AttentionGraph
@@ -43,6 +45,7 @@ class Batch:
     src_lengths: list[int]
     tgt_lengths: list[int]
     pool: "GraphPool" = field(repr=False)
+    stand_in: bool = False
 
     @property
     def n_nodes(self) -> int:
