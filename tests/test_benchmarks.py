@@ -120,7 +120,11 @@ def test_a_window_of_65536_tokens_stays_below_two_gib():
 
 
 def test_the_command_prints_the_table(monkeypatch):
-    monkeypatch.setattr(benchmarks, "bench_engines", lambda repeats: bench_engines(TINY, repeats=repeats))
+    monkeypatch.setattr(
+        benchmarks,
+        "bench_engines",
+        lambda repeats, device: bench_engines(TINY, repeats=repeats, device=device),
+    )
     result = CliRunner().invoke(app, ["bench", "engines", "--repeats", "1"])
     assert result.exit_code == 0, result.output
     assert "tiles, plan included" in result.output

@@ -114,7 +114,7 @@ def in_one_and_two(tmp_path_factory):
 
 
 def without_key_biases(name, weight):
-    """A key's bias adds the same to all scores of a softmax: its true gradient is zero, Adam follows noise."""
+    """A bias of keys adds the same to all scores of a softmax: its gradient is zero, Adam follows noise."""
     if not name.endswith("in_proj.bias"):
         return torch.tensor(weight)
     q, _, v = torch.tensor(weight).chunk(3)
@@ -146,7 +146,7 @@ pairs = st.lists(st.integers(1, 9), min_size=1, max_size=30)
 
 @given(pairs, st.integers(2, 5), st.integers(1, 40), st.booleans(), st.integers(0, 3))
 def test_every_example_is_seen_once_over_all_processes(lengths, size, budget, bucketed, seed):
-    """Epoch for epoch, batch for batch: the shares are what one process gets, each sentence in one of them."""
+    """Batch for batch the shares are what one process gets, each sentence in one of them."""
     splits = {"train": [([str(i)], ["x"] * n) for i, n in enumerate(lengths)]}
     symbols = ["x", *map(str, range(len(lengths)))]
 

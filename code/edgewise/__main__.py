@@ -82,10 +82,15 @@ def train(
     resume: Annotated[bool, typer.Option(help="Go on from the newest checkpoint, if there is one.")] = False,
     out: Annotated[Path | None, typer.Option(help="The run's folder; runs/NAME if not given.")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Stop after so many updates.")] = None,
+    workers: Annotated[int, typer.Option(min=0, help="Processes that read text on disk ahead.")] = 0,
+    small: Annotated[
+        bool, typer.Option("--small", help="Only see that it runs: seconds, another model.")
+    ] = False,
 ) -> None:
-    """Run an experiment; its artifact is then OUT/artifact."""
+    """Run an experiment; its artifact is then OUT/artifact. Under torchrun, in several processes."""
     folder = out or Path("runs") / name
-    options = (["--device", device] if device != "cpu" else []) + (["--out", str(out)] if out else [])
+    options = ["--device", device] if device != "cpu" else []
+    options += (["--out", str(out)] if out else []) + (["--small"] if small else [])
     with (
         _one_line_errors(distributed.leads_machine),
         distributed.joined(device) as (team, own_device),
@@ -94,8 +99,9 @@ def train(
     ):
         again = shlex.join([*team.command, "train", name, "--resume", *options])
         experiment = experiments.get_experiment(name)
+        experiment = experiments.reduced(experiment) if small else experiment
         progress = team.rank == 0 and sys.stderr.isatty()
-        run = experiments.start(experiment, folder, own_device, resume, progress, team)
+        run = experiments.start(experiment, folder, own_device, resume, progress, team, workers)
         with _stopping(run):
             try:
                 run.train(steps)
@@ -178,10 +184,11 @@ def info() -> None:
 
 
 @bench.command("engines")
-def bench_engines(repeats: Repeats = 5) -> None:
+def bench_engines(repeats: Repeats = 5, device: Device = "cpu") -> None:
     """Time every engine against hand-written padded attention, forward and backward."""
     with _one_line_errors():
-        typer.echo(benchmarks.format_engines(benchmarks.bench_engines(repeats=repeats)))
+        rows = benchmarks.bench_engines(repeats=repeats, device=device)
+        typer.echo(f"{artifacts.device_name(device)}\n{benchmarks.format_engines(rows)}")
 
 
 @bench.command("memory")

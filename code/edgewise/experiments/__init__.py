@@ -1,7 +1,19 @@
 """Every training run that leaves an artifact, by name."""
 
-from edgewise.experiments.catalogue import EXPERIMENTS, Experiment, Size, Text, Universal, get_experiment
-from edgewise.experiments.data import TextDataset, digest_of, load_data
+from edgewise.experiments.cached import CachedText
+from edgewise.experiments.catalogue import (
+    EXPERIMENTS,
+    LARGE,
+    Experiment,
+    Size,
+    Streamed,
+    Text,
+    Universal,
+    get_experiment,
+)
+from edgewise.experiments.data import TextDataset
+from edgewise.experiments.loading import digest_of, load_data
+from edgewise.experiments.reduced import reduced
 from edgewise.experiments.runs import (
     deviation,
     finish,
@@ -28,9 +40,12 @@ from edgewise.experiments.translator import Translation, Translator
 __all__ = [
     "EXPERIMENTS",
     "GREEDY",
+    "LARGE",
+    "CachedText",
     "Experiment",
     "Search",
     "Size",
+    "Streamed",
     "Text",
     "TextDataset",
     "Translation",
@@ -47,6 +62,7 @@ __all__ = [
     "load_data",
     "load_translator",
     "load_weights",
+    "reduced",
     "restore",
     "restore_model",
     "restore_splitter",

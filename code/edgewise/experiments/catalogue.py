@@ -80,6 +80,33 @@ class Text:
 
 
 @dataclass(frozen=True)
+class Streamed(Text):
+    """How the text of a corpus larger than memory becomes symbols; they are kept on disk, split once.
+
+    Attributes
+    ----------
+    sample : int
+        Training pairs that the byte-pair encoding is learned from, drawn from all.
+    longest, ratio : int, float
+        Of the pairs kept; see :func:`edgewise.corpora.cleaning.cleaned`.
+    most_pieces : int
+        Pieces a side at most.
+    """
+
+    sample: int = 500_000
+    longest: int = 100
+    ratio: float = 2.0
+    most_pieces: int = 256
+
+    def __post_init__(self):
+        super().__post_init__()
+        for name in ("sample", "longest", "most_pieces"):
+            check_count(name, getattr(self, name), 1)
+        if self.dropout:
+            raise ValueError(f"dropout must be 0 where text is split once, got {self.dropout}")
+
+
+@dataclass(frozen=True)
 class Experiment:
     """A named training run.
 
@@ -90,7 +117,8 @@ class Experiment:
     about : str
         What it is for, in a sentence.
     task : str
-        Data: a toy task, as in ``get_dataset``, or a corpus, as in ``corpora.load``.
+        Data: a toy task, as in ``get_dataset``, or a corpus, as in ``corpora.load``; where text is
+        ``Streamed``, as in ``corpora.streams.open_stream``.
     size : Size or Universal
         Of the model, and which kind it is.
     recipe : Recipe
@@ -120,7 +148,8 @@ class Experiment:
         kind = Universal if "max_steps" in config["size"] else Size
         parts = {"size": kind(**config["size"])}
         parts["recipe"] = Recipe(**config["recipe"] | {"betas": tuple(config["recipe"]["betas"])})
-        parts["text"] = Text(**config["text"]) if config.get("text") else None
+        text = config.get("text")
+        parts["text"] = (Streamed if "sample" in text else Text)(**text) if text else None
         parts["tests"] = tuple(config.get("tests", ("test",)))
         return cls(**{**config, **parts})
 
@@ -184,8 +213,45 @@ EXPERIMENTS = {
             Recipe(epochs=12, batch_tokens=4096, factor=1.6, warmup=1200, clip=1.0, average=4, autocast=True),
             Text(6000, 0.1),
         ),
+        Experiment(
+            "wmt14",
+            "Translate news from English to German: the large run's every step, on 10,000 pairs.",
+            "wmt14",
+            Size(N=3, dim_model=256, dim_ff=1024, h=4, dropout=0.3, shared=True),
+            Recipe(
+                epochs=30,
+                batch_tokens=4096,
+                bucketed=True,
+                factor=1.0,
+                warmup=1000,
+                clip=1.0,
+                average=5,
+                autocast=True,
+            ),
+            Streamed(32_000),
+        ),
+        Experiment(
+            "wmt14-base",
+            "The base model of Vaswani et al. 2017 on all of WMT14: for several GPUs.",
+            "wmt14-full",
+            Size(N=6, dim_model=512, dim_ff=2048, h=8, dropout=0.1, shared=True),
+            Recipe(
+                epochs=20,
+                batch_tokens=25_000,
+                bucketed=True,
+                factor=1.0,
+                warmup=4000,
+                clip=1.0,
+                average=5,
+                autocast=True,
+            ),
+            Streamed(32_000),
+        ),
     )
 }
+
+LARGE = {"wmt14", "wmt14-base"}
+"""Experiments whose weights are too large for ``book/artifacts``."""
 
 
 def get_experiment(name: str) -> Experiment:

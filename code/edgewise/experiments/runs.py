@@ -8,8 +8,10 @@ import torch
 
 from edgewise import artifacts, corpora
 from edgewise.artifacts import Artifact
-from edgewise.experiments.catalogue import Experiment
-from edgewise.experiments.data import TextDataset, digest_of, digest_of_symbols, load_data
+from edgewise.corpora.streams import open_stream
+from edgewise.experiments.catalogue import Experiment, Streamed, Text
+from edgewise.experiments.data import TextDataset
+from edgewise.experiments.loading import digest_of, digest_of_symbols, load_data
 from edgewise.experiments.scores import (
     GREEDY,
     Search,
@@ -25,7 +27,7 @@ from edgewise.trainer import ALONE, Alone, Run
 from edgewise.transformer import Transformer
 
 VALIDATED = 200
-"""Sequences of a toy task's validation split that are decoded after each epoch; of text, all are."""
+"""Sequences of validation that are decoded after each epoch; of text in memory, all are."""
 
 TOKENIZER = "tokenizer.json"
 
@@ -37,12 +39,14 @@ def start(
     resume: bool = False,
     progress: bool = False,
     team: Alone = ALONE,
+    workers: int = 0,
 ) -> Run:
     """Begin, or continue, the experiment's run in a folder.
 
     A run goes on under a recipe of more epochs than it was begun with: their number has no part in the course
     of those before. The processes of a team share its batches, and a run goes on with as many of them as it
-    was begun with: each has random numbers of its own.
+    was begun with: each has random numbers of its own. Where text stays on disk, ``workers`` processes read
+    ahead of each; their number has no part in the course either.
 
     Raises
     ------
@@ -53,7 +57,7 @@ def start(
     CheckpointError
         If the newest checkpoint cannot be used.
     """
-    data = load_data(experiment)
+    data = load_data(experiment, None, workers)
     course = experiment.config
     team.agree(course | {"data": digest_of(data), "symbols": digest_of_symbols(data), "resume": resume})
     course["recipe"].pop("epochs")
@@ -67,7 +71,9 @@ def start(
         experiment.recipe,
         folder,
         course,
-        score=lambda m: decoded_figures(m, data, "valid", None if experiment.text else VALIDATED),
+        score=lambda m: decoded_figures(
+            m, data, "valid", None if type(experiment.text) is Text else VALIDATED
+        ),
         stage=stage,
         progress=progress,
         team=team,
@@ -175,7 +181,9 @@ def test_sources(artifact: Artifact) -> list[str]:
         If the corpus cannot be had.
     """
     experiment = Experiment.of(artifact.config)
-    return [source for source, _ in corpora.load(experiment.task).splits[experiment.tests[0]]]
+    streamed = isinstance(experiment.text, Streamed)
+    corpus = open_stream(experiment.task).corpus if streamed else corpora.load(experiment.task)
+    return [source for source, _ in corpus.splits[experiment.tests[0]]]
 
 
 @torch.no_grad()

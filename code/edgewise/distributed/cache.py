@@ -1,0 +1,170 @@
+"""Pairs of token ids on disk, mapped into memory as they are read: as many as the disk holds.
+
+A cache is a folder of ``ids.bin`` (all sentences end to end, source and target in turn), ``starts.bin``
+(int64: where each of them starts, and where the last one ends) and ``facts.json``: what the ids were made
+from and by, and the checksums of both files.
+"""
+
+import hashlib
+import json
+import mmap
+import os
+import shutil
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgewise.checkpoints import difference, rename_durably, write_atomically
+from edgewise.corpora.files import locked
+
+FORMAT = 1
+
+FILES = ("ids.bin", "starts.bin")
+
+MAPPED = 1 << 26
+"""Bytes of a cache that stay mapped at most, about; the system keeps what it likes in its own cache."""
+
+AROUND = 1 << 16
+"""Bytes that the system maps around each one read."""
+
+IdPair = tuple[Sequence[int], Sequence[int]]
+
+
+class CacheError(Exception):
+    """A cache is not there, is damaged, or was made from or by something else; the message says which."""
+
+
+class TokenCache:
+    """Pairs of id sequences, read from a folder.
+
+    Parameters
+    ----------
+    folder : Path
+        As :func:`write_cache` left it.
+    facts : mapping
+        What it should have been made from and by.
+
+    Raises
+    ------
+    CacheError
+        If it cannot be used, and why.
+    """
+
+    def __init__(self, folder: Path, facts: Mapping[str, Any]):
+        self.folder = folder
+        try:
+            found = json.loads((folder / "facts.json").read_text("utf-8"))
+            recorded, sums, kind = found["made"], found["sha256"], np.dtype(found["dtype"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CacheError(f"{folder} holds no cache ({type(error).__name__})") from None
+        if recorded != (ours := _made(facts)):
+            raise CacheError(f"{folder} is another cache: {difference(recorded, ours)}")
+        for name in FILES:
+            if not (folder / name).is_file() or _sha256(folder / name) != sums[name]:
+                raise CacheError(f"{folder / name} is missing or damaged: its checksum is not that recorded")
+        self._ids = np.memmap(folder / FILES[0], kind, "r")
+        self._starts = np.memmap(folder / FILES[1], np.int64, "r")
+        self._touched = 0
+
+    def __len__(self) -> int:
+        """Pairs."""
+        return len(self._starts) // 2
+
+    def lengths(self) -> np.ndarray:
+        """Return the number of ids of each target, int32 [pairs]."""
+        found = np.empty(len(self), np.int32)
+        for first in range(0, len(self), step := 1 << 20):
+            part = self._starts[2 * first : 2 * (first + step) + 1]
+            found[first : first + step] = part[2::2] - part[1::2]
+        self._release()
+        return found
+
+    def take(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return the sources of some pairs, end to end, int64, and their lengths; then the targets alike."""
+        sides = []
+        for side in (0, 1):
+            starts = self._starts[2 * numbers + side]
+            lengths = self._starts[2 * numbers + side + 1] - starts
+            ends = lengths.cumsum()
+            places = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + lengths, lengths)
+            sides += [self._ids[places].astype(np.int64), lengths]
+        self._touched += 3 * AROUND * len(numbers)
+        if self._touched > MAPPED:
+            self._release()
+        return tuple(sides)
+
+    def _release(self) -> None:
+        """Let go of what has been read; pages that are mapped count as this process's memory."""
+        for array in (self._ids, self._starts):
+            array.base.madvise(mmap.MADV_DONTNEED)
+        self._touched = 0
+
+
+def write_cache(folder: Path, pairs: Iterable[IdPair], facts: Mapping[str, Any], vocab_size: int) -> None:
+    """Write pairs into a folder beside its name, in bounded memory, then give it the name.
+
+    Parameters
+    ----------
+    folder : Path
+        Replaced if it is there.
+    pairs : iterable of pairs of sequences of int
+        Consumed once.
+    facts : mapping
+        What they were made from and by, JSON.
+    vocab_size : int
+        Ids are below it.
+    """
+    fresh = folder.with_name(f".{folder.name}.part")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    kind = np.dtype(np.uint16 if vocab_size <= 1 << 16 else np.uint32)
+    end = 0
+    with open(fresh / FILES[0], "wb") as ids, open(fresh / FILES[1], "wb") as starts:
+        for pair in pairs:
+            for side in pair:
+                starts.write(end.to_bytes(8, "little"))
+                ids.write(np.asarray(side, kind).tobytes())
+                end += len(side)
+        starts.write(end.to_bytes(8, "little"))
+        for file in (ids, starts):
+            file.flush()
+            os.fsync(file.fileno())
+    seal_cache(fresh, facts, kind)
+    shutil.rmtree(folder, ignore_errors=True)
+    rename_durably(fresh, folder)
+
+
+def seal_cache(folder: Path, facts: Mapping[str, Any], kind: np.dtype) -> None:
+    """Write down what the files of a cache are, and their checksums."""
+    sums = {name: _sha256(folder / name) for name in FILES}
+    found = {"made": _made(facts), "dtype": np.dtype(kind).name, "sha256": sums}
+    write_atomically(folder / "facts.json", (json.dumps(found, indent=1) + "\n").encode())
+
+
+def cached(
+    folder: Path, facts: Mapping[str, Any], make: Callable[[], Iterable[IdPair]], vocab_size: int
+) -> TokenCache:
+    """Return the cache in a folder; make it if there is none, and anew if it cannot be used as it is.
+
+    Of several processes one makes it, and the others wait.
+    """
+    with locked(folder):
+        try:
+            return TokenCache(folder, facts)
+        except CacheError as error:
+            if folder.exists():
+                warnings.warn(f"{error}; it is made anew", stacklevel=2)
+        write_cache(folder, make(), facts, vocab_size)
+    return TokenCache(folder, facts)
+
+
+def _made(facts: Mapping[str, Any]) -> dict[str, Any]:
+    return json.loads(json.dumps({"format": FORMAT, **facts}))
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
