@@ -211,6 +211,7 @@ TINY = Experiment(
 def call(rank, size, port, words, folder, seeds):
     """The command line as one of several processes, its errors in a file."""
     set_role(os.environ, rank, size, port)
+    os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "True"
     with open(Path(folder, f"errors-{rank}"), "w") as errors:
         os.dup2(errors.fileno(), 2)
     torch.set_num_threads(1)
@@ -220,8 +221,9 @@ def call(rank, size, port, words, folder, seeds):
 
 
 def call_all(words, folder, seeds=(0, 0)):
-    """Exit codes of the processes, and the lines that they wrote as errors."""
+    """Exit codes of the processes, and the errors that they wrote; the store is here, as with torchrun."""
     port, size = free_port(), len(seeds)
+    store = dist.TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False)
     rest = (size, port, [str(word) for word in words], folder, seeds)
     processes = [CONTEXT.Process(target=call, args=(rank, *rest)) for rank in range(size)]
     for process in processes:
@@ -229,7 +231,9 @@ def call_all(words, folder, seeds=(0, 0)):
     for process in processes:
         process.join(300)
     lines = [Path(folder, f"errors-{rank}").read_text().splitlines() for rank in range(size)]
-    return [process.exitcode for process in processes], [line for part in lines for line in part]
+    del store
+    codes = [process.exitcode for process in processes]
+    return codes, [line for part in lines for line in part if line.startswith("error: ")]
 
 
 def test_processes_that_would_not_do_the_same_are_refused_in_one_line(tmp_path):

@@ -1,5 +1,6 @@
 import json
 import os
+import pickle
 import subprocess
 import sys
 from dataclasses import replace
@@ -87,11 +88,11 @@ class TestCache:
         assert len(cache) == len(pairs)
         assert cache.lengths().tolist() == [len(target) for _, target in pairs]
         numbers = np.random.default_rng(0).permutation(len(pairs))
-        source, src_lengths, target, tgt_lengths = cache.take(numbers)
+        source, src_lengths, target, tgt_lengths = pickle.loads(pickle.dumps(cache)).take(numbers)
         assert source.tolist() == [i for n in numbers for i in pairs[n][0]]
         assert target.tolist() == [i for n in numbers for i in pairs[n][1]]
-        assert src_lengths.tolist() == [len(pairs[n][0]) for n in numbers]
-        assert tgt_lengths.tolist() == [len(pairs[n][1]) for n in numbers]
+        assert src_lengths == [len(pairs[n][0]) for n in numbers]
+        assert tgt_lengths == [len(pairs[n][1]) for n in numbers]
 
     def make(self, folder, facts, ids=(3, 4)):
         return cached(folder, facts, lambda: [([i], [i, i]) for i in ids], 10)
@@ -148,7 +149,7 @@ class TestReading:
         assert sorted(cut.order.tolist()) == list(range(len(lengths)))
         assert [int(array[cut.order[a:b]].sum()) for a, b in pairwise(cut.starts)] == expected
 
-    @pytest.fixture(scope="class")
+    @pytest.fixture
     def cache(self, tmp_path_factory):
         folder = tmp_path_factory.mktemp("cache") / "train"
         generator = np.random.default_rng(0)
@@ -162,7 +163,7 @@ class TestReading:
             starts = np.cumsum([0, *found.src_lengths[:-1]])
             yield [] if found.stand_in else [int(found.src[0][start]) for start in starts]
 
-    @pytest.mark.parametrize(("size", "workers"), [(1, 0), (1, 3), (2, 0), (2, 2), (4, 1)])
+    @pytest.mark.parametrize(("size", "workers"), [(1, 0), (1, 2), (2, 0), (2, 1), (4, 1)])
     def test_every_pair_comes_once_over_all_processes_and_workers(self, cache, size, workers):
         parts = [list(self.seen(cache, (rank, size), workers)) for rank in range(size)]
         alone = [sorted(batch) for batch in self.seen(cache, (0, 1), 0)]
@@ -219,7 +220,8 @@ seal_cache(folder, {}, np.uint16)
 cache = TokenCache(folder, {})
 assert len(cache) == pairs
 generator = np.random.default_rng(0)
-cut = cut_by_tokens(generator.permutation(pairs), cache.lengths() + 1, 100_000, True, generator)
+order = generator.permutation(pairs).astype(np.int32)
+cut = cut_by_tokens(order, cache.lengths() + 1, 100_000, True, generator)
 seen = tokens = 0
 for batch in read(Shares(cache, cut, (0, 1)), GraphPool(), 0, 1):
     seen += batch.n_sentences
@@ -247,7 +249,7 @@ TINY = Experiment(
     "few",
     Size(N=1, dim_model=16, dim_ff=16, h=2, shared=True),
     Recipe(epochs=2, batch_tokens=800, bucketed=True, warmup=10, factor=2.0),
-    Streamed(vocab_size=500, sample=300, longest=30, ratio=2.0),
+    Streamed(vocab_size=500, sample=300, longest=12, ratio=2.0),
     tests=("valid", "test"),
 )
 
@@ -278,7 +280,7 @@ def test_batches_of_streamed_text_hold_the_text(own_cache):
     for batch in data(GraphPool(), "train", 100):
         sides = zip(batch.src[0].split(batch.src_lengths), batch.tgt_y.split(batch.tgt_lengths), strict=True)
         texts += [tuple(data.splitter.join(data.decode(x.tolist())) for x in (s, t[:-1])) for s, t in sides]
-    assert sorted(texts) == sorted(cleaned(streams.open_stream("few").train(), 30, 2.0))
+    assert sorted(texts) == sorted(cleaned(streams.open_stream("few").train(), 12, 2.0))
     assert 0 < len(texts) < 600
 
 
@@ -313,7 +315,7 @@ STEPS = 45
 NEWS = replace(
     EXPERIMENTS["wmt14"],
     size=replace(EXPERIMENTS["wmt14"].size, N=1, dim_model=32, dim_ff=32, h=2, dropout=0.0),
-    recipe=replace(EXPERIMENTS["wmt14"].recipe, epochs=9, warmup=20, factor=2.0, batch_tokens=1000),
+    recipe=replace(EXPERIMENTS["wmt14"].recipe, epochs=9, warmup=20, factor=2.0, batch_tokens=2000),
     text=replace(EXPERIMENTS["wmt14"].text, vocab_size=4000, longest=12),
 )
 

@@ -109,20 +109,22 @@ def train(
                 if team.rank == 0:
                     typer.echo(f"stopped at step {run.step}; go on with: {again}", err=True)
                 raise typer.Exit(130) from None
-        if team.rank > 0:
-            return
-        if not run.finished:
-            typer.echo(f"stopped at step {run.step}; go on with: {again}")
-            deviation = experiments.deviation(run, experiment)
-            if deviation is not None:
-                typer.echo(
-                    f"losses differ from the committed artifact's by {deviation:.1e} at most (relative)"
-                )
-            return
+        if team.rank == 0:
+            _conclude(run, experiment, again)
+
+
+def _conclude(run: Run, experiment: experiments.Experiment, again: str) -> None:
+    """Write the artifact of a finished run; say how another one goes on."""
+    if run.finished:
         artifact = experiments.finish(run, experiment)
         typer.echo(artifact.folder)
         for split in experiment.tests:
             typer.echo(f"{split}  {_figures(artifact.metrics[split])}")
+        return
+    typer.echo(f"stopped at step {run.step}; go on with: {again}")
+    deviation = experiments.deviation(run, experiment)
+    if deviation is not None:
+        typer.echo(f"losses differ from the committed artifact's by {deviation:.1e} at most (relative)")
 
 
 @app.command()

@@ -1,18 +1,20 @@
-"""Pairs of token ids on disk, mapped into memory as they are read: as many as the disk holds.
+"""Pairs of token ids on disk, each read when it is asked for: as many as the disk holds.
 
 A cache is a folder of ``ids.bin`` (all sentences end to end, source and target in turn), ``starts.bin``
 (int64: where each of them starts, and where the last one ends) and ``facts.json``: what the ids were made
-from and by, and the checksums of both files.
+from and by, and the checksums of both files. The two are plain arrays, which ``numpy.memmap`` opens too; but
+pages that are mapped count as the process's own memory, and the system maps up to 2 MB around each place that
+is touched, so that a hundred pairs drawn from anywhere hold hundreds of megabytes.
 """
 
 import hashlib
 import json
-import mmap
 import os
 import shutil
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from struct import unpack
 from typing import Any
 
 import numpy as np
@@ -24,12 +26,6 @@ FORMAT = 1
 
 FILES = ("ids.bin", "starts.bin")
 
-MAPPED = 1 << 26
-"""Bytes of a cache that stay mapped at most, about; the system keeps what it likes in its own cache."""
-
-AROUND = 1 << 16
-"""Bytes that the system maps around each one read."""
-
 IdPair = tuple[Sequence[int], Sequence[int]]
 
 
@@ -38,7 +34,7 @@ class CacheError(Exception):
 
 
 class TokenCache:
-    """Pairs of id sequences, read from a folder.
+    """Pairs of id sequences in a folder.
 
     Parameters
     ----------
@@ -65,42 +61,41 @@ class TokenCache:
         for name in FILES:
             if not (folder / name).is_file() or _sha256(folder / name) != sums[name]:
                 raise CacheError(f"{folder / name} is missing or damaged: its checksum is not that recorded")
-        self._ids = np.memmap(folder / FILES[0], kind, "r")
-        self._starts = np.memmap(folder / FILES[1], np.int64, "r")
-        self._touched = 0
+        self.facts, self._kind = dict(facts), kind
+        self._ids, self._starts = (open(folder / name, "rb") for name in FILES)  # noqa: SIM115 (until the end)
+        self._pairs = (folder / FILES[1]).stat().st_size // 16
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Open the same files again in another process."""
+        return TokenCache, (self.folder, self.facts)
 
     def __len__(self) -> int:
         """Pairs."""
-        return len(self._starts) // 2
+        return self._pairs
 
     def lengths(self) -> np.ndarray:
         """Return the number of ids of each target, int32 [pairs]."""
         found = np.empty(len(self), np.int32)
         for first in range(0, len(self), step := 1 << 20):
-            part = self._starts[2 * first : 2 * (first + step) + 1]
+            part = np.fromfile(self.folder / FILES[1], "<i8", 2 * step + 1, offset=16 * first)
             found[first : first + step] = part[2::2] - part[1::2]
-        self._release()
         return found
 
-    def take(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    def take(self, numbers: np.ndarray) -> tuple[np.ndarray, list[int], np.ndarray, list[int]]:
         """Return the sources of some pairs, end to end, int64, and their lengths; then the targets alike."""
-        sides = []
-        for side in (0, 1):
-            starts = self._starts[2 * numbers + side]
-            lengths = self._starts[2 * numbers + side + 1] - starts
-            ends = lengths.cumsum()
-            places = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + lengths, lengths)
-            sides += [self._ids[places].astype(np.int64), lengths]
-        self._touched += 3 * AROUND * len(numbers)
-        if self._touched > MAPPED:
-            self._release()
-        return tuple(sides)
-
-    def _release(self) -> None:
-        """Let go of what has been read; pages that are mapped count as this process's memory."""
-        for array in (self._ids, self._starts):
-            array.base.madvise(mmap.MADV_DONTNEED)
-        self._touched = 0
+        sources, targets, src_lengths, tgt_lengths = [], [], [], []
+        ids, starts, size = self._ids.fileno(), self._starts.fileno(), self._kind.itemsize
+        for number in numbers.tolist():
+            start, middle, end = unpack("<3q", os.pread(starts, 24, 16 * number))
+            both = os.pread(ids, (end - start) * size, start * size)
+            sources.append(both[: (middle - start) * size])
+            targets.append(both[(middle - start) * size :])
+            src_lengths.append(middle - start)
+            tgt_lengths.append(end - middle)
+        source, target = (
+            np.frombuffer(b"".join(side), self._kind).astype(np.int64) for side in (sources, targets)
+        )
+        return source, src_lengths, target, tgt_lengths
 
 
 def write_cache(folder: Path, pairs: Iterable[IdPair], facts: Mapping[str, Any], vocab_size: int) -> None:

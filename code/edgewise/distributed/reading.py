@@ -84,17 +84,11 @@ class Shares(Dataset):
         stand_in = False
         if self.share[1] > 1:
             _, _, _, lengths = self.cache.take(numbers)
-            own = share_of(lengths.tolist(), self.share)
+            own = share_of(lengths, self.share)
             stand_in = not own
             numbers = numbers[own or [0]]
         source, src_lengths, target, tgt_lengths = self.cache.take(numbers)
-        return (
-            torch.from_numpy(source),
-            src_lengths.tolist(),
-            torch.from_numpy(target),
-            tgt_lengths.tolist(),
-            stand_in,
-        )
+        return torch.from_numpy(source), src_lengths, torch.from_numpy(target), tgt_lengths, stand_in
 
 
 def read(

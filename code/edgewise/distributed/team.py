@@ -126,7 +126,5 @@ class Team(Alone):
         except RuntimeError as error:
             text = str(error).lower()
             if isinstance(error, dist.DistError) or "gloo" in text or "nccl" in text:
-                raise LostError(
-                    f"another process of this run is gone, so rank {self.rank} ends too"
-                ) from error
+                raise LostError("another process of this run is gone: go on with --resume") from error
             raise

@@ -125,7 +125,7 @@ class CachedText(TextDataset):
         return self._read(cut, graph_pool, device, share)
 
     def _drawn(self) -> np.ndarray:
-        return self._generator.permutation(len(self.cache))
+        return self._generator.permutation(len(self.cache)).astype(np.int32)
 
     def _read(
         self, cut: Cut, graph_pool: GraphPool, device: torch.device | str, share: Share

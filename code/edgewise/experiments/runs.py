@@ -57,9 +57,10 @@ def start(
     CheckpointError
         If the newest checkpoint cannot be used.
     """
-    data = load_data(experiment, None, workers)
     course = experiment.config
-    team.agree(course | {"data": digest_of(data), "symbols": digest_of_symbols(data), "resume": resume})
+    team.agree(course | {"resume": resume})
+    data = load_data(experiment, None, workers)
+    team.agree({"data": digest_of(data), "symbols": digest_of_symbols(data)})
     course["recipe"].pop("epochs")
     stage = artifacts.facts(device)
     if team.size > 1:

@@ -5,7 +5,6 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from edgewise.checkpoints import checkpoints, load_checkpoint, save_checkpoint
 from edgewise.graphs import Batch, GraphPool
 from edgewise.layers import evaluating
 from edgewise.tasks import TranslationDataset
+from edgewise.trainer.epoch import Epoch, StoppedError
 from edgewise.trainer.loss import DivergedError, StateLossCompute
 from edgewise.trainer.passing import Part, Pass
 from edgewise.trainer.recipe import Recipe
@@ -26,10 +26,6 @@ from edgewise.transformer import Transformer
 
 Score = Callable[[Transformer], dict[str, float]]
 """Figures of a model on validation data, by decoding."""
-
-
-class StoppedError(Exception):
-    """A run was asked to stop, and its state is saved."""
 
 
 class Run:
@@ -168,7 +164,7 @@ class Run:
         self.team.agree({"steps": max_steps})
         while not self.finished and (max_steps is None or self.step < max_steps):
             self.model.train()
-            epoch = _Epoch(self, max_steps)
+            epoch = Epoch(self, max_steps)
             try:
                 run_epoch(epoch, epoch.part_of, self.loss, progress=self.progress)
                 if epoch.over:
@@ -310,55 +306,3 @@ class Run:
         self.save()
         if any(self.team.sum([self.stop_requested])):
             raise StoppedError
-
-
-class _Epoch:
-    """The batches of a run's epoch that are still to come; between two, the run keeps its books.
-
-    Attributes
-    ----------
-    over : bool
-        Whether the last of them has passed.
-    """
-
-    def __init__(self, run: Run, max_steps: int | None):
-        self.run, self.max_steps, self.over = run, max_steps, False
-        self._last = False
-
-    def part_of(self, batch: Batch) -> Part:
-        """Pass a batch through; gradients are exchanged only where an update follows."""
-        run = self.run
-        updates = self._last or run.loss.waiting + 1 == run.recipe.grad_accum
-        return run._pass(batch, run.step, sync=updates)
-
-    def __iter__(self) -> Iterator[Batch]:
-        run = self.run
-        batches = islice(run._batches("train"), run._batches_done, None)
-        coming = next(batches, None)
-        while coming is not None:
-            if run.loss.waiting == 0 and self._pause():
-                return
-            batch, coming = coming, next(batches, None)
-            self._last = coming is None
-            yield batch
-            run._batches_done += 1
-            if len(run.losses) < run.RECORDED:
-                run.losses.append(run.loss.latest)
-            facts = {"step": run.step, "epoch": len(run.epochs) + 1, "tokens": run.loss.latest_tokens}
-            if run.loss.waiting == 0:  # this batch completed an update
-                facts |= {"rate": run.opt.rate(), "grad_norm": run.loss.grad_norm}
-            run._log(**facts, loss=run.loss.latest)
-        self.over = True
-
-    def _pause(self) -> bool:
-        """Save if it is time to; say whether to stop here."""
-        run = self.run
-        enough = self.max_steps is not None and run.step >= self.max_steps
-        late = time.monotonic() - run._saved_at > run.save_every
-        asked = run.team.sum([run.stop_requested, late])  # clocks differ, and a signal may reach one process
-        run.stop_requested = asked[0] > 0
-        if enough or any(asked):
-            run.save()
-        if run.stop_requested:
-            raise StoppedError
-        return enough
