@@ -225,6 +225,23 @@ def bench_decoding(
         typer.echo(benchmarks.format_cache(benchmarks.bench_lengths(*setting, repeats=repeats)))
 
 
+@bench.command("loader")
+def bench_loader(
+    name: Name = "wmt14",
+    repeats: Repeats = 3,
+    device: Device = "cpu",
+    small: Annotated[bool, typer.Option("--small", help="Only see that it runs.")] = False,
+) -> None:
+    """Read batches alone, and train on them: whether training ever waits for its input."""
+    with _one_line_errors():
+        experiment = experiments.get_experiment(name)
+        experiment = experiments.reduced(experiment) if small else experiment
+        data = experiments.load_data(experiment)
+        model = experiment.build(data.vocab_size).to(device)
+        row = benchmarks.bench_loader(model, data, experiment.recipe, repeats=repeats)
+        typer.echo(f"{artifacts.device_name(device)}: {benchmarks.format_loader(row)}")
+
+
 @bench.command("adaptive")
 def bench_adaptive(repeats: Repeats = 5) -> None:
     """Time a step of the Universal Transformer while fewer and fewer tokens are active."""

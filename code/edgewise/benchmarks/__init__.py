@@ -18,6 +18,7 @@ from edgewise.benchmarks.engines import (
     bench_engines,
     format_engines,
 )
+from edgewise.benchmarks.loading import LoaderRow, bench_loader, format_loader
 from edgewise.benchmarks.memory import MemoryRow, bench_memory, format_memory
 from edgewise.benchmarks.timing import interleave
 from edgewise.benchmarks.training import TRAININGS, TrainingRow, bench_training, format_training
@@ -30,6 +31,7 @@ __all__ = [
     "CacheRow",
     "DecodingRow",
     "EngineRow",
+    "LoaderRow",
     "MemoryRow",
     "PaddedAttention",
     "TrainingRow",
@@ -39,12 +41,14 @@ __all__ = [
     "bench_decoding",
     "bench_engines",
     "bench_lengths",
+    "bench_loader",
     "bench_memory",
     "bench_training",
     "format_adaptive",
     "format_cache",
     "format_decoding",
     "format_engines",
+    "format_loader",
     "format_memory",
     "format_training",
     "interleave",

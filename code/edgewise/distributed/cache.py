@@ -3,8 +3,8 @@
 A cache is a folder of ``ids.bin`` (all sentences end to end, source and target in turn), ``starts.bin``
 (int64: where each of them starts, and where the last one ends) and ``facts.json``: what the ids were made
 from and by, and the checksums of both files. The two are plain arrays, which ``numpy.memmap`` opens too; but
-pages that are mapped count as the process's own memory, and the system maps up to 2 MB around each place that
-is touched, so that a hundred pairs drawn from anywhere hold hundreds of megabytes.
+pages that are mapped count as the process's own memory, and the system may map far more than the place that
+is touched: a hundred pairs drawn from anywhere then hold hundreds of megabytes.
 """
 
 import hashlib
