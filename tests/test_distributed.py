@@ -9,6 +9,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -20,7 +21,7 @@ from edgewise.distributed import LostError, joined
 from edgewise.experiments import Experiment, Size, Universal
 from edgewise.graphs import GraphPool
 from edgewise.tasks import TranslationDataset
-from edgewise.trainer import ALONE, Recipe, Run
+from edgewise.trainer import ALONE, Recipe, Run, StoppedError
 from hypothesis import given
 from hypothesis import strategies as st
 from test_trainer import small_data
@@ -423,8 +424,46 @@ class TestJoining:
             assert result.stderr.count("\n") == said
 
 
-def test_loss_of_a_team_is_finite_or_none_goes_on(tmp_path):
-    """A loss that is no number in one process ends all of them, at the same batch, with the same words."""
+def stop_one(team, folder):
+    """Ask one process alone to stop, at its third batch; tell where each of them stands then."""
+    data = small_data()
+    model = Experiment("small", "", "sort", SMALL, PLAIN).build(data.vocab_size)
+    run = Run(model, data, PLAIN, Path(folder), {}, team=team)
+    hidden, seen = model.hidden, []
+
+    def count(batch):
+        seen.append(batch)
+        run.stop_requested |= team.rank == 1 and len(seen) == 3
+        return hidden(batch)
+
+    model.hidden = count
+    run.start()
+    try:
+        run.train()
+    except StoppedError:
+        return run.step
+
+
+def test_one_that_is_asked_to_stop_stops_all_of_them(tmp_path):
+    assert in_team(stop_one, str(tmp_path)) == [2, 2]
+    (path,) = checkpoints(tmp_path / "checkpoints")
+    assert path.name == "step-00000002.safetensors"
+
+
+def test_torchruns_signal_counts_as_ctrl_c_in_a_team_only():
+    before = signal.getsignal(signal.SIGTERM)
+    for size in (1, 2):
+        run = SimpleNamespace(team=SimpleNamespace(size=size, rank=0), stop_requested=False)
+        with cli._stopping(run):
+            assert (signal.getsignal(signal.SIGTERM) is before) == (size == 1)
+            if size == 2:
+                os.kill(os.getpid(), signal.SIGTERM)
+        assert run.stop_requested == (size == 2)
+        assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_loss_that_is_no_number_in_one_process_ends_all_alike(tmp_path):
+    """At the same batch, with the same words."""
     said = in_team(diverge, str(tmp_path))
     assert said[0] == said[1]
     assert "the loss is nan at step 2, batch 3 of epoch 1" in said[0]

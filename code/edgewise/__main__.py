@@ -290,7 +290,7 @@ def _stopping(run: Run) -> Iterator[None]:
 
     def stop(number: int, frame: FrameType | None) -> None:
         run.stop_requested = True
-        if run.team.rank == 0:
+        if number == signal.SIGINT:
             typer.echo("stopping after the work at hand; once more to stop at once", err=True)
         restore()
 
