@@ -91,6 +91,7 @@ def train(
     folder = out or Path("runs") / name
     options = ["--device", device] if device != "cpu" else []
     options += (["--out", str(out)] if out else []) + (["--small"] if small else [])
+    options += ["--workers", str(workers)] if workers else []
     with (
         _one_line_errors(distributed.leads_machine),
         distributed.joined(device) as (team, own_device),
