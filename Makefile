@@ -24,10 +24,10 @@ export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
 MAKEFLAGS += --no-print-directory --silent
 .DELETE_ON_ERROR:
-.PHONY: help book test lint notebooks serve screenshots artifacts mutants lock clean env executed
+.PHONY: help book test test-gpu lint notebooks serve screenshots artifacts mutants lock clean env executed
 
 help: ## list the commands
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 18
 
 # $(call stage,NAME,COMMAND) runs COMMAND and notes how long it took.
 stage = start=$$(date +%s); $(2) || exit 1; \
@@ -54,6 +54,10 @@ test: ## lint, tests, every chapter, the book and its pages in a browser
 	@$(call stage,browser,$(BIN)/pytest -q tests/test_book.py)
 	@cat $(TIMES)
 
+test-gpu: env ## the tests that need a CUDA device
+	@$(BIN)/python -c 'import sys, torch; torch.cuda.is_available() or sys.exit("make test-gpu needs a CUDA device, and a torch built for it.")'
+	@$(BIN)/pytest -q -m cuda tests
+
 lint: env ## ruff's checks and format
 	@$(BIN)/ruff check code tests book/_ext
 	@$(BIN)/ruff format --check code tests book/_ext
@@ -67,11 +71,16 @@ serve: book ## build the book and show it at http://127.0.0.1:8000
 screenshots: book ## pictures of every page for people to look at (PAGES="03 lab" for some)
 	@$(BIN)/python tests/browser.py $(PAGES)
 
-artifacts: env ## train every experiment anew, for hours (DEVICE=cuda, NAMES="copy sort")
-	@for name in $${NAMES:-$$($(BIN)/python -c 'from edgewise.experiments import EXPERIMENTS; print(*EXPERIMENTS)')}; do \
-		$(BIN)/edgewise train $$name --resume --device $(DEVICE) --out runs/$$name || exit 1; \
-		rm -rf book/artifacts/$$name && cp -R runs/$$name/artifact book/artifacts/$$name || exit 1; \
-	done
+artifacts: env ## train every experiment anew, for hours (DEVICE=cuda, NAMES="copy sort"; SMALL=1: to see that it runs)
+	@runs=runs; into=book/artifacts; all="sorted(EXPERIMENTS.keys() - LARGE)"; \
+	if [ -n "$(SMALL)" ]; then \
+		runs=$$(mktemp -d); into=$$runs/artifacts; mkdir $$into; all=EXPERIMENTS; export EDGEWISE_CACHE=$$runs/cache; \
+	fi; \
+	for name in $${NAMES:-$$($(BIN)/python -c "from edgewise.experiments import EXPERIMENTS, LARGE; print(*$$all)")}; do \
+		$(BIN)/edgewise train $$name --resume --device $(DEVICE) --out $$runs/$$name $(if $(SMALL),--small) || exit 1; \
+		rm -rf $$into/$$name && cp -R $$runs/$$name/artifact $$into/$$name || exit 1; \
+	done; \
+	echo "The artifacts are in $$into"
 
 mutants: env ## break the package on purpose, line by line, and see the tests notice
 	@$(BIN)/python tests/mutants.py

@@ -610,7 +610,7 @@ class TestPonderNet:
         run = Run(model, data, recipe, tmp_path, {})
         batch = next(data(GraphPool(), "valid", 30))
         model.train()
-        states = run._states(batch)
+        states = run._pass(batch, run.step, sync=True)
         reported = run.loss(states, batch.tgt_y, batch.n_tokens)
         taken = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
         torch.manual_seed(0)
@@ -635,7 +635,7 @@ class TestPonderNet:
         for name, parameter in other.named_parameters():
             torch.testing.assert_close(taken[name], parameter.grad, atol=1e-5, rtol=1e-4)
         with pytest.raises(ValueError, match="consistency is not defined"):
-            Run(model, data, replace(recipe, consistency=1.0), tmp_path, {})._states(batch)
+            Run(model, data, replace(recipe, consistency=1.0), tmp_path, {})._pass(batch, 0, sync=True)
 
 
 TINY = Experiment(
@@ -693,7 +693,7 @@ class TestTraining:
         run = Run(model, data, recipe, tmp_path, {})
         batch = next(data(GraphPool(), "valid", 30))
         model.train()
-        reported = run.loss(run._states(batch), batch.tgt_y, batch.n_tokens)
+        reported = run.loss(run._pass(batch, run.step, sync=True), batch.tgt_y, batch.n_tokens)
         taken = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
         torch.manual_seed(0)
         other = size.build(data.vocab_size)

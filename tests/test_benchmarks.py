@@ -1,4 +1,5 @@
 import math
+import time
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from itertools import chain
@@ -30,6 +31,8 @@ from edgewise.benchmarks.training import CONTESTANTS, Training, matrix_work
 from edgewise.decoding import Continuation, beam_search
 from edgewise.graphs import GraphPool, complete
 from edgewise.message_passing import ENGINES, propagate_attention
+from edgewise.tasks import get_dataset
+from edgewise.trainer import Recipe
 from edgewise.transformer import make_model
 from support import copy_to_torch, random_pairs, small_model
 from torch.utils.flop_counter import FlopCounterMode
@@ -123,7 +126,11 @@ def test_a_window_of_65536_tokens_stays_below_two_gib():
 
 
 def test_the_command_prints_the_table(monkeypatch):
-    monkeypatch.setattr(benchmarks, "bench_engines", lambda repeats: bench_engines(TINY, repeats=repeats))
+    monkeypatch.setattr(
+        benchmarks,
+        "bench_engines",
+        lambda repeats, device: bench_engines(TINY, repeats=repeats, device=device),
+    )
     result = CliRunner().invoke(app, ["bench", "engines", "--repeats", "1"])
     assert result.exit_code == 0, result.output
     assert "tiles, plan included" in result.output
@@ -368,3 +375,25 @@ class TestDecoding:
 def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_the_loader_and_the_trainer_are_timed_on_the_same_batches(tmp_path, monkeypatch):
+    monkeypatch.setenv("EDGEWISE_CACHE", str(tmp_path))
+    result = CliRunner().invoke(app, ["bench", "loader", "wmt14", "--small", "--repeats", "1"])
+    assert result.exit_code == 0, result.output
+    assert "times as fast as it is needed" in result.output
+    row = benchmarks.LoaderRow(read=50.0, trained=10.0)
+    assert row.ratio == 5
+    assert "5.0 times" in benchmarks.format_loader(row)
+
+
+def test_waiting_for_input_shows():
+    """Pairs that take a millisecond each cannot come faster, whatever training does."""
+    data = get_dataset("copy")
+    draw = data.draw_pair
+    data.draw_pair = lambda *which: (time.sleep(0.001), draw(*which))[1]
+    model = make_model(data.vocab_size, data.vocab_size, 1, 8, 8, 1)
+    row = benchmarks.bench_loader(model, data, Recipe(epochs=1, batch_size=50), batches=2, repeats=1)
+    longest = max(len(target) + 1 for _, target in data.splits["train"])
+    assert 0 < row.read < longest * 1000
+    assert row.trained > 0

@@ -10,6 +10,7 @@ PACKAGE = ROOT / "code" / "edgewise"
 
 ROWS = [
     {"__main__"},
+    {"commands"},
     {"experiments", "benchmarks", "complexity"},
     {"distributed", "analysis"},
     {"trainer", "longrange"},

@@ -10,6 +10,7 @@ import torch
 from edgewise import __main__ as cli
 from edgewise import experiments
 from edgewise.checkpoints import checkpoints
+from edgewise.commands import running
 from edgewise.message_passing import ENGINES
 from test_experiments import TINY
 from typer.testing import CliRunner
@@ -62,7 +63,7 @@ def test_the_command_to_go_on_with_can_be_pasted(tmp_path):
 
 
 def test_two_at_once_in_one_folder(tmp_path):
-    with cli._alone(tmp_path):
+    with running.alone(tmp_path):
         assert "another process trains in" in one_line(call("train", "copy", "--out", tmp_path, "--steps", 1))
     assert call("train", "copy", "--out", tmp_path, "--steps", 1).exit_code == 0
 

@@ -28,7 +28,7 @@ def small(monkeypatch):
         data.splits = {mode: pairs[:40] for mode, pairs in data.splits.items()}
         return data
 
-    monkeypatch.setattr("edgewise.experiments.data.get_dataset", few)
+    monkeypatch.setattr("edgewise.experiments.loading.get_dataset", few)
     entries = [
         Experiment(f"h {h}", "Copy.", "copy", Size(**SIZE | {"h": h}), Recipe(1, batch_size=20, seed=seed))
         for h in (1, 2)

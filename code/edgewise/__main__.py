@@ -3,65 +3,30 @@
 Exit codes: 0 done, 1 failed, 2 wrong usage, 130 stopped by Ctrl-C. An error is one line on standard error.
 """
 
-import fcntl
 import gc
 import shlex
-import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import torch
 import typer
 
 import edgewise
-from edgewise import artifacts, benchmarks, experiments
-from edgewise.checkpoints import CheckpointError
+from edgewise import artifacts, distributed, experiments
+from edgewise.commands.bench import bench
+from edgewise.commands.options import Device, Name
+from edgewise.commands.running import alone, one_line_errors, shown, stopping
 from edgewise.corpora.text import decoded
 from edgewise.graphs import dgl_available
 from edgewise.message_passing import ENGINES
-from edgewise.trainer import DivergedError, Run, StoppedError
+from edgewise.trainer import Run, StoppedError
 
 gc.freeze()  # what was imported stays; looking through it for garbage would cost every command half a second
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-bench = typer.Typer(no_args_is_help=True)
 app.add_typer(bench, name="bench", help="Measure speed and memory on this machine.")
-
-EXPECTED = (CheckpointError, DivergedError, OSError, ValueError)
-"""What can go wrong without a fault in the code."""
-
-Repeats = Annotated[int, typer.Option(min=1, help="Measured turns of each contestant.")]
-_show_traceback = False
-
-
-def _check_device(device: str) -> str:
-    at_hand = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    try:
-        kind, number = torch.device(device).type, torch.device(device).index or 0
-    except RuntimeError:
-        kind, number = "", 0
-    if not at_hand.get(kind, False) or (kind == "cuda" and number >= torch.cuda.device_count()):
-        there = " and ".join(name for name, here in at_hand.items() if here)
-        raise typer.BadParameter(f"{device!r} is not at hand; on this machine there is {there}")
-    return device
-
-
-def _check_experiment(name: str) -> str:
-    try:
-        return experiments.get_experiment(name).name
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-
-
-Device = Annotated[str, typer.Option(callback=_check_device, help="cpu, cuda or mps.")]
-Name = Annotated[
-    str,
-    typer.Argument(callback=_check_experiment, help=f"One of: {', '.join(experiments.EXPERIMENTS)}."),
-]
 
 
 @app.callback()
@@ -69,8 +34,7 @@ def main(
     traceback: Annotated[bool, typer.Option("--traceback", help="Show where an error came from.")] = False,
 ) -> None:
     """Attention as message passing on a graph of tokens."""
-    global _show_traceback
-    _show_traceback = traceback
+    shown["traceback"] = traceback
 
 
 @app.command()
@@ -80,35 +44,50 @@ def train(
     resume: Annotated[bool, typer.Option(help="Go on from the newest checkpoint, if there is one.")] = False,
     out: Annotated[Path | None, typer.Option(help="The run's folder; runs/NAME if not given.")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Stop after so many updates.")] = None,
+    workers: Annotated[int, typer.Option(min=0, help="Processes that read text on disk ahead.")] = 0,
+    small: Annotated[
+        bool, typer.Option("--small", help="Only see that it runs: seconds, another model.")
+    ] = False,
 ) -> None:
-    """Run an experiment; its artifact is then OUT/artifact."""
+    """Run an experiment; its artifact is then OUT/artifact. Under torchrun, in several processes."""
     folder = out or Path("runs") / name
-    with _one_line_errors(), _alone(folder):
+    options = ["--device", device] if device != "cpu" else []
+    options += (["--out", str(out)] if out else []) + (["--small"] if small else [])
+    options += ["--workers", str(workers)] if workers else []
+    with (
+        one_line_errors(distributed.leads_machine),
+        distributed.joined(device) as (team, own_device),
+        one_line_errors(team.speaks),
+        alone(folder) if team.rank == 0 else nullcontext(),
+    ):
+        again = shlex.join([*team.command, "train", name, "--resume", *options])
         experiment = experiments.get_experiment(name)
-        run = experiments.start(experiment, folder, device, resume, progress=sys.stderr.isatty())
-        again = shlex.join(
-            ["edgewise", "train", name, "--resume"]
-            + (["--device", device] if device != "cpu" else [])
-            + (["--out", str(out)] if out else [])
-        )
-        with _stopping(run):
+        experiment = experiments.reduced(experiment) if small else experiment
+        progress = team.rank == 0 and sys.stderr.isatty()
+        run = experiments.start(experiment, folder, own_device, resume, progress, team, workers)
+        with stopping(run):
             try:
                 run.train(steps)
             except StoppedError:
-                typer.echo(f"stopped at step {run.step}; go on with: {again}", err=True)
+                if team.rank == 0:
+                    typer.echo(f"stopped at step {run.step}; go on with: {again}", err=True)
                 raise typer.Exit(130) from None
-        if not run.finished:
-            typer.echo(f"stopped at step {run.step}; go on with: {again}")
-            deviation = experiments.deviation(run, experiment)
-            if deviation is not None:
-                typer.echo(
-                    f"losses differ from the committed artifact's by {deviation:.1e} at most (relative)"
-                )
-            return
+        if team.rank == 0:
+            _conclude(run, experiment, again)
+
+
+def _conclude(run: Run, experiment: experiments.Experiment, again: str) -> None:
+    """Write the artifact of a finished run; say how another one goes on."""
+    if run.finished:
         artifact = experiments.finish(run, experiment)
         typer.echo(artifact.folder)
         for split in experiment.tests:
             typer.echo(f"{split}  {_figures(artifact.metrics[split])}")
+        return
+    typer.echo(f"stopped at step {run.step}; go on with: {again}")
+    deviation = experiments.deviation(run, experiment)
+    if deviation is not None:
+        typer.echo(f"losses differ from the committed artifact's by {deviation:.1e} at most (relative)")
 
 
 @app.command()
@@ -119,7 +98,7 @@ def study(
     runs: Annotated[int | None, typer.Option(min=1, help="Make at most so many runs.")] = None,
 ) -> None:
     """Make the short runs of a study, but for those that are done; its figures are then OUT/NAME.json."""
-    with _one_line_errors(), _alone(out / f"{name}.lock"):
+    with one_line_errors(), alone(out / f"{name}.lock"):
         missing = experiments.run_study(experiments.get_study(name), out, device, runs)
         typer.echo(f"{missing} runs are missing" if missing else out / f"{name}.json")
 
@@ -130,7 +109,7 @@ def evaluate(
     limit: Annotated[int | None, typer.Option(min=1, help="Decode only so many sequences.")] = None,
 ) -> None:
     """Score a committed model on its test split, beside what was recorded."""
-    with _one_line_errors():
+    with one_line_errors():
         artifact = artifacts.load(name)
         experiment = experiments.Experiment.of(artifact.config)
         search = experiments.search_of(artifact)
@@ -154,7 +133,7 @@ def translate(
     attention: Annotated[bool, typer.Option("--attention", help="Show what each piece listened to.")] = False,
 ) -> None:
     """Translate with a committed model; needs no corpus and no network."""
-    with _one_line_errors():
+    with one_line_errors():
         translator = experiments.load_translator(artifacts.load(model))
         given = texts or list(decoded(sys.stdin.buffer, "standard input"))
         for text, found in zip(given, translator(given, beam=beam, n_best=nbest), strict=True):
@@ -182,109 +161,8 @@ def info() -> None:
     typer.echo(f"artifacts  {', '.join(artifacts.names()) or 'none'}")
 
 
-@bench.command("engines")
-def bench_engines(repeats: Repeats = 5) -> None:
-    """Time every engine against hand-written padded attention, forward and backward."""
-    with _one_line_errors():
-        typer.echo(benchmarks.format_engines(benchmarks.bench_engines(repeats=repeats)))
-
-
-@bench.command("memory")
-def bench_memory() -> None:
-    """Peak memory of 'fused' and 'tiles' on 65,536 tokens that each hear 129."""
-    with _one_line_errors():
-        typer.echo(benchmarks.format_memory(benchmarks.bench_memory()))
-
-
-@bench.command("long")
-def bench_long(
-    repeats: Repeats = 3,
-    longest: Annotated[int, typer.Option(min=1024, help="Longest text, in tokens.")] = 262_144,
-    name: Annotated[list[str] | None, typer.Option(help="Only this contestant; may be repeated.")] = None,
-) -> None:
-    """Time and memory of one layer on 1,024 to 262,144 tokens: dense attention against sparse graphs."""
-    with _one_line_errors():
-        lengths = [n for n in benchmarks.LENGTHS if n <= longest]
-        rows = benchmarks.bench_long(name or benchmarks.CONTESTANTS, lengths, repeats)
-        typer.echo(benchmarks.format_long(rows))
-
-
-@bench.command("training")
-def bench_training(repeats: Repeats = 5) -> None:
-    """Training updates a second: packed, padded torch.nn.Transformer, DGL's built-ins."""
-    with _one_line_errors():
-        for training in benchmarks.TRAININGS:
-            typer.echo(benchmarks.format_training(benchmarks.bench_training([training], repeats=repeats)))
-
-
-@bench.command("decoding")
-def bench_decoding(
-    model: Annotated[str, typer.Option(help="An experiment on text, or an artifact's folder.")] = "multi30k",
-    repeats: Repeats = 3,
-) -> None:
-    """Translate 1,000 test sentences; decode with and without cached keys and values."""
-    with _one_line_errors():
-        artifact = artifacts.load(model)
-        translator, texts = experiments.load_translator(artifact), experiments.test_sources(artifact)[:1000]
-        typer.echo(benchmarks.format_decoding(benchmarks.bench_decoding(translator, texts, repeats)))
-        sources = [translator.encode(text) for text in texts[:100]]
-        setting = translator.model, sources, translator.vocabulary.sos_id, translator.vocabulary.eos_id
-        typer.echo(benchmarks.format_cache([benchmarks.bench_cache(*setting, repeats=repeats)]))
-        setting = setting[0], sources[:2], *setting[2:]
-        typer.echo(benchmarks.format_cache(benchmarks.bench_lengths(*setting, repeats=repeats)))
-
-
-@bench.command("adaptive")
-def bench_adaptive(repeats: Repeats = 5) -> None:
-    """Time a step of the Universal Transformer while fewer and fewer tokens are active."""
-    with _one_line_errors():
-        typer.echo(benchmarks.format_adaptive(benchmarks.bench_adaptive(repeats=repeats)))
-
-
 def _figures(figures: dict[str, float]) -> str:
     return ", ".join(f"{name} {value:.4f}" for name, value in figures.items())
-
-
-@contextmanager
-def _one_line_errors() -> Iterator[None]:
-    """Turn an expected error into one line and exit code 1."""
-    try:
-        yield
-    except EXPECTED as error:
-        if _show_traceback:
-            raise
-        typer.echo(f"error: {' '.join(str(error).split())}", err=True)
-        raise typer.Exit(1) from None
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Keep a second process out of a run's folder; the system lifts the lock with the process."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / ".lock", "wb") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise BlockingIOError(
-                f"another process trains in {folder}; wait for it or name another folder"
-            ) from None
-        yield
-
-
-@contextmanager
-def _stopping(run: Run) -> Iterator[None]:
-    """Let the first Ctrl-C end the batch at hand, and the second one the program."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        run.stop_requested = True
-        typer.echo("stopping after the work at hand; once more to stop at once", err=True)
-        signal.signal(signal.SIGINT, before)
-
-    before: Callable | int | None = signal.signal(signal.SIGINT, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 if __name__ == "__main__":

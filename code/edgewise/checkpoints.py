@@ -136,7 +136,7 @@ def load_checkpoint(path: Path, config: Mapping[str, Any]) -> dict[str, Any]:
         tensors, facts = load_tensors(path)
         if facts.get("config") != ours:
             raise CheckpointError(
-                f"{path} is of another configuration: {_difference(facts.get('config'), ours)}"
+                f"{path} is of another configuration: {difference(facts.get('config'), ours)}"
             )
     except CheckpointError as error:
         raise CheckpointError(f"{error}; {_advice(path, ours)}") from None
@@ -163,13 +163,13 @@ def _advice(path: Path, config: dict[str, Any]) -> str:
     )
 
 
-def _difference(theirs: Any, ours: Any, name: str = "") -> str:
-    """Say where two configurations first differ."""
+def difference(theirs: Any, ours: Any, places: tuple[str, str] = ("there", "here"), name: str = "") -> str:
+    """Say where two configurations first differ; ``places`` are theirs and ours."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         for key in sorted(theirs.keys() | ours.keys()):
             if theirs.get(key) != ours.get(key):
-                return _difference(theirs.get(key), ours.get(key), f"{name}.{key}".lstrip("."))
-    return f"{name or 'it'} is {theirs!r} there and {ours!r} here"
+                return difference(theirs.get(key), ours.get(key), places, f"{name}.{key}".lstrip("."))
+    return f"{name or 'it'} is {theirs!r} {places[0]} and {ours!r} {places[1]}"
 
 
 def _take_tensors(tree: Any, path: str, tensors: dict[str, Tensor]) -> Any:

@@ -1,6 +1,7 @@
 """Chapter 7: toy tasks with a known answer, in the shape of a translation data set."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,9 @@ MEAN_LENGTH, LENGTH_DEVIATION = 15, 3
 ANSWERS = {"copy": list, "sort": sorted}
 
 Pair = tuple[list[str], list[str]]
+
+Share = tuple[int, int]
+"""Which of several processes this is, and how many they are; ``(0, 1)`` has everything."""
 
 
 class TranslationDataset:
@@ -93,6 +97,7 @@ class TranslationDataset:
         batch_size: int = 32,
         device: torch.device | str = "cpu",
         devices: Sequence[torch.device | str] | None = None,
+        share: Share = (0, 1),
     ) -> Iterator[Batch]:
         """Iterate over the batches of a split, the last one maybe smaller.
 
@@ -108,6 +113,9 @@ class TranslationDataset:
             Where batches go.
         devices : sequence of one device, optional
             The DGL tutorial's spelling of ``device``.
+        share : tuple of two int
+            Of each batch only this share comes; together the shares are what one process would get. A process
+            without a sentence of a batch gets one that counts nothing (``stand_in``).
 
         Raises
         ------
@@ -124,7 +132,7 @@ class TranslationDataset:
             device = devices[0]
         order = self._order(mode)
         chosen = [order[first : first + batch_size] for first in range(0, len(pairs), batch_size)]
-        return self._batches(graph_pool, mode, chosen, device)
+        return self._batches(graph_pool, mode, chosen, device, share)
 
     def by_tokens(
         self,
@@ -133,12 +141,13 @@ class TranslationDataset:
         batch_tokens: int = 4096,
         bucketed: bool = False,
         device: torch.device | str = "cpu",
+        share: Share = (0, 1),
     ) -> Iterator[Batch]:
         """Iterate over batches of about as many target tokens each.
 
         Parameters
         ----------
-        graph_pool, mode, device
+        graph_pool, mode, device, share
             As in a call.
         batch_tokens : int
             Most target tokens of a batch; a longer sentence is a batch of its own.
@@ -166,7 +175,7 @@ class TranslationDataset:
             room -= lengths[i]
         if bucketed and mode == "train":
             self._generator.shuffle(chosen)
-        return self._batches(graph_pool, mode, chosen, device)
+        return self._batches(graph_pool, mode, chosen, device, share)
 
     @property
     def order_state(self) -> dict[str, Any]:
@@ -182,13 +191,22 @@ class TranslationDataset:
         return self._generator.permutation(count).tolist() if mode == "train" else list(range(count))
 
     def _batches(
-        self, graph_pool: GraphPool, mode: str, chosen: list[list[int]], device: torch.device | str
+        self,
+        graph_pool: GraphPool,
+        mode: str,
+        chosen: list[list[int]],
+        device: torch.device | str,
+        share: Share,
     ) -> Iterator[Batch]:
         for numbers in chosen:
-            pairs = [self.draw_pair(i, mode) for i in numbers]
+            pairs = [self.draw_pair(i, mode) for i in numbers]  # every process draws alike
+            own = share_of([len(target) for _, target in pairs], share)
+            stand_in = not own
+            pairs = [pairs[i] for i in own or [0]]
             sources = [self.encode(source) for source, _ in pairs]
             targets = [self.encode([SOS, *target, EOS]) for _, target in pairs]
-            yield graph_pool(sources, targets, device=device)
+            batch = graph_pool(sources, targets, device=device)
+            yield replace(batch, stand_in=True) if stand_in else batch
 
     def draw_pair(self, idx: int, mode: str) -> Pair:
         """Return a pair as a batch shows it; a data set of text may split its words anew each time."""
@@ -223,6 +241,17 @@ class TranslationDataset:
     def _split(self, mode: str) -> list[Pair]:
         check_choice("mode", mode, self.splits)
         return self.splits[mode]
+
+
+def share_of(lengths: Sequence[int], share: Share) -> list[int]:
+    """Return which sentences of a batch belong to a process, given their lengths.
+
+    All, in their order, belong to one process. Several take turns from the shortest to the longest: their
+    tokens differ by less than the longest sentence.
+    """
+    rank, size = share
+    order = range(len(lengths))
+    return list(order) if size == 1 else sorted(order, key=lambda i: lengths[i])[rank::size]
 
 
 def get_dataset(name: str, seed: int = 0) -> TranslationDataset:

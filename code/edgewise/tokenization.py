@@ -88,6 +88,10 @@ class BPE:
         """Text to pieces."""
         return self._tokenizer.encode(f" {text}").tokens
 
+    def numbers(self, texts: Sequence[str]) -> list[list[int]]:
+        """Texts to the numbers of their pieces in :attr:`symbols`, many at a time."""
+        return [found.ids for found in self._tokenizer.encode_batch([f" {text}" for text in texts])]
+
     def join(self, pieces: Sequence[str]) -> str:
         """Pieces to text; the inverse of :meth:`split`. Bytes that form no character become U+FFFD."""
         return self._tokenizer.decoder.decode(list(pieces)).removeprefix(" ")

@@ -142,6 +142,12 @@ class StepCount:
             self.histograms[side] = [a + b for a, b in zip(before, found.histogram, strict=True)]
             self._cost[side] = self._cost.get(side, 0.0) + float(found.cost.detach().double().sum())
 
+    def over_all(self, add: Callable[[list[float]], list[float]]) -> None:
+        """Add up the tokens of several processes; ``add`` adds up a list of numbers over them."""
+        for side, histogram in self.histograms.items():
+            *counts, self._cost[side] = add([*histogram, self._cost[side]])
+            self.histograms[side] = [int(count) for count in counts]
+
     @property
     def figures(self) -> dict[str, float]:
         """Mean steps and mean ponder cost a token, by side: ``steps_enc``, ``ponder_enc``, ..."""

@@ -18,6 +18,7 @@ from edgewise.benchmarks.engines import (
     bench_engines,
     format_engines,
 )
+from edgewise.benchmarks.loading import LoaderRow, bench_loader, format_loader
 from edgewise.benchmarks.long import CONTESTANTS, LENGTHS, LongRow, bench_long, exponents, format_long
 from edgewise.benchmarks.memory import MemoryRow, bench_memory, format_memory
 from edgewise.benchmarks.timing import interleave
@@ -33,6 +34,7 @@ __all__ = [
     "CacheRow",
     "DecodingRow",
     "EngineRow",
+    "LoaderRow",
     "LongRow",
     "MemoryRow",
     "PaddedAttention",
@@ -43,6 +45,7 @@ __all__ = [
     "bench_decoding",
     "bench_engines",
     "bench_lengths",
+    "bench_loader",
     "bench_long",
     "bench_memory",
     "bench_training",
@@ -51,6 +54,7 @@ __all__ = [
     "format_cache",
     "format_decoding",
     "format_engines",
+    "format_loader",
     "format_long",
     "format_memory",
     "format_training",

@@ -46,10 +46,10 @@ class PaddedAttention:
     Where tokens go is worked out beforehand, as a tile plan is.
     """
 
-    def __init__(self, lengths: Sequence[int]):
-        size = torch.tensor(lengths)
+    def __init__(self, lengths: Sequence[int], device: torch.device | str = "cpu"):
+        size = torch.tensor(lengths, device=device)
         self.shape = (len(lengths), max(lengths))
-        real = torch.arange(max(lengths)) < size[:, None]
+        real = torch.arange(max(lengths), device=device) < size[:, None]
         self.slots = real.flatten().nonzero().squeeze(1)
         self.mask = None if bool(real.all()) else real[:, None, None]
 
@@ -74,7 +74,10 @@ class EngineRow:
 
 
 def bench_engines(
-    workloads: Sequence[Workload] = WORKLOADS, engines: Sequence[str] | None = None, repeats: int = 5
+    workloads: Sequence[Workload] = WORKLOADS,
+    engines: Sequence[str] | None = None,
+    repeats: int = 5,
+    device: torch.device | str = "cpu",
 ) -> list[EngineRow]:
     """Time engines against hand-written padded attention, forward and backward, one layer.
 
@@ -88,27 +91,39 @@ def bench_engines(
         Which engines; all that can run here if not given.
     repeats : int
         Measured turns of each.
+    device : torch.device or str
+        Where; DGL's engines run on the CPU only.
     """
+    device = torch.device(device)
     if engines is None:
-        engines = [e for e in ENGINES if e in ("scatter", "tiles") or dgl_available()]
+        with_dgl = device.type == "cpu" and dgl_available()
+        engines = [e for e in ENGINES if e in ("scatter", "tiles") or with_dgl]
     for engine in engines:
         check_choice("engine", engine, ENGINES)
     rows = []
     for workload in workloads:
-        seconds = interleave(_contestants(workload, engines), repeats)
+        seconds = interleave(_contestants(workload, engines, device), repeats)
         rows += [EngineRow(workload.name, name, s, s / seconds[PADDED]) for name, s in seconds.items()]
     return rows
 
 
-def _contestants(workload: Workload, engines: Sequence[str]) -> dict[str, Callable[[], object]]:
+def _contestants(
+    workload: Workload, engines: Sequence[str], device: torch.device
+) -> dict[str, Callable[[], object]]:
     torch.manual_seed(0)
     shape = (sum(workload.lengths), workload.num_heads, workload.d_k)
-    q, k, v = (torch.randn(shape, requires_grad=True) for _ in range(3))
-    upstream = torch.randn(shape)
-    graph, padded = complete(workload.lengths), PaddedAttention(workload.lengths)
+    q, k, v, upstream = (torch.randn(shape).to(device) for _ in range(4))
+    for x in (q, k, v):
+        x.requires_grad_()
+    graph, padded = complete(workload.lengths).to(device), PaddedAttention(workload.lengths, device)
 
     def both_ways(attend: Callable[[], Tensor]) -> Callable[[], object]:
-        return lambda: torch.autograd.grad(attend(), (q, k, v), upstream)
+        def run() -> None:
+            torch.autograd.grad(attend(), (q, k, v), upstream)
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)  # or only the asking would be timed
+
+        return run
 
     def attend(engine: str) -> Callable[[], Tensor]:
         return lambda: propagate_attention(graph, q, k, v, engine)
@@ -117,7 +132,7 @@ def _contestants(workload: Workload, engines: Sequence[str]) -> dict[str, Callab
     contestants |= {engine: both_ways(attend(engine)) for engine in engines}
     if "tiles" in engines:
         contestants[TILES_PLANNED] = both_ways(
-            lambda: propagate_attention(complete(workload.lengths), q, k, v, "tiles")
+            lambda: propagate_attention(complete(workload.lengths).to(device), q, k, v, "tiles")
         )
     return contestants
 

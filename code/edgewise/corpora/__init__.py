@@ -7,13 +7,13 @@ compares heads with: word alignments and parses.
 
 from typing import Any
 
-from edgewise.corpora import captions, multi30k, tatoeba, wmt14
+from edgewise.corpora import captions, few, multi30k, tatoeba, wmt14
 from edgewise.corpora.download import fetch
 from edgewise.corpora.files import CorpusError, File
 from edgewise.corpora.text import Corpus, Pair
 from edgewise.validation import check_choice
 
-CORPORA = {"captions": captions, "multi30k": multi30k, "tatoeba": tatoeba, "wmt14": wmt14}
+CORPORA = {"captions": captions, "few": few, "multi30k": multi30k, "tatoeba": tatoeba, "wmt14": wmt14}
 
 
 def load(name: str, **options: Any) -> Corpus:

@@ -1,9 +1,12 @@
 """Every training run that leaves an artifact, by name."""
 
-from edgewise.experiments.catalogue import EXPERIMENTS, get_experiment
-from edgewise.experiments.data import TextDataset, digest_of, load_data
-from edgewise.experiments.experiment import Experiment, Mixing, Size, Text, Universal
+from edgewise.experiments.cached import CachedText
+from edgewise.experiments.catalogue import EXPERIMENTS, LARGE, get_experiment
+from edgewise.experiments.data import TextDataset
+from edgewise.experiments.experiment import Experiment, Mixing, Size, Streamed, Text, Universal
+from edgewise.experiments.loading import digest_of, load_data
 from edgewise.experiments.questions import STUDIES, get_study
+from edgewise.experiments.reduced import reduced
 from edgewise.experiments.runs import (
     deviation,
     finish,
@@ -31,12 +34,15 @@ from edgewise.experiments.translator import Translation, Translator
 __all__ = [
     "EXPERIMENTS",
     "GREEDY",
+    "LARGE",
     "STUDIES",
+    "CachedText",
     "Experiment",
     "Mixing",
     "Results",
     "Search",
     "Size",
+    "Streamed",
     "Study",
     "Text",
     "TextDataset",
@@ -56,6 +62,7 @@ __all__ = [
     "load_study",
     "load_translator",
     "load_weights",
+    "reduced",
     "restore",
     "restore_model",
     "restore_splitter",

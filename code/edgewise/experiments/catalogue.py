@@ -1,7 +1,7 @@
 """The named experiments, each a frozen configuration."""
 
 from edgewise.experiments.adaptive import ADAPTIVE
-from edgewise.experiments.experiment import Experiment, Size, Text
+from edgewise.experiments.experiment import Experiment, Size, Streamed, Text
 from edgewise.trainer import Recipe
 from edgewise.validation import check_choice
 
@@ -60,8 +60,45 @@ EXPERIMENTS = {
             Text(6000, 0.1),
         ),
         *ADAPTIVE,
+        Experiment(
+            "wmt14",
+            "Translate news from English to German: the large run's every step, on 10,000 pairs.",
+            "wmt14",
+            Size(N=3, dim_model=256, dim_ff=1024, h=4, dropout=0.3, shared=True),
+            Recipe(
+                epochs=30,
+                batch_tokens=4096,
+                bucketed=True,
+                factor=1.0,
+                warmup=1000,
+                clip=1.0,
+                average=5,
+                autocast=True,
+            ),
+            Streamed(32_000),
+        ),
+        Experiment(
+            "wmt14-base",
+            "The base model of Vaswani et al. 2017 on all of WMT14: for several GPUs.",
+            "wmt14-full",
+            Size(N=6, dim_model=512, dim_ff=2048, h=8, dropout=0.1, shared=True),
+            Recipe(
+                epochs=20,
+                batch_tokens=25_000,
+                bucketed=True,
+                factor=1.0,
+                warmup=4000,
+                clip=1.0,
+                average=5,
+                autocast=True,
+            ),
+            Streamed(32_000),
+        ),
     )
 }
+
+LARGE = {"wmt14", "wmt14-base"}
+"""Experiments whose weights are too large for ``book/artifacts``."""
 
 
 def get_experiment(name: str) -> Experiment:

@@ -1,14 +1,9 @@
-"""The data of experiments: toy tasks, and text."""
-
-import hashlib
-import json
+"""Text as data of experiments."""
 
 import numpy as np
 
-from edgewise import corpora
 from edgewise.corpora import Corpus
-from edgewise.experiments.experiment import Experiment
-from edgewise.tasks import Pair, TranslationDataset, get_dataset
+from edgewise.tasks import Pair, TranslationDataset
 from edgewise.tokenization import BPE
 
 VARIANTS = 16
@@ -58,27 +53,3 @@ class TextDataset(TranslationDataset):
         words = self.splitter.words(text)
         chosen = self._generator.integers(VARIANTS, size=len(words)).tolist()
         return [piece for word, i in zip(words, chosen, strict=True) for piece in self._variants[word][i]]
-
-
-def load_data(experiment: Experiment, splitter: BPE | None = None) -> TranslationDataset:
-    """Return an experiment's data set; ``splitter`` is learned from the training split if not given.
-
-    Raises
-    ------
-    CorpusError
-        If a file of the corpus cannot be had or used.
-    """
-    seed = experiment.recipe.seed
-    if experiment.text is None:
-        return get_dataset(experiment.task, seed)
-    corpus = corpora.load(experiment.task)
-    if splitter is None:
-        lines = (text for pair in corpus.splits["train"] for text in pair)
-        splitter = BPE.train(lines, experiment.text.vocab_size)
-    return TextDataset(corpus, splitter, experiment.text.dropout, seed)
-
-
-def digest_of(data: TranslationDataset) -> str:
-    """Return the sha256 of all pairs, in their order."""
-    splits = data.corpus.splits if isinstance(data, TextDataset) else data.splits
-    return hashlib.sha256(json.dumps(splits).encode()).hexdigest()

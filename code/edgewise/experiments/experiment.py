@@ -92,6 +92,33 @@ class Text:
 
 
 @dataclass(frozen=True)
+class Streamed(Text):
+    """How the text of a corpus larger than memory becomes symbols; they are kept on disk, split once.
+
+    Attributes
+    ----------
+    sample : int
+        Training pairs that the byte-pair encoding is learned from, drawn from all.
+    longest, ratio : int, float
+        Of the pairs kept; see :func:`edgewise.corpora.cleaning.cleaned`.
+    most_pieces : int
+        Pieces a side at most.
+    """
+
+    sample: int = 500_000
+    longest: int = 100
+    ratio: float = 2.0
+    most_pieces: int = 256
+
+    def __post_init__(self):
+        super().__post_init__()
+        for name in ("sample", "longest", "most_pieces"):
+            check_count(name, getattr(self, name), 1)
+        if self.dropout:
+            raise ValueError(f"dropout must be 0 where text is split once, got {self.dropout}")
+
+
+@dataclass(frozen=True)
 class Experiment:
     """A named training run.
 
@@ -102,7 +129,8 @@ class Experiment:
     about : str
         What it is for, in a sentence.
     task : str
-        Data: a toy task, as in ``get_dataset``, or a corpus, as in ``corpora.load``.
+        Data: a toy task, as in ``get_dataset``, or a corpus, as in ``corpora.load``; where text is
+        ``Streamed``, as in ``corpora.streams.open_stream``.
     size : Size, Mixing or Universal
         Of the model, and which kind it is.
     recipe : Recipe
@@ -133,7 +161,8 @@ class Experiment:
         kind = Universal if "max_steps" in size else Mixing if "how" in size else Size
         parts = {"size": kind(**size)}
         parts["recipe"] = Recipe(**config["recipe"] | {"betas": tuple(config["recipe"]["betas"])})
-        parts["text"] = Text(**config["text"]) if config.get("text") else None
+        text = config.get("text")
+        parts["text"] = (Streamed if "sample" in text else Text)(**text) if text else None
         parts["tests"] = tuple(config.get("tests", ("test",)))
         return cls(**{**config, **parts})
 

@@ -8,8 +8,10 @@ import torch
 
 from edgewise import artifacts, corpora
 from edgewise.artifacts import Artifact
-from edgewise.experiments.data import TextDataset, digest_of, load_data
-from edgewise.experiments.experiment import Experiment
+from edgewise.corpora.streams import open_stream
+from edgewise.experiments.data import TextDataset
+from edgewise.experiments.experiment import Experiment, Streamed, Text
+from edgewise.experiments.loading import digest_of, digest_of_symbols, load_data
 from edgewise.experiments.scores import (
     GREEDY,
     Search,
@@ -21,11 +23,11 @@ from edgewise.experiments.scores import (
 from edgewise.experiments.translator import Translator
 from edgewise.tasks import SPECIAL, TranslationDataset
 from edgewise.tokenization import BPE
-from edgewise.trainer import Run
+from edgewise.trainer import ALONE, Alone, Run
 from edgewise.transformer import Transformer
 
 VALIDATED = 200
-"""Sequences of a toy task's validation split that are decoded after each epoch; of text, all are."""
+"""Sequences of validation that are decoded after each epoch; of text in memory, all are."""
 
 TOKENIZER = "tokenizer.json"
 
@@ -36,32 +38,46 @@ def start(
     device: torch.device | str = "cpu",
     resume: bool = False,
     progress: bool = False,
+    team: Alone = ALONE,
+    workers: int = 0,
 ) -> Run:
     """Begin, or continue, the experiment's run in a folder.
 
     A run goes on under a recipe of more epochs than it was begun with: their number has no part in the course
-    of those before.
+    of those before. The processes of a team share its batches, and a run goes on with as many of them as it
+    was begun with: each has random numbers of its own. Where text stays on disk, ``workers`` processes read
+    ahead of each; their number has no part in the course either.
 
     Raises
     ------
+    DisagreementError
+        If the processes of ``team`` would not do the same.
     FileExistsError
         If the folder holds a run and ``resume`` is false.
     CheckpointError
         If the newest checkpoint cannot be used.
     """
-    data = load_data(experiment)
-    model = experiment.build(data.vocab_size).to(device)
     course = experiment.config
+    team.agree(course | {"resume": resume})
+    data = load_data(experiment, None, workers)
+    team.agree({"data": digest_of(data), "symbols": digest_of_symbols(data)})
     course["recipe"].pop("epochs")
+    stage = artifacts.facts(device)
+    if team.size > 1:
+        course["processes"] = stage["processes"] = team.size
+    model = experiment.build(data.vocab_size).to(device)
     run = Run(
         model,
         data,
         experiment.recipe,
         folder,
         course,
-        score=lambda m: decoded_figures(m, data, "valid", None if experiment.text else VALIDATED),
-        stage=artifacts.facts(device),
+        score=lambda m: decoded_figures(
+            m, data, "valid", None if type(experiment.text) is Text else VALIDATED
+        ),
+        stage=stage,
         progress=progress,
+        team=team,
     )
     run.start(resume)
     return run
@@ -166,7 +182,9 @@ def test_sources(artifact: Artifact) -> list[str]:
         If the corpus cannot be had.
     """
     experiment = Experiment.of(artifact.config)
-    return [source for source, _ in corpora.load(experiment.task).splits[experiment.tests[0]]]
+    streamed = isinstance(experiment.text, Streamed)
+    corpus = open_stream(experiment.task).corpus if streamed else corpora.load(experiment.task)
+    return [source for source, _ in corpus.splits[experiment.tests[0]]]
 
 
 @torch.no_grad()

@@ -32,6 +32,8 @@ class Batch:
         int64 [n_tokens]: what the decoder should predict, ``tgt`` shifted by one.
     src_lengths, tgt_lengths : list of int
         Tokens a sentence.
+    stand_in : bool
+        Whether it stands in for sentences that this process has none of, and counts nothing.
     """
 
     enc: AttentionGraph
@@ -43,6 +45,7 @@ class Batch:
     src_lengths: list[int]
     tgt_lengths: list[int]
     pool: "GraphPool" = field(repr=False)
+    stand_in: bool = False
 
     @property
     def n_nodes(self) -> int:
@@ -191,6 +194,55 @@ class GraphPool:
             pool=self,
         )
 
+    def packed(
+        self,
+        source: Tensor,
+        src_lengths: list[int],
+        target: Tensor,
+        tgt_lengths: list[int],
+        sos_id: int,
+        eos_id: int,
+        device: torch.device | str = "cpu",
+    ) -> Batch:
+        """Batch sentence pairs that lie end to end already, without a look at each.
+
+        Parameters
+        ----------
+        source, target : Tensor
+            int64: ids of all sentences; of the target without start and end symbol, which are added.
+        src_lengths, tgt_lengths : list of int
+            Ids a sentence.
+        sos_id, eos_id : int
+            Start and end symbol.
+        device : torch.device or str
+            Where the batch goes.
+
+        Raises
+        ------
+        ValueError
+            If the lengths do not fit the ids, or a source is empty.
+        """
+        if sum(src_lengths) != len(source) or sum(tgt_lengths) != len(target) or not all(src_lengths):
+            raise ValueError("lengths must be those of the sentences, and no source may be empty")
+        lengths = torch.tensor(tgt_lengths)
+        ends = (lengths + 1).cumsum(0)
+        tgt, tgt_y = (target.new_full((len(target) + len(tgt_lengths),), i) for i in (sos_id, eos_id))
+        after_start, before_end = (torch.ones(len(tgt), dtype=torch.bool) for _ in range(2))
+        after_start[ends - lengths - 1] = before_end[ends - 1] = False
+        tgt[after_start] = tgt_y[before_end] = target
+        tgt_lengths = [n + 1 for n in tgt_lengths]
+        return Batch(
+            enc=complete(src_lengths).to(device),
+            dec=causal(tgt_lengths).to(device),
+            cross=bipartite(src_lengths, tgt_lengths).to(device),
+            src=(source.to(device), _positions(src_lengths).to(device)),
+            tgt=(tgt.to(device), _positions(tgt_lengths).to(device)),
+            tgt_y=tgt_y.to(device),
+            src_lengths=src_lengths,
+            tgt_lengths=tgt_lengths,
+            pool=self,
+        )
+
     def pair_graph(self, num_src: int, num_tgt: int) -> Any:
         """Return the ``DGLGraph`` of one pair: nodes source then target, edges ``ee``, ``ed``, ``dd``.
 
@@ -220,5 +272,9 @@ def _ids(name: str, index: int, sentence: Sentence) -> Tensor:
 
 
 def _pack(sentences: list[Tensor], lengths: list[int], device: torch.device | str) -> tuple[Tensor, Tensor]:
-    positions = torch.cat([torch.arange(n) for n in lengths])
-    return torch.cat(sentences).to(device), positions.to(device)
+    return torch.cat(sentences).to(device), _positions(lengths).to(device)
+
+
+def _positions(lengths: list[int]) -> Tensor:
+    counts = torch.tensor(lengths)
+    return torch.arange(int(counts.sum())) - (counts.cumsum(0) - counts).repeat_interleave(counts)

@@ -1,16 +1,14 @@
 """Loss and update from the decoder's states."""
 
 import math
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from edgewise.layers import Generator
+from edgewise.trainer.passing import Part, States
+from edgewise.trainer.team import ALONE, Alone
 from edgewise.training import LabelSmoothing, NoamOpt, SimpleLossCompute, output_loss
-
-States = Tensor | tuple[Tensor, Tensor]
-"""Final states [N, dim_model], those of two passes, or several a token and their weights [S, N]."""
 
 
 class DivergedError(Exception):
@@ -35,8 +33,8 @@ class StateLossCompute(SimpleLossCompute):
     consistency : float
         Weight of disagreement between two passes over a batch, as in ``output_loss``; for each token the loss
         is then half of that function's.
-    extra : callable, optional
-        Returns what the latest pass adds to the loss a token, or nothing. It is learned from, not reported.
+    team : Alone
+        The processes that share each batch. Counts and losses are of whole batches.
 
     Attributes
     ----------
@@ -44,6 +42,8 @@ class StateLossCompute(SimpleLossCompute):
         Length of the latest gradient before it was clipped; zero before the first update.
     latest : float
         Loss a token of the latest batch.
+    latest_tokens : int
+        Target tokens of that batch.
     """
 
     def __init__(
@@ -54,59 +54,76 @@ class StateLossCompute(SimpleLossCompute):
         grad_accum: int = 1,
         clip: float | None = None,
         consistency: float = 0.0,
-        extra: Callable[[], Tensor | None] | None = None,
+        team: Alone = ALONE,
     ):
         super().__init__(criterion, opt, grad_accum)
         self.generator = generator
         self.clip = math.inf if clip is None else clip
         self.consistency = consistency
-        self.extra = extra
-        self.waiting_tokens = 0
+        self.team = team
+        self.waiting_tokens, self.latest_tokens = 0, 0
         self.grad_norm = 0.0
         self.latest = math.nan
 
-    def __call__(self, hidden: States, target: Tensor, n_tokens: int) -> float:
+    def __call__(self, hidden: States | Part, target: Tensor, n_tokens: int) -> float:
         """Count a batch, given its final states [N, dim_model] or [2, N, dim_model], and learn from it.
 
         Or given several states a token, [S, N, dim_model], and their weights [S, N]: loss and accuracy are
-        then those expected.
-        """
-        self.latest = super().__call__(hidden, target, n_tokens)
-        return self.latest
-
-    def evaluate(self, hidden: States, target: Tensor) -> tuple[Tensor, float]:
-        """States and targets [N] to the summed loss and the number of right predictions; means of passes.
+        then those expected. Or given the part of it that this process has worked out already.
 
         Raises
         ------
         DivergedError
-            If the loss is not finite.
+            If the loss, or what the model adds to it, is not finite.
         """
+        if not isinstance(hidden, Part):
+            hidden = Part(*self.evaluate(hidden, target), n_tokens, n_tokens)
+        total, correct, extra, self.latest_tokens = self._over_all(hidden)
+        if not math.isfinite(total):
+            raise DivergedError(f"the loss is {total}")
+        if self.opt is not None:
+            if extra is not None and not math.isfinite(extra.item()):
+                raise DivergedError(f"the extra loss is {extra.item()}")
+            if self.waiting == 0:
+                self.opt.zero_grad()
+            self.learn(hidden.total if extra is None else hidden.total + extra, self.latest_tokens)
+            self.waiting += 1
+            if self.waiting == self.grad_accum:
+                self.finish()
+        self.total_loss += total
+        self.correct += correct
+        self.tokens += self.latest_tokens
+        self.latest = total / self.latest_tokens
+        return self.latest
+
+    def _over_all(self, part: Part) -> tuple[float, float, Tensor | None, int]:
+        """Loss, right predictions and tokens of the whole batch, and this part's share of the extra loss.
+
+        The extra loss is a mean over the nodes of the batch, for each of its target tokens.
+        """
+        mine = 0.0 if part.extra is None else part.extra.item()
+        values = [part.total.item(), part.correct, part.tokens, part.nodes, mine]
+        total, correct, tokens, nodes, extra = self.team.sum(values)
+        if not math.isfinite(extra):
+            raise DivergedError(f"the extra loss is {extra}")
+        if part.extra is None:
+            return total, correct, None, int(tokens)
+        return total, correct, part.extra * (tokens * (part.nodes / nodes)), int(tokens)
+
+    def evaluate(self, hidden: States, target: Tensor) -> tuple[Tensor, float]:
+        """States and targets [N] to the summed loss and the number of right predictions; means of passes."""
         proj, options = self.generator.proj, {"consistency": self.consistency}
         if isinstance(hidden, tuple):
             states, weights = hidden
             hidden, target = states.flatten(0, 1), target.repeat(len(states))
             options["weights"] = weights.flatten()
         total, correct = output_loss(hidden, proj.weight, proj.bias, target, self.criterion, **options)
-        if not math.isfinite(total.item()):
-            raise DivergedError(f"the loss is {total.item()}")
         passes = hidden.dim() - 1
         return total / passes, correct / passes
 
     def learn(self, total: Tensor, n_tokens: int) -> None:
-        """Add a batch's gradient to those that wait.
-
-        Raises
-        ------
-        DivergedError
-            If the extra loss is not finite.
-        """
-        extra = self.extra() if self.extra else None
-        if extra is not None:
-            if not math.isfinite(extra.item()):
-                raise DivergedError(f"the extra loss is {extra.item()}")
-            total = total + extra * n_tokens
-        total.backward()
+        """Add a batch's gradient to those that wait."""
+        self.team.backward(total)
         self.waiting_tokens += n_tokens
 
     def take_step(self) -> None:
@@ -120,9 +137,10 @@ class StateLossCompute(SimpleLossCompute):
         grads = [
             p.grad for group in self.opt.optimizer.param_groups for p in group["params"] if p.grad is not None
         ]
-        self.grad_norm = float(torch.nn.utils.get_total_norm(grads)) / self.waiting_tokens
+        divisor = self.waiting_tokens / self.team.size  # gradients are means over the processes already
+        self.grad_norm = float(torch.nn.utils.get_total_norm(grads)) / divisor
         if not math.isfinite(self.grad_norm):
             raise DivergedError(f"the gradient's length is {self.grad_norm}")
-        torch._foreach_mul_(grads, min(1.0, self.clip / (self.grad_norm + 1e-12)) / self.waiting_tokens)
+        torch._foreach_mul_(grads, min(1.0, self.clip / (self.grad_norm + 1e-12)) / divisor)
         self.waiting_tokens = 0
         self.opt.step()

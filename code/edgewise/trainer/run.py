@@ -5,7 +5,6 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +16,16 @@ from edgewise.checkpoints import checkpoints, load_checkpoint, save_checkpoint
 from edgewise.graphs import Batch, GraphPool
 from edgewise.layers import evaluating
 from edgewise.tasks import TranslationDataset
-from edgewise.trainer.loss import DivergedError, StateLossCompute, States
+from edgewise.trainer.epoch import Epoch, StoppedError
+from edgewise.trainer.loss import DivergedError, StateLossCompute
+from edgewise.trainer.passing import Part, Pass
 from edgewise.trainer.recipe import Recipe
+from edgewise.trainer.team import ALONE, Alone
 from edgewise.training import LabelSmoothing, NoamOpt, run_epoch
 from edgewise.transformer import Transformer
 
 Score = Callable[[Transformer], dict[str, float]]
 """Figures of a model on validation data, by decoding."""
-
-
-class StoppedError(Exception):
-    """A run was asked to stop, and its state is saved."""
 
 
 class Run:
@@ -53,6 +51,8 @@ class Run:
         Seconds between checkpoints within an epoch.
     progress : bool
         Whether to show bars.
+    team : Alone
+        The processes that share each batch; alone, this one has all of it. The first of them writes.
 
     Attributes
     ----------
@@ -82,6 +82,7 @@ class Run:
         stage: Mapping[str, Any] | None = None,
         save_every: float = 60.0,
         progress: bool = False,
+        team: Alone = ALONE,
     ):
         self.model, self.data, self.recipe, self.config = model, data, recipe, config
         self.folder, self.score, self.save_every, self.progress = Path(folder), score, save_every, progress
@@ -91,8 +92,9 @@ class Run:
         self.opt = NoamOpt(dim_model, recipe.factor, recipe.warmup, adam)
         self.criterion = LabelSmoothing(data.vocab_size, data.pad_id, recipe.smoothing)
         self.pool = GraphPool()
-        self._extra: Tensor | None = None
+        self.team = team
         self.loss = self._loss_compute(self.opt)
+        self._pass = team.wrap(Pass(model, recipe, self.loss.evaluate))
         self.epochs: list[dict[str, Any]] = []
         self.losses: list[float] = []
         self.stages: list[dict[str, Any]] = []
@@ -133,14 +135,21 @@ class Run:
             raise FileExistsError(
                 f"{self.folder} holds a run already; go on with --resume, or name another folder"
             )
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.team.agree({"checkpoint": found[-1].name if found else None})
         if found:
             self._restore(load_checkpoint(found[-1], self.config))
+        else:
+            self.team.part_ways(self.recipe.seed)
+        if self.team.rank == 0:
+            self._open_log()
+        self.stages.append(self._stage | {"from_step": self.step, "to_step": self.step, "seconds": 0.0})
+        self._began = self._saved_at = time.monotonic()
+
+    def _open_log(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
         with open(self.folder / "metrics.jsonl", "ab") as log:
             self._log_end = min(self._log_end, log.tell())  # a longer file would be filled up with zeros
             log.truncate(self._log_end)  # what came after the checkpoint will come again
-        self.stages.append(self._stage | {"from_step": self.step, "to_step": self.step, "seconds": 0.0})
-        self._began = self._saved_at = time.monotonic()
 
     def train(self, max_steps: int | None = None) -> None:
         """Train to the end of the recipe, or until ``max_steps`` updates are made.
@@ -152,11 +161,12 @@ class Run:
         StoppedError
             If ``stop_requested`` was set.
         """
+        self.team.agree({"steps": max_steps})
         while not self.finished and (max_steps is None or self.step < max_steps):
             self.model.train()
-            epoch = _Epoch(self, max_steps)
+            epoch = Epoch(self, max_steps)
             try:
-                run_epoch(epoch, self._states, self.loss, progress=self.progress)
+                run_epoch(epoch, epoch.part_of, self.loss, progress=self.progress)
                 if epoch.over:
                     self._end_epoch()
             except DivergedError as error:
@@ -191,17 +201,22 @@ class Run:
 
     def save(self) -> None:
         """Write a checkpoint; first see that the log it goes with is on the disk."""
-        with open(self.folder / "metrics.jsonl", "ab") as log:
-            os.fsync(log.fileno())
         self.stages[-1] |= {"to_step": self.step, "seconds": time.monotonic() - self._began}
-        save_checkpoint(self.folder / "checkpoints", self.step, self._state(), self.config)
+        state = self._state()
+        if self.team.rank == 0:
+            with open(self.folder / "metrics.jsonl", "ab") as log:
+                os.fsync(log.fileno())
+            save_checkpoint(self.folder / "checkpoints", self.step, state, self.config)
         self._saved_at = time.monotonic()
 
     def _state(self) -> dict[str, Any]:
+        random = {"random": torch.get_rng_state()}
+        if self.device.type == "cuda":
+            random["random_cuda"] = torch.cuda.get_rng_state(self.device)
         state = {
             "model": self.model.state_dict(),
             "opt": self.opt.state_dict(),
-            "random": torch.get_rng_state(),
+            **random,
             "snapshots": list(self._snapshots),
             "order": self._order,
             "batches_done": self._batches_done,
@@ -211,8 +226,9 @@ class Run:
             "losses": self.losses,
             "stages": self.stages,
         }
-        if self.device.type == "cuda":
-            state["random_cuda"] = torch.cuda.get_rng_state(self.device)
+        if self.team.size > 1:
+            gathered = [self.team.gather(drawn) for drawn in random.values()]
+            state["team"] = [dict(zip(random, drawn, strict=True)) for drawn in zip(*gathered, strict=True)]
         return state
 
     def _restore(self, state: dict[str, Any]) -> None:
@@ -220,9 +236,10 @@ class Run:
         adam = state["opt"]["optimizer"]
         adam["state"] = {int(number): moments for number, moments in adam["state"].items()}
         self.opt.load_state_dict(state["opt"])
-        torch.set_rng_state(state["random"])
+        random = state["team"][self.team.rank] if self.team.size > 1 else state
+        torch.set_rng_state(random["random"])
         if self.device.type == "cuda":
-            torch.cuda.set_rng_state(state["random_cuda"], self.device)
+            torch.cuda.set_rng_state(random["random_cuda"], self.device)
         self._snapshots.extend(state["snapshots"])
         self._order, self.data.order_state = state["order"], state["order"]
         self._batches_done, self._log_end = state["batches_done"], state["log_end"]
@@ -239,30 +256,18 @@ class Run:
             recipe.grad_accum,
             recipe.clip,
             agree,
-            lambda: self._extra,
+            self.team,
         )
 
     def _batches(self, mode: str) -> Iterator[Batch]:
-        recipe, data = self.recipe, self.data
+        recipe, data, share = self.recipe, self.data, (self.team.rank, self.team.size)
         if recipe.batch_size is not None:
-            return data(self.pool, mode, recipe.batch_size, self.device)
-        return data.by_tokens(self.pool, mode, recipe.batch_tokens, recipe.bucketed, self.device)
-
-    def _states(self, batch: Batch) -> States:
-        states, extras = [], []
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.recipe.autocast):
-            for _ in range(2 if self.recipe.consistency and self.model.training else 1):
-                states.append(self.model.hidden(batch))
-                extras.append(self.model.extra_loss(self.step))
-            several = self.model.predictions()
-        self._extra = None if extras[0] is None else torch.stack(extras).mean()
-        if several is None:
-            return states[0] if len(states) == 1 else torch.stack(states)
-        if len(states) > 1:
-            raise ValueError("consistency is not defined where the loss is expected over several states")
-        return several
+            return data(self.pool, mode, recipe.batch_size, self.device, share=share)
+        return data.by_tokens(self.pool, mode, recipe.batch_tokens, recipe.bucketed, self.device, share)
 
     def _log(self, **facts: Any) -> None:
+        if self.team.rank > 0:
+            return
         with open(self.folder / "metrics.jsonl", "a", encoding="utf-8") as log:
             log.write(json.dumps(facts) + "\n")
             log.flush()
@@ -271,10 +276,18 @@ class Run:
     def _end_epoch(self) -> None:
         """Validate, note the figures, save."""
         valid, counted = self._loss_compute(None), StepCount()
-        states = counted.over(self.model, self._states)
+        through = Pass(self.model, self.recipe, valid.evaluate)
+
+        def part_of(batch: Batch) -> Part:
+            part = through(batch, self.step)
+            if not batch.stand_in:
+                counted.add(self.model.pondered)
+            return part
+
         with evaluating(self.model), torch.no_grad():
-            run_epoch(self._batches("valid"), states, valid, is_train=False, progress=self.progress)
-            scores = self.score(self.model) if self.score else {}
+            run_epoch(self._batches("valid"), part_of, valid, is_train=False, progress=self.progress)
+            counted.over_all(self.team.sum)
+            scores = self.team.ask_first(lambda: self.score(self.model)) if self.score else {}
         epoch = {
             "epoch": len(self.epochs) + 1,
             "step": self.step,
@@ -291,37 +304,5 @@ class Run:
         self._order = self.data.order_state
         self.loss.total_loss, self.loss.correct, self.loss.tokens = 0.0, 0, 0
         self.save()
-        if self.stop_requested:
+        if any(self.team.sum([self.stop_requested])):
             raise StoppedError
-
-
-class _Epoch:
-    """The batches of a run's epoch that are still to come; between two, the run keeps its books."""
-
-    def __init__(self, run: Run, max_steps: int | None):
-        self.run, self.max_steps, self.over = run, max_steps, False
-
-    def __iter__(self) -> Iterator[Batch]:
-        run = self.run
-        for batch in islice(run._batches("train"), run._batches_done, None):
-            if run.loss.waiting == 0 and self._pause():
-                return
-            yield batch
-            run._batches_done += 1
-            if len(run.losses) < run.RECORDED:
-                run.losses.append(run.loss.latest)
-            facts = {"step": run.step, "epoch": len(run.epochs) + 1, "tokens": batch.n_tokens}
-            if run.loss.waiting == 0:  # this batch completed an update
-                facts |= {"rate": run.opt.rate(), "grad_norm": run.loss.grad_norm}
-            run._log(**facts, loss=run.loss.latest)
-        self.over = True
-
-    def _pause(self) -> bool:
-        """Save if it is time to; say whether to stop here."""
-        run = self.run
-        enough = self.max_steps is not None and run.step >= self.max_steps
-        if enough or run.stop_requested or time.monotonic() - run._saved_at > run.save_every:
-            run.save()
-        if run.stop_requested:
-            raise StoppedError
-        return enough

@@ -1,0 +1,91 @@
+"""Whether training ever waits for its input."""
+
+import statistics
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import torch
+
+from edgewise.graphs import Batch, GraphPool
+from edgewise.tasks import TranslationDataset
+from edgewise.trainer import Pass, Recipe, StateLossCompute
+from edgewise.training import LabelSmoothing, NoamOpt
+from edgewise.transformer import Transformer
+from edgewise.validation import check_count
+
+
+@dataclass(frozen=True)
+class LoaderRow:
+    """Target tokens a second: read by the loader alone, and learned from by the trainer alone."""
+
+    read: float
+    trained: float
+
+    @property
+    def ratio(self) -> float:
+        """How many times as fast the loader is."""
+        return self.read / self.trained
+
+
+def bench_loader(
+    model: Transformer, data: TranslationDataset, recipe: Recipe, batches: int = 10, repeats: int = 3
+) -> LoaderRow:
+    """Time the loader alone, then whole updates on batches that are at hand; medians.
+
+    Parameters
+    ----------
+    model : Transformer
+        Trained in place, where it lies.
+    data : TranslationDataset
+        Its training batches are read.
+    recipe : Recipe
+        Says how they are cut.
+    batches : int
+        How many; one more comes first, unmeasured, with the order of the epoch.
+    repeats : int
+        Measured turns of each.
+    """
+    check_count("batches", batches, 1)
+    check_count("repeats", repeats, 1)
+    device = next(model.parameters()).device
+    opt = NoamOpt(model.pos_enc.dim_model, recipe.factor, recipe.warmup, torch.optim.Adam(model.parameters()))
+    criterion = LabelSmoothing(data.vocab_size, data.pad_id, recipe.smoothing)
+    loss = StateLossCompute(model.generator, criterion, opt, clip=recipe.clip, consistency=recipe.consistency)
+    through = Pass(model.train(), recipe, loss.evaluate)
+
+    def some() -> Iterator[Batch]:
+        if recipe.batch_tokens is None:
+            found = data(GraphPool(), "train", recipe.batch_size, device)
+        else:
+            found = data.by_tokens(GraphPool(), "train", recipe.batch_tokens, recipe.bucketed, device)
+        return islice(found, batches + 1)
+
+    def learn(batch: Batch) -> Batch:
+        loss(through(batch, opt.steps), batch.tgt_y, batch.n_tokens)  # its counts wait for the device
+        return batch
+
+    read, trained = [], []
+    for _ in range(repeats):
+        at_hand, seconds = _timed(some())
+        read.append(sum(batch.n_tokens for batch in at_hand[1:]) / seconds)
+        _, seconds = _timed(learn(batch) for batch in at_hand)
+        trained.append(sum(batch.n_tokens for batch in at_hand[1:]) / seconds)
+    return LoaderRow(statistics.median(read), statistics.median(trained))
+
+
+def _timed(batches: Iterator[Batch]) -> tuple[list[Batch], float]:
+    """Return all batches, and the seconds that all but the first of them took."""
+    found = [next(batches)]
+    begin = time.perf_counter()
+    found += batches
+    return found, time.perf_counter() - begin
+
+
+def format_loader(row: LoaderRow) -> str:
+    """Say it in a line."""
+    return (
+        f"loader alone {row.read:,.0f} target tokens/s, training {row.trained:,.0f}: "
+        f"input is {row.ratio:.1f} times as fast as it is needed"
+    )

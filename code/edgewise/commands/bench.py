@@ -1,0 +1,90 @@
+"""``edgewise bench``: speed and memory on this machine."""
+
+from typing import Annotated
+
+import typer
+
+from edgewise import artifacts, benchmarks, experiments
+from edgewise.commands.options import Device, Name
+from edgewise.commands.running import one_line_errors
+
+bench = typer.Typer(no_args_is_help=True)
+
+Repeats = Annotated[int, typer.Option(min=1, help="Measured turns of each contestant.")]
+
+
+@bench.command("engines")
+def bench_engines(repeats: Repeats = 5, device: Device = "cpu") -> None:
+    """Time every engine against hand-written padded attention, forward and backward."""
+    with one_line_errors():
+        rows = benchmarks.bench_engines(repeats=repeats, device=device)
+        typer.echo(f"{artifacts.device_name(device)}\n{benchmarks.format_engines(rows)}")
+
+
+@bench.command("memory")
+def bench_memory() -> None:
+    """Peak memory of 'fused' and 'tiles' on 65,536 tokens that each hear 129."""
+    with one_line_errors():
+        typer.echo(benchmarks.format_memory(benchmarks.bench_memory()))
+
+
+@bench.command("long")
+def bench_long(
+    repeats: Repeats = 3,
+    longest: Annotated[int, typer.Option(min=1024, help="Longest text, in tokens.")] = 262_144,
+    name: Annotated[list[str] | None, typer.Option(help="Only this contestant; may be repeated.")] = None,
+) -> None:
+    """Time and memory of one layer on 1,024 to 262,144 tokens: dense attention against sparse graphs."""
+    with one_line_errors():
+        lengths = [n for n in benchmarks.LENGTHS if n <= longest]
+        rows = benchmarks.bench_long(name or benchmarks.CONTESTANTS, lengths, repeats)
+        typer.echo(benchmarks.format_long(rows))
+
+
+@bench.command("training")
+def bench_training(repeats: Repeats = 5) -> None:
+    """Training updates a second: packed, padded torch.nn.Transformer, DGL's built-ins."""
+    with one_line_errors():
+        for training in benchmarks.TRAININGS:
+            typer.echo(benchmarks.format_training(benchmarks.bench_training([training], repeats=repeats)))
+
+
+@bench.command("decoding")
+def bench_decoding(
+    model: Annotated[str, typer.Option(help="An experiment on text, or an artifact's folder.")] = "multi30k",
+    repeats: Repeats = 3,
+) -> None:
+    """Translate 1,000 test sentences; decode with and without cached keys and values."""
+    with one_line_errors():
+        artifact = artifacts.load(model)
+        translator, texts = experiments.load_translator(artifact), experiments.test_sources(artifact)[:1000]
+        typer.echo(benchmarks.format_decoding(benchmarks.bench_decoding(translator, texts, repeats)))
+        sources = [translator.encode(text) for text in texts[:100]]
+        setting = translator.model, sources, translator.vocabulary.sos_id, translator.vocabulary.eos_id
+        typer.echo(benchmarks.format_cache([benchmarks.bench_cache(*setting, repeats=repeats)]))
+        setting = setting[0], sources[:2], *setting[2:]
+        typer.echo(benchmarks.format_cache(benchmarks.bench_lengths(*setting, repeats=repeats)))
+
+
+@bench.command("loader")
+def bench_loader(
+    name: Name = "wmt14",
+    repeats: Repeats = 3,
+    device: Device = "cpu",
+    small: Annotated[bool, typer.Option("--small", help="Only see that it runs.")] = False,
+) -> None:
+    """Read batches alone, and train on them: whether training ever waits for its input."""
+    with one_line_errors():
+        experiment = experiments.get_experiment(name)
+        experiment = experiments.reduced(experiment) if small else experiment
+        data = experiments.load_data(experiment)
+        model = experiment.build(data.vocab_size).to(device)
+        row = benchmarks.bench_loader(model, data, experiment.recipe, repeats=repeats)
+        typer.echo(f"{artifacts.device_name(device)}: {benchmarks.format_loader(row)}")
+
+
+@bench.command("adaptive")
+def bench_adaptive(repeats: Repeats = 5) -> None:
+    """Time a step of the Universal Transformer while fewer and fewer tokens are active."""
+    with one_line_errors():
+        typer.echo(benchmarks.format_adaptive(benchmarks.bench_adaptive(repeats=repeats)))

@@ -1,0 +1,38 @@
+"""Options that several commands have, checked as they are read."""
+
+from typing import Annotated
+
+import torch
+import typer
+
+from edgewise import distributed, experiments
+
+
+def check_device(device: str) -> str:
+    """Return a device that is at hand."""
+    if distributed.launched():
+        return device  # each process of a team looks for its own
+    at_hand = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    try:
+        kind, number = torch.device(device).type, torch.device(device).index or 0
+    except RuntimeError:
+        kind, number = "", 0
+    if not at_hand.get(kind, False) or (kind == "cuda" and number >= torch.cuda.device_count()):
+        there = " and ".join(name for name, here in at_hand.items() if here)
+        raise typer.BadParameter(f"{device!r} is not at hand; on this machine there is {there}")
+    return device
+
+
+def check_experiment(name: str) -> str:
+    """Return the name of an experiment."""
+    try:
+        return experiments.get_experiment(name).name
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+Device = Annotated[str, typer.Option(callback=check_device, help="cpu, cuda or mps.")]
+Name = Annotated[
+    str,
+    typer.Argument(callback=check_experiment, help=f"One of: {', '.join(experiments.EXPERIMENTS)}."),
+]

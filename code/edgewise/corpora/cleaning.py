@@ -1,0 +1,58 @@
+"""Chapter 12: which pairs of a crawled corpus to keep, what to learn pieces from, and plain text again."""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+from sacremoses import MosesDetokenizer
+
+from edgewise.corpora.text import Pair
+from edgewise.validation import check_count
+
+
+def cleaned(pairs: Iterable[Pair], longest: int = 100, ratio: float = 2.0) -> Iterator[Pair]:
+    """Leave out pairs that are no translations by their looks.
+
+    Parameters
+    ----------
+    pairs : iterable of Pair
+        Passed through one by one.
+    longest : int
+        Words a side at most; at least one.
+    ratio : float
+        By how much the longer side may be longer, in words; each side may have two more besides, since short
+        phrases differ most.
+
+    Raises
+    ------
+    ValueError
+        If ``longest`` or ``ratio`` is below one.
+    """
+    check_count("longest", longest, 1)
+    if not ratio >= 1:
+        raise ValueError(f"ratio must be at least 1, got {ratio!r}")
+    for pair in pairs:
+        short, long = sorted(len(side.split()) for side in pair)
+        if short > 0 and long <= longest and long <= ratio * short + 2:
+            yield pair
+
+
+def sampled(pairs: Iterable[Pair], count: int, seed: int = 0) -> list[Pair]:
+    """Draw pairs from a stream, each with the same chance, in bounded memory (Vitter 1985, algorithm R).
+
+    All of them, in their order, if there are no more than ``count``.
+    """
+    generator = np.random.default_rng([check_count("seed", seed), check_count("count", count, 1)])
+    drawn: list[Pair] = []
+    for seen, pair in enumerate(pairs):
+        if seen < count:
+            drawn.append(pair)
+        elif (place := int(generator.integers(seen + 1))) < count:
+            drawn[place] = pair
+    return drawn
+
+
+def detokenised(pairs: Iterable[Pair], languages: tuple[str, str]) -> Iterator[Pair]:
+    """Undo Moses's tokeniser as far as can be: spaces around punctuation go."""
+    source, target = (MosesDetokenizer(language).detokenize for language in languages)
+    for pair in pairs:
+        yield source(pair[0].split()), target(pair[1].split())

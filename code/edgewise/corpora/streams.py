@@ -1,0 +1,93 @@
+"""Chapter 12: corpora to be read from disk, pair by pair, as often as they are needed."""
+
+import hashlib
+import json
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from edgewise.corpora import few, wmt14
+from edgewise.corpora.cleaning import detokenised
+from edgewise.corpora.files import CorpusError
+from edgewise.corpora.text import Corpus, Pair
+from edgewise.validation import check_choice
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A training split to be read, and the others at hand.
+
+    Attributes
+    ----------
+    corpus : Corpus
+        Everything but the training split.
+    train : callable
+        Each call reads the training pairs from the first on.
+    digest : str
+        sha256 of what they are read from.
+    """
+
+    corpus: Corpus
+    train: Callable[[], Iterator[Pair]]
+    digest: str
+
+
+def _sample() -> Stream:
+    """10,000 pairs, newstest2012 and newstest2014, all as plain text."""
+    corpus = wmt14.load()
+    train, valid = (corpus.splits[mode] for mode in ("train", "valid"))
+    splits = {"valid": list(detokenised(valid, corpus.languages)), "test": corpus.splits["test"]}
+    sums = [file.sha256 for file in wmt14.SAMPLE["train"]]
+    return Stream(replace(corpus, splits=splits), lambda: detokenised(train, corpus.languages), _digest(sums))
+
+
+def _few() -> Stream:
+    """Read the few captions made by rule, for examples and tests."""
+    corpus = few.load()
+    train = corpus.splits["train"]
+    splits = {mode: pairs for mode, pairs in corpus.splits.items() if mode != "train"}
+    return Stream(replace(corpus, splits=splits), lambda: iter(train), _digest(train))
+
+
+def _full() -> Stream:
+    """All 4.5 million pairs, newstest2013 (newstest2012 if it cannot be had) and newstest2014."""
+    try:
+        valid = list(wmt14.read_part(wmt14.NEWSTEST2013))
+        files = (wmt14.NEWSTEST2013.archive,)
+    except CorpusError as error:
+        warnings.warn(f"validating on newstest2012: {error}", stacklevel=2)
+        sample = wmt14.load()
+        valid = list(detokenised(sample.splits["valid"], sample.languages))
+        files = wmt14.SAMPLE["valid"]
+    splits = {"valid": valid, "test": list(wmt14.read_part(wmt14.NEWSTEST2014))}
+    archives = tuple(part.archive for part in wmt14.TRAINING)
+    files = (*archives, *files, wmt14.NEWSTEST2014.archive)
+    corpus = Corpus("wmt14-full", wmt14.SIDES, splits, wmt14.TERMS, files)
+    return Stream(corpus, wmt14.stream, _digest([archive.sha256 for archive in archives]))
+
+
+def _digest(facts: object) -> str:
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+
+
+STREAMS = {"wmt14": _sample, "wmt14-full": _full, "few": _few}
+
+
+@lru_cache(maxsize=1)
+def _opened(name: str) -> Stream:
+    return STREAMS[name]()
+
+
+def open_stream(name: str) -> Stream:
+    """Return a corpus to be read from disk: ``"wmt14"`` (a sample), ``"wmt14-full"`` or ``"few"``.
+
+    Raises
+    ------
+    CorpusError
+        If a file cannot be had or used.
+    ValueError
+        If there is none of that name.
+    """
+    check_choice("stream", name, STREAMS)
+    return _opened(name)

@@ -1,0 +1,165 @@
+"""Pairs of token ids on disk, each read when it is asked for: as many as the disk holds.
+
+A cache is a folder of ``ids.bin`` (all sentences end to end, source and target in turn), ``starts.bin``
+(int64: where each of them starts, and where the last one ends) and ``facts.json``: what the ids were made
+from and by, and the checksums of both files. The two are plain arrays, which ``numpy.memmap`` opens too; but
+pages that are mapped count as the process's own memory, and the system may map far more than the place that
+is touched: a hundred pairs drawn from anywhere then hold hundreds of megabytes.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from struct import unpack
+from typing import Any
+
+import numpy as np
+
+from edgewise.checkpoints import difference, rename_durably, write_atomically
+from edgewise.corpora.files import locked
+
+FORMAT = 1
+
+FILES = ("ids.bin", "starts.bin")
+
+IdPair = tuple[Sequence[int], Sequence[int]]
+
+
+class CacheError(Exception):
+    """A cache is not there, is damaged, or was made from or by something else; the message says which."""
+
+
+class TokenCache:
+    """Pairs of id sequences in a folder.
+
+    Parameters
+    ----------
+    folder : Path
+        As :func:`write_cache` left it.
+    facts : mapping
+        What it should have been made from and by.
+
+    Raises
+    ------
+    CacheError
+        If it cannot be used, and why.
+    """
+
+    def __init__(self, folder: Path, facts: Mapping[str, Any]):
+        self.folder = folder
+        try:
+            found = json.loads((folder / "facts.json").read_text("utf-8"))
+            recorded, sums, kind = found["made"], found["sha256"], np.dtype(found["dtype"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CacheError(f"{folder} holds no cache ({type(error).__name__})") from None
+        if recorded != (ours := _made(facts)):
+            raise CacheError(f"{folder} is another cache: {difference(recorded, ours)}")
+        for name in FILES:
+            if not (folder / name).is_file() or _sha256(folder / name) != sums[name]:
+                raise CacheError(f"{folder / name} is missing or damaged: its checksum is not that recorded")
+        self.facts, self._kind = dict(facts), kind
+        self._ids, self._starts = (open(folder / name, "rb") for name in FILES)  # noqa: SIM115 (until the end)
+        self._pairs = (folder / FILES[1]).stat().st_size // 16
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Open the same files again in another process."""
+        return TokenCache, (self.folder, self.facts)
+
+    def __len__(self) -> int:
+        """Pairs."""
+        return self._pairs
+
+    def lengths(self) -> np.ndarray:
+        """Return the number of ids of each target, int32 [pairs]."""
+        found = np.empty(len(self), np.int32)
+        for first in range(0, len(self), step := 1 << 20):
+            part = np.fromfile(self.folder / FILES[1], "<i8", 2 * step + 1, offset=16 * first)
+            found[first : first + step] = part[2::2] - part[1::2]
+        return found
+
+    def take(self, numbers: np.ndarray) -> tuple[np.ndarray, list[int], np.ndarray, list[int]]:
+        """Return the sources of some pairs, end to end, int64, and their lengths; then the targets alike."""
+        sources, targets, src_lengths, tgt_lengths = [], [], [], []
+        ids, starts, size = self._ids.fileno(), self._starts.fileno(), self._kind.itemsize
+        for number in numbers.tolist():
+            start, middle, end = unpack("<3q", os.pread(starts, 24, 16 * number))
+            both = os.pread(ids, (end - start) * size, start * size)
+            sources.append(both[: (middle - start) * size])
+            targets.append(both[(middle - start) * size :])
+            src_lengths.append(middle - start)
+            tgt_lengths.append(end - middle)
+        source, target = (
+            np.frombuffer(b"".join(side), self._kind).astype(np.int64) for side in (sources, targets)
+        )
+        return source, src_lengths, target, tgt_lengths
+
+
+def write_cache(folder: Path, pairs: Iterable[IdPair], facts: Mapping[str, Any], vocab_size: int) -> None:
+    """Write pairs into a folder beside its name, in bounded memory, then give it the name.
+
+    Parameters
+    ----------
+    folder : Path
+        Replaced if it is there.
+    pairs : iterable of pairs of sequences of int
+        Consumed once.
+    facts : mapping
+        What they were made from and by, JSON.
+    vocab_size : int
+        Ids are below it.
+    """
+    fresh = folder.with_name(f".{folder.name}.part")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    kind = np.dtype(np.uint16 if vocab_size <= 1 << 16 else np.uint32)
+    end = 0
+    with open(fresh / FILES[0], "wb") as ids, open(fresh / FILES[1], "wb") as starts:
+        for pair in pairs:
+            for side in pair:
+                starts.write(end.to_bytes(8, "little"))
+                ids.write(np.asarray(side, kind).tobytes())
+                end += len(side)
+        starts.write(end.to_bytes(8, "little"))
+        for file in (ids, starts):
+            file.flush()
+            os.fsync(file.fileno())
+    seal_cache(fresh, facts, kind)
+    shutil.rmtree(folder, ignore_errors=True)
+    rename_durably(fresh, folder)
+
+
+def seal_cache(folder: Path, facts: Mapping[str, Any], kind: np.dtype) -> None:
+    """Write down what the files of a cache are, and their checksums."""
+    sums = {name: _sha256(folder / name) for name in FILES}
+    found = {"made": _made(facts), "dtype": np.dtype(kind).name, "sha256": sums}
+    write_atomically(folder / "facts.json", (json.dumps(found, indent=1) + "\n").encode())
+
+
+def cached(
+    folder: Path, facts: Mapping[str, Any], make: Callable[[], Iterable[IdPair]], vocab_size: int
+) -> TokenCache:
+    """Return the cache in a folder; make it if there is none, and anew if it cannot be used as it is.
+
+    Of several processes one makes it, and the others wait.
+    """
+    with locked(folder):
+        try:
+            return TokenCache(folder, facts)
+        except CacheError as error:
+            if folder.exists():
+                warnings.warn(f"{error}; it is made anew", stacklevel=2)
+        write_cache(folder, make(), facts, vocab_size)
+    return TokenCache(folder, facts)
+
+
+def _made(facts: Mapping[str, Any]) -> dict[str, Any]:
+    return json.loads(json.dumps({"format": FORMAT, **facts}))
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,112 @@
+"""How a process that ``torchrun`` started finds its team, its device and its role."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+from edgewise.distributed.team import Team
+from edgewise.trainer import ALONE, Alone
+
+MEETING = timedelta(seconds=60)
+"""How long processes wait for each other at the start."""
+
+PATIENCE = timedelta(hours=2)
+"""How long one waits for another that is connected: the first may be decoding a validation set."""
+
+
+def launched() -> bool:
+    """Say whether ``torchrun``, or something like it, started this process as one of several."""
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1
+
+
+def leads_machine() -> bool:
+    """Say whether this is the first process of its machine."""
+    return os.environ.get("LOCAL_RANK", os.environ.get("RANK", "0")) == "0"
+
+
+@contextmanager
+def joined(device: str) -> Iterator[tuple[Alone, str]]:
+    """Meet the other processes, if there are any; leave them at the end.
+
+    Parameters
+    ----------
+    device : str
+        ``"cpu"`` or ``"cuda"``, of which each process takes one; alone, any device.
+
+    Yields
+    ------
+    team : Alone
+        Those who train together.
+    device : str
+        This process's own.
+
+    Raises
+    ------
+    ValueError
+        If the device cannot be shared out, or the environment is not that of ``torchrun``.
+    ConnectionError
+        If the processes do not find each other.
+    """
+    if not launched():
+        yield ALONE, device
+        return
+    rank, size, local = (_number(name) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
+    place = _device_of(device, local)
+    store = _meet()
+    try:
+        backend = "cpu:gloo,cuda:nccl" if place.type == "cuda" else "gloo"
+        dist.init_process_group(
+            backend, store=dist.PrefixStore("team", store), rank=rank, world_size=size, timeout=PATIENCE
+        )
+        yield Team(dist.PrefixStore("speaker", store), rank, size, place, _command(size)), str(place)
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+def _number(name: str) -> int:
+    value = os.environ.get(name, "")
+    if not value.isdecimal():
+        raise ValueError(f"WORLD_SIZE is set, but {name} is {value!r}: start several processes with torchrun")
+    return int(value)
+
+
+def _device_of(device: str, local: int) -> torch.device:
+    """Return the device of the process that is number ``local`` on its machine."""
+    kind, _, number = device.partition(":")
+    if kind not in ("cpu", "cuda") or (number and kind == "cuda"):
+        raise ValueError(f"several processes need --device cpu or --device cuda, got {device!r}")
+    if kind == "cpu":
+        return torch.device("cpu")
+    if not (torch.cuda.is_available() and dist.is_nccl_available()):
+        raise ValueError(
+            "--device cuda needs NCCL and a GPU for each process, and here is none: use --device cpu"
+        )
+    here, count = int(os.environ.get("LOCAL_WORLD_SIZE", local + 1)), torch.cuda.device_count()
+    if max(here, local + 1) > count:
+        raise ValueError(f"rank {local} of this machine has no GPU: {here} processes, {count} GPUs")
+    torch.cuda.set_device(local)
+    return torch.device("cuda", local)
+
+
+def _meet() -> dist.Store:
+    """Reach the store that all processes share; under ``torchrun`` it is that of its agent."""
+    where = f"{os.environ.get('MASTER_ADDR', '')}:{os.environ.get('MASTER_PORT', '')}"
+    try:
+        store, _, _ = next(dist.rendezvous("env://", timeout=MEETING))
+    except (dist.DistError, RuntimeError, ValueError) as error:
+        used = "EADDRINUSE" in str(error)
+        why = "the port is in use: name another, or start with torchrun --standalone" if used else error
+        raise ConnectionError(f"processes cannot meet at {where}: {why}") from None
+    return store
+
+
+def _command(size: int) -> list[str]:
+    local = os.environ.get("LOCAL_WORLD_SIZE", "")
+    if local == str(size):
+        return ["torchrun", "--standalone", "--nproc-per-node", local, "-m", "edgewise"]
+    return ["torchrun", "...", "-m", "edgewise"]

@@ -1,0 +1,169 @@
+"""Text whose training split stays on disk, split into pieces once."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from edgewise.checkpoints import write_atomically
+from edgewise.corpora.cleaning import cleaned, sampled
+from edgewise.corpora.files import cache_folder, locked
+from edgewise.corpora.streams import Stream, open_stream
+from edgewise.distributed import TokenCache, cached
+from edgewise.distributed.reading import Cut, Shares, cut_by_count, cut_by_tokens, read
+from edgewise.experiments.data import TextDataset
+from edgewise.experiments.experiment import Streamed
+from edgewise.graphs import Batch, GraphPool
+from edgewise.tasks import SPECIAL, Pair, Share
+from edgewise.tokenization import BPE
+from edgewise.validation import check_count
+
+TOGETHER = 1000
+"""Texts that are split in one call."""
+
+
+class CachedPairs(Sequence):
+    """The training pairs of a cache as symbols, one at a time."""
+
+    def __init__(self, data: "CachedText"):
+        self._data = data
+
+    def __len__(self) -> int:
+        return len(self._data.cache)
+
+    def __getitem__(self, idx: int) -> Pair:
+        source, _, target, _ = self._data.cache.take(np.array([idx]))
+        return self._data.decode(source.tolist()), self._data.decode(target.tolist())
+
+
+class CachedText(TextDataset):
+    """A corpus as symbol sequences; those of training are read from disk when their batch comes.
+
+    Parameters
+    ----------
+    stream : Stream
+        The corpus.
+    splitter : BPE
+        Splits it.
+    text : Streamed
+        Which pairs are kept.
+    seed : int
+        For orders.
+    workers : int
+        Processes that read ahead.
+    """
+
+    def __init__(self, stream: Stream, splitter: BPE, text: Streamed, seed: int = 0, workers: int = 0):
+        super().__init__(stream.corpus, splitter, seed=seed)
+        self.stream, self.text, self.workers = stream, text, check_count("workers", workers)
+        self.splits["train"] = CachedPairs(self)
+
+    @cached_property
+    def cache(self) -> TokenCache:
+        """The training pairs' ids; made at first use, and anew if corpus, cleaning or splitter changed."""
+        facts = self.made_from | {"tokenizer": _digest(self.splitter.to_json())}
+        return cached(_folder(self.stream) / "train", facts, self._id_pairs, self.vocab_size)
+
+    @property
+    def made_from(self) -> dict[str, Any]:
+        """What the training pairs are, before they are split."""
+        text = self.text
+        kept = {"longest": text.longest, "ratio": text.ratio, "most_pieces": text.most_pieces}
+        return {"corpus": self.stream.digest, "kept": kept}
+
+    @property
+    def digest(self) -> str:
+        """sha256 that stands for all pairs."""
+        return _digest(json.dumps([self.made_from, dict(self.corpus.splits)]))
+
+    def _id_pairs(self) -> Iterator[tuple[list[int], list[int]]]:
+        pairs = cleaned(self.stream.train(), self.text.longest, self.text.ratio)
+        while some := list(islice(pairs, TOGETHER)):
+            ids = self.splitter.numbers(list(chain.from_iterable(some)))
+            for source, target in zip(ids[::2], ids[1::2], strict=True):
+                if max(len(source), len(target)) <= self.text.most_pieces:
+                    yield [i + len(SPECIAL) for i in source], [i + len(SPECIAL) for i in target]
+
+    @cached_property
+    def _lengths(self) -> np.ndarray:
+        return self.cache.lengths() + 1
+
+    def __call__(
+        self,
+        graph_pool: GraphPool,
+        mode: str = "train",
+        batch_size: int = 32,
+        device: torch.device | str = "cpu",
+        devices: Sequence[torch.device | str] | None = None,
+        share: Share = (0, 1),
+    ) -> Iterator[Batch]:
+        """Iterate over the batches of a split; see the parent's."""
+        if mode != "train":
+            return super().__call__(graph_pool, mode, batch_size, device, devices, share)
+        cut = cut_by_count(self._drawn(), batch_size)
+        return self._read(cut, graph_pool, device if devices is None else devices[0], share)
+
+    def by_tokens(
+        self,
+        graph_pool: GraphPool,
+        mode: str = "train",
+        batch_tokens: int = 4096,
+        bucketed: bool = False,
+        device: torch.device | str = "cpu",
+        share: Share = (0, 1),
+    ) -> Iterator[Batch]:
+        """Iterate over batches of about as many target tokens each; see the parent's."""
+        if mode != "train":
+            return super().by_tokens(graph_pool, mode, batch_tokens, bucketed, device, share)
+        cut = cut_by_tokens(self._drawn(), self._lengths, batch_tokens, bucketed, self._generator)
+        return self._read(cut, graph_pool, device, share)
+
+    def _drawn(self) -> np.ndarray:
+        return self._generator.permutation(len(self.cache)).astype(np.int32)
+
+    def _read(
+        self, cut: Cut, graph_pool: GraphPool, device: torch.device | str, share: Share
+    ) -> Iterator[Batch]:
+        shares = Shares(self.cache, cut, share)
+        return read(shares, graph_pool, self.sos_id, self.eos_id, device, self.workers)
+
+
+def load_cached(
+    task: str, text: Streamed, seed: int, splitter: BPE | None = None, workers: int = 0
+) -> CachedText:
+    """Return a streamed corpus; ``splitter`` is learned from a sample of it, once, if not given.
+
+    Raises
+    ------
+    CorpusError
+        If a file cannot be had or used.
+    """
+    stream = open_stream(task)
+    if splitter is None:
+        splitter = _learned(stream, text, lambda: cleaned(stream.train(), text.longest, text.ratio))
+    return CachedText(stream, splitter, text, seed, workers)
+
+
+def _learned(stream: Stream, text: Streamed, pairs: Callable[[], Iterator[Pair]]) -> BPE:
+    """Return the pieces of a corpus: learned by the first process that asks, read by the others."""
+    asked = [stream.digest, text.vocab_size, text.sample, text.longest, text.ratio]
+    path = _folder(stream) / f"tokenizer-{_digest(json.dumps(asked))[:16]}.json"
+    with locked(path):
+        if not path.is_file():
+            lines = chain.from_iterable(sampled(pairs(), text.sample))
+            write_atomically(path, BPE.train(lines, text.vocab_size).to_json().encode())
+    return BPE.load(path)
+
+
+def _folder(stream: Stream) -> Path:
+    return cache_folder() / "tokens" / stream.corpus.name
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,46 @@
+"""The data of experiments: toy tasks, text, and text that stays on disk."""
+
+import hashlib
+import json
+
+from edgewise import corpora
+from edgewise.experiments.cached import CachedText, load_cached
+from edgewise.experiments.data import TextDataset
+from edgewise.experiments.experiment import Experiment, Streamed
+from edgewise.tasks import TranslationDataset, get_dataset
+from edgewise.tokenization import BPE
+
+
+def load_data(experiment: Experiment, splitter: BPE | None = None, workers: int = 0) -> TranslationDataset:
+    """Return an experiment's data set; ``splitter`` is learned from the training split if not given.
+
+    Where text stays on disk, ``workers`` processes read ahead.
+
+    Raises
+    ------
+    CorpusError
+        If a file of the corpus cannot be had or used.
+    """
+    seed, text = experiment.recipe.seed, experiment.text
+    if text is None:
+        return get_dataset(experiment.task, seed)
+    if isinstance(text, Streamed):
+        return load_cached(experiment.task, text, seed, splitter, workers)
+    corpus = corpora.load(experiment.task)
+    if splitter is None:
+        lines = (side for pair in corpus.splits["train"] for side in pair)
+        splitter = BPE.train(lines, text.vocab_size)
+    return TextDataset(corpus, splitter, text.dropout, seed)
+
+
+def digest_of(data: TranslationDataset) -> str:
+    """Return the sha256 of all pairs, in their order."""
+    if isinstance(data, CachedText):
+        return data.digest
+    splits = data.corpus.splits if isinstance(data, TextDataset) else data.splits
+    return hashlib.sha256(json.dumps(splits).encode()).hexdigest()
+
+
+def digest_of_symbols(data: TranslationDataset) -> str:
+    """Return the sha256 of the vocabulary."""
+    return hashlib.sha256(json.dumps(data.symbols).encode()).hexdigest()

@@ -1,0 +1,20 @@
+"""Every experiment at a size that is over in seconds: to see that all of it runs, on any device."""
+
+from dataclasses import replace
+
+from edgewise.experiments.experiment import Experiment, Universal
+
+
+def reduced(experiment: Experiment) -> Experiment:
+    """Return a small one of the same kind: the same code path, another course.
+
+    Two epochs of a narrow model; text is a few captions made by rule, so that no corpus is needed.
+    """
+    size = replace(experiment.size, dim_model=16, dim_ff=16, h=2)
+    size = replace(size, max_steps=2) if isinstance(size, Universal) else replace(size, N=1)
+    recipe = replace(experiment.recipe, epochs=2, warmup=20, average=min(experiment.recipe.average, 2))
+    if experiment.text is None:
+        return replace(experiment, size=size, recipe=replace(recipe, epochs=1, batch_size=500))
+    recipe = replace(recipe, batch_size=None, batch_tokens=1000)
+    text = replace(experiment.text, vocab_size=400)
+    return replace(experiment, task="few", size=size, recipe=recipe, text=text, tests=("test",))

@@ -1,0 +1,91 @@
+"""A pass over a batch as one module: from tokens to the loss."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.graphs import Batch
+from edgewise.trainer.recipe import Recipe
+from edgewise.transformer import Transformer
+
+States = Tensor | tuple[Tensor, Tensor]
+"""Final states [N, dim_model], those of two passes, or several a token and their weights [S, N]."""
+
+Evaluate = Callable[[States, Tensor], tuple[Tensor, float]]
+"""States and targets [N] to the summed loss and the number of right predictions."""
+
+
+class Part(NamedTuple):
+    """What a pass over a batch amounts to, or over one process's share of a batch.
+
+    Attributes
+    ----------
+    total : Tensor
+        Summed loss of the target tokens, in nats.
+    correct : float
+        Target tokens predicted right.
+    tokens : int
+        Target tokens.
+    nodes : int
+        Source and target tokens.
+    extra : Tensor or None
+        What the model adds to the loss a token, a mean over ``nodes``; learned from, not reported.
+    """
+
+    total: Tensor
+    correct: float
+    tokens: int
+    nodes: int
+    extra: Tensor | None = None
+
+
+class Pass(nn.Module):
+    """Model, output layer and loss as one module.
+
+    ``DistributedDataParallel`` follows the weights of the module that it wraps through one ``forward``; a
+    model is used here through several methods, and twice where two passes should agree.
+
+    Parameters
+    ----------
+    model : Transformer
+        In whichever mode it is.
+    recipe : Recipe
+        Says whether there are two passes, and of what precision.
+    evaluate : callable
+        From states to the loss.
+    """
+
+    def __init__(self, model: Transformer, recipe: Recipe, evaluate: Evaluate):
+        super().__init__()
+        self.model, self.recipe, self.evaluate = model, recipe, evaluate
+
+    def forward(self, batch: Batch, step: int) -> Part:
+        """Pass a batch through, after ``step`` updates; a stand-in's part counts nothing.
+
+        Raises
+        ------
+        ValueError
+            If two passes should agree where the loss is expected over several states.
+        """
+        states, extra = self.states(batch, step)
+        total, correct = self.evaluate(states, batch.tgt_y)
+        if not batch.stand_in:
+            return Part(total, correct, batch.n_tokens, batch.n_nodes, extra)
+        return Part(total * 0, 0.0, 0, 0, None if extra is None else extra * 0)
+
+    def states(self, batch: Batch, step: int) -> tuple[States, Tensor | None]:
+        """Return the final states, and what the model adds to the loss a token."""
+        states, extras = [], []
+        with torch.autocast(batch.device.type, torch.bfloat16, enabled=self.recipe.autocast):
+            for _ in range(2 if self.recipe.consistency and self.model.training else 1):
+                states.append(self.model.hidden(batch))
+                extras.append(self.model.extra_loss(step))
+            several = self.model.predictions()
+        extra = None if extras[0] is None else torch.stack(extras).mean()
+        if several is None:
+            return states[0] if len(states) == 1 else torch.stack(states), extra
+        if len(states) > 1:
+            raise ValueError("consistency is not defined where the loss is expected over several states")
+        return several, extra

@@ -1,0 +1,96 @@
+"""What runs elsewhere: well formed, pinned, and allowed no more than it needs."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+each_workflow = pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+
+
+def jobs(path):
+    return yaml.safe_load(path.read_text("utf-8"))["jobs"]
+
+
+def check(path):
+    """Hold a file to GitHub's schema, which the checker brings along; it asks no network."""
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows"]
+    return subprocess.run([*command, str(path)], capture_output=True, text=True)
+
+
+def test_both_are_there():
+    assert [path.stem for path in WORKFLOWS] == ["book", "gpu"]
+
+
+@each_workflow
+def test_it_fits_the_schema(path):
+    result = check(path)
+    assert result.returncode == 0, result.stdout
+
+
+def test_the_schema_notices_a_fault(tmp_path):
+    wrong = tmp_path / "wrong.yml"
+    wrong.write_text(WORKFLOWS[0].read_text("utf-8").replace("runs-on:", "run-on:"))
+    assert check(wrong).returncode == 1
+
+
+@each_workflow
+def test_actions_are_pinned_by_commit(path):
+    text = path.read_text("utf-8")
+    used = [step["uses"] for job in jobs(path).values() for step in job["steps"] if "uses" in step]
+    assert len(used) == text.count("uses: ")
+    assert used
+    for action in used:
+        assert re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}", action)
+        assert re.search(re.escape(action) + r" # v\d+\.\d+\.\d+$", text, re.MULTILINE)
+
+
+ALLOWED = {
+    ("book", "test"): {"contents": "read"},
+    ("book", "publish"): {"pages": "write", "id-token": "write"},
+    ("gpu", "artifacts"): {"contents": "write", "pull-requests": "write"},
+}
+
+
+@each_workflow
+def test_no_job_may_do_more_than_it_must(path):
+    whole = yaml.safe_load(path.read_text("utf-8"))["permissions"]
+    assert whole == {"contents": "read"}
+    for name, job in jobs(path).items():
+        assert job.get("permissions", whole) == ALLOWED[path.stem, name]
+        assert job["timeout-minutes"]
+        for step in job["steps"]:
+            if step.get("uses", "").startswith("actions/checkout@"):
+                assert step["with"]["persist-credentials"] is False
+
+
+@each_workflow
+def test_no_expression_is_pasted_into_a_script(path):
+    """What somebody types reaches a script as a variable, never as text of it."""
+    for job in jobs(path).values():
+        assert all("${{" not in step.get("run", "") for step in job["steps"])
+
+
+@each_workflow
+def test_the_targets_that_it_makes_are_there(path):
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    for job in jobs(path).values():
+        for target in re.findall(
+            r"\bmake ([a-z-]+)", "\n".join(step.get("run", "") for step in job["steps"])
+        ):
+            assert target in targets
+
+
+def test_small_artifacts_are_made_of_every_experiment_elsewhere():
+    """In a folder of their own, not in the book's."""
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    recipe = makefile.split("\nartifacts: ")[1].split("\n\n")[0]
+    assert "runs=$$(mktemp -d); into=$$runs/artifacts" in recipe
+    assert "all=EXPERIMENTS;" in recipe
+    assert "$(if $(SMALL),--small)" in recipe
