@@ -38,6 +38,8 @@ def begin(folder, recipe=RECIPE, resume=False, **options):
     data = small_data()
     model = make_model(data.vocab_size, data.vocab_size, N=1, dim_model=8, dim_ff=8, h=2, dropout=0.2)
     config = json.loads(json.dumps(asdict(recipe)))
+    for last in ("epochs", "cooldown", "average"):
+        config.pop(last)
     run = Run(model, data, recipe, Path(folder), config, score=lambda m: {"length": 1.0}, **options)
     run.start(resume)
     return run
@@ -346,3 +348,47 @@ def test_passes_that_are_asked_to_agree_come_to_agree(tmp_path):
         apart[weight] = float(((first.exp() - second.exp()) * (first - second)).sum(1).mean())
         assert run.epochs[-1]["train"]["loss"] < run.epochs[0]["train"]["loss"]
     assert apart[20.0] < 0.7 * apart[0.0]
+
+
+class TestCooldown:
+    def test_the_rate_falls_in_equal_steps_over_the_last_epochs(self):
+        recipe = Recipe(epochs=10, batch_size=1, cooldown=3)
+        assert [recipe.scale(epoch) for epoch in range(1, 11)] == [1] * 7 + [0.75, 0.5, 0.25]
+        assert {Recipe(epochs=4, batch_size=1).scale(epoch) for epoch in range(1, 5)} == {1}
+        with pytest.raises(ValueError, match=r"cooldown \(4\) must be less than epochs \(4\)"):
+            Recipe(epochs=4, batch_size=1, cooldown=4)
+
+    def test_the_rates_of_a_run(self, tmp_path):
+        run = begin(tmp_path, replace(RECIPE, cooldown=2))
+        run.train()
+        for line in map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines()):
+            if "rate" in line:
+                noam = 8**-0.5 * min(line["step"] ** -0.5, line["step"] * 10**-1.5)
+                scale = {1: 1, 2: 2 / 3, 3: 1 / 3}[line["epoch"]]
+                assert line["rate"] == pytest.approx(noam * scale)
+        assert [epoch.get("scale", 1) for epoch in run.epochs] == [1, 2 / 3, 1 / 3]
+
+    def test_a_run_may_learn_late_that_it_should_cool_down(self, tmp_path):
+        cooled = replace(RECIPE, cooldown=1)
+        straight = begin(tmp_path / "straight", cooled)
+        straight.train()
+        run = begin(tmp_path / "late", replace(RECIPE, epochs=2))
+        run.train()
+        run = begin(tmp_path / "late", cooled, resume=True)
+        run.train()
+        assert_same_outcome(outcome(run), outcome(straight))
+
+    def test_what_has_cooled_down_does_not_go_on_otherwise(self, tmp_path):
+        begin(tmp_path, replace(RECIPE, cooldown=1)).train()
+        for other in (replace(RECIPE, epochs=4, cooldown=1), RECIPE):
+            with pytest.raises(
+                ValueError, match=r"epoch 3 of .* was run at 0\.5 of the rate, and this recipe"
+            ):
+                begin(tmp_path, other, resume=True)
+
+
+def test_what_was_not_kept_is_not_averaged(tmp_path):
+    begin(tmp_path, replace(RECIPE, average=1)).train()
+    run = begin(tmp_path, replace(RECIPE, average=2), resume=True)
+    with pytest.raises(ValueError, match="weights of 2 epochs should be averaged, and 1 were kept"):
+        run.averaged_weights()

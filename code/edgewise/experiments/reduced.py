@@ -12,9 +12,11 @@ def reduced(experiment: Experiment) -> Experiment:
     """
     size = replace(experiment.size, dim_model=16, dim_ff=16, h=2)
     size = replace(size, max_steps=2) if isinstance(size, Universal) else replace(size, N=1)
-    recipe = replace(experiment.recipe, epochs=2, warmup=20, average=min(experiment.recipe.average, 2))
+    recipe = experiment.recipe
+    shorter = {"epochs": 2, "cooldown": min(recipe.cooldown, 1), "average": min(recipe.average, 2)}
+    recipe = replace(recipe, warmup=20, **shorter)
     if experiment.text is None:
-        return replace(experiment, size=size, recipe=replace(recipe, epochs=1, batch_size=500))
+        return replace(experiment, size=size, recipe=replace(recipe, epochs=1, cooldown=0, batch_size=500))
     recipe = replace(recipe, batch_size=None, batch_tokens=1000)
     text = replace(experiment.text, vocab_size=400)
     return replace(experiment, task="few", size=size, recipe=recipe, text=text, tests=("test",))

@@ -61,7 +61,8 @@ def start(
     team.agree(course | {"resume": resume})
     data = load_data(experiment, None, workers)
     team.agree({"data": digest_of(data), "symbols": digest_of_symbols(data)})
-    course["recipe"].pop("epochs")
+    for last in ("epochs", "cooldown", "average"):
+        course["recipe"].pop(last)
     stage = artifacts.facts(device)
     if team.size > 1:
         course["processes"] = stage["processes"] = team.size

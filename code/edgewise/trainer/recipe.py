@@ -23,6 +23,8 @@ class Recipe:
         Batches an update; every token of them counts alike.
     factor, warmup : float, int
         Of the Noam schedule.
+    cooldown : int
+        Epochs, the last ones, over which the rate falls below that schedule in equal steps towards zero.
     betas, eps : tuple of two floats, float
         Of Adam.
     clip : float or None
@@ -61,11 +63,15 @@ class Recipe:
     patience: int | None = None
     autocast: bool = False
     seed: int = 0
+    cooldown: int = 0
 
     def __post_init__(self):
         for name in ("epochs", "grad_accum", "warmup", "average"):
             check_count(name, getattr(self, name), 1)
-        check_count("seed", self.seed)
+        for name in ("seed", "cooldown"):
+            check_count(name, getattr(self, name))
+        if self.cooldown >= self.epochs:
+            raise ValueError(f"cooldown ({self.cooldown}) must be less than epochs ({self.epochs})")
         for name in ("batch_size", "batch_tokens", "patience"):
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name), 1)
@@ -83,3 +89,8 @@ class Recipe:
                 raise ValueError(f"{name} must be a positive number, got {value!r}")
         for beta in self.betas:
             check_probability("betas", beta)
+
+    def scale(self, epoch: int) -> float:
+        """Return what the rate of an epoch, counted from 1, is multiplied by."""
+        left = max(self.epochs - epoch + 1, 1)
+        return min(1.0, left / (self.cooldown + 1))

@@ -129,6 +129,8 @@ class Run:
             If the folder holds a run and ``resume`` is false.
         CheckpointError
             If the newest checkpoint cannot be used.
+        ValueError
+            If epochs behind would have had other rates under this recipe's cooldown.
         """
         found = checkpoints(self.folder / "checkpoints")
         if found and not resume:
@@ -164,6 +166,7 @@ class Run:
         self.team.agree({"steps": max_steps})
         while not self.finished and (max_steps is None or self.step < max_steps):
             self.model.train()
+            self.opt.scale = self.recipe.scale(len(self.epochs) + 1)
             epoch = Epoch(self, max_steps)
             try:
                 run_epoch(epoch, epoch.part_of, self.loss, progress=self.progress)
@@ -190,10 +193,13 @@ class Run:
         Raises
         ------
         ValueError
-            If no epoch is over.
+            If no epoch is over, or the run kept the weights of fewer.
         """
         if not self._snapshots:
             raise ValueError("there is nothing to average before the first epoch is over")
+        kept, wanted = len(self._snapshots), min(self.recipe.average, len(self.epochs))
+        if kept < wanted:
+            raise ValueError(f"the weights of {wanted} epochs should be averaged, and {kept} were kept")
         return {
             name: torch.stack([snapshot[name] for snapshot in self._snapshots]).mean(0)
             for name in self._snapshots[0]
@@ -241,10 +247,21 @@ class Run:
         if self.device.type == "cuda":
             torch.cuda.set_rng_state(random["random_cuda"], self.device)
         self._snapshots.extend(state["snapshots"])
+        self._check_cooling(state["epochs"])
         self._order, self.data.order_state = state["order"], state["order"]
         self._batches_done, self._log_end = state["batches_done"], state["log_end"]
         self.loss.total_loss, self.loss.correct, self.loss.tokens = state["totals"]
         self.epochs, self.losses, self.stages = state["epochs"], state["losses"], state["stages"]
+
+    def _check_cooling(self, epochs: list[dict[str, Any]]) -> None:
+        """Refuse a recipe under which the epochs behind would have had other rates."""
+        for epoch in epochs:
+            was, asked = epoch.get("scale", 1.0), self.recipe.scale(epoch["epoch"])
+            if was != asked:
+                raise ValueError(
+                    f"epoch {epoch['epoch']} of {self.folder} was run at {was:.3g} of the rate, and this "
+                    f"recipe asks for {asked:.3g}: epochs and cooldown cannot be changed any more"
+                )
 
     def _loss_compute(self, opt: NoamOpt | None) -> StateLossCompute:
         recipe = self.recipe
@@ -294,6 +311,8 @@ class Run:
             "train": {"loss": self.loss.avg_loss, "accuracy": self.loss.accuracy},
             "valid": {"loss": valid.avg_loss, "accuracy": valid.accuracy, **scores, **counted.figures},
         }
+        if self.opt.scale != 1:
+            epoch["scale"] = self.opt.scale
         if counted.histograms:
             epoch["steps"] = counted.histograms
         self.epochs.append(epoch)

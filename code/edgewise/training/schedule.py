@@ -26,6 +26,11 @@ class NoamOpt:
     optimizer : torch.optim.Optimizer
         Whose rate is set before each of its steps.
 
+    Attributes
+    ----------
+    scale : float
+        What the rate is multiplied by; 1 unless set.
+
     Raises
     ------
     TypeError, ValueError
@@ -42,6 +47,7 @@ class NoamOpt:
         self.factor = factor
         self.optimizer = optimizer
         self.steps = 0
+        self.scale = 1.0
 
     def rate(self, step: int | None = None) -> float:
         """Return the rate of a step, counted from 1; without ``step``, of the latest one.
@@ -52,7 +58,8 @@ class NoamOpt:
             For step 0, where the formula is infinite.
         """
         step = check_count("step", self.steps if step is None else step, 1)
-        return self.factor * self.dim_model**-0.5 * min(step**-0.5, step * self.warmup**-1.5)
+        noam = self.factor * self.dim_model**-0.5 * min(step**-0.5, step * self.warmup**-1.5)
+        return self.scale * noam
 
     def step(self) -> None:
         """Set the next step's rate and take it."""
