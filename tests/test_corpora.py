@@ -686,7 +686,7 @@ class TestGold:
 
 
 def test_an_unknown_corpus_is_named():
-    with pytest.raises(ValueError, match="name must be one of 'captions', 'multi30k', 'tatoeba', 'wmt14'"):
+    with pytest.raises(ValueError, match="name must be one of 'captions', 'few', 'multi30k'"):
         corpora.load("wmt15")
 
 
