@@ -183,7 +183,7 @@ def restored(name):
     return experiments.restore(artifacts.load(name))
 
 
-IN_TRAINING = {"multi30k", *(e.name for e in ADAPTIVE)}
+IN_TRAINING = {"multi30k-plain", *(e.name for e in ADAPTIVE)}
 """Experiments whose runs are not over."""
 
 
