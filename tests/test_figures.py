@@ -22,6 +22,7 @@ from edgewise.figures import (
     draw_graph,
     draw_layers,
     draw_packing,
+    draw_shares,
     draw_social,
     show_source,
     use_style,
@@ -70,6 +71,21 @@ def test_the_full_picture_shows_every_edge_but_loops():
 def test_packing_counts_slots():
     titles = [ax.get_title(loc="left") for ax in draw_packing([4, 7, 2]).axes]
     assert titles == ["padded: 21 slots", "packed: 13 tokens"]
+
+
+def test_every_sentence_of_a_batch_is_drawn_twice_in_its_processes_look():
+    """Above in the batch, below with its process; its edges are those of a complete graph."""
+    ax = draw_shares([3, 5, 2], [[1], [0, 2]]).axes[0]
+    rings = [line for line in ax.lines if line.get_marker() in "os"]
+    assert sorted((len(ring.get_xdata()), ring.get_marker()) for ring in rings) == [
+        (2, "s"), (2, "s"), (3, "s"), (3, "s"), (5, "o"), (5, "o")
+    ]  # fmt: skip
+    edges = [len(c.get_segments()) for c in ax.collections if isinstance(c, LineCollection)]
+    assert sorted(edges) == [1, 1, 3, 3, 10, 10]
+    assert {"process 0: 5 tokens", "process 1: 5 tokens"} <= {t.get_text() for t in ax.texts}
+    for shares in ([[0], [0, 1, 2]], [[0, 1]], [[i] for i in range(6)]):
+        with pytest.raises(ValueError, match="must be in one of at most 5 shares"):
+            draw_shares([1] * (6 if len(shares) == 6 else 3), shares)
 
 
 def test_forward_pass_has_three_rounds_a_layer():

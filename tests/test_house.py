@@ -11,7 +11,7 @@ PACKAGE = ROOT / "code" / "edgewise"
 ROWS = [
     {"__main__"},
     {"commands"},
-    {"experiments", "benchmarks", "complexity"},
+    {"experiments", "benchmarks", "complexity", "roofline"},
     {"distributed", "analysis"},
     {"trainer", "longrange"},
     {"decoding", "training", "checks"},

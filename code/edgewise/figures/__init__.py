@@ -6,6 +6,7 @@ from edgewise.figures.graphs import draw_batch, draw_graph, draw_packing, draw_s
 from edgewise.figures.maps import attention_maps
 from edgewise.figures.pipeline import draw_forward_pass, draw_layers
 from edgewise.figures.player import AttentionPlayer, AttentionView, att_animation
+from edgewise.figures.shares import draw_shares
 from edgewise.figures.source import show_source
 from edgewise.figures.style import PALETTE, use_style
 
@@ -23,6 +24,7 @@ __all__ = [
     "draw_graph",
     "draw_layers",
     "draw_packing",
+    "draw_shares",
     "draw_social",
     "show_source",
     "use_style",
