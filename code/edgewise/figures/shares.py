@@ -43,7 +43,8 @@ def draw_shares(lengths: Sequence[int], shares: Sequence[Sequence[int]]) -> Figu
         center = (rank + 0.5) * slot
         color = LINES[rank][0]
         tokens = sum(lengths[s] for s in own)
-        ax.add_patch(plt.Rectangle((rank * slot + 0.06, 0.72), slot - 0.12, 1.44, fill=False, edgecolor=color))
+        corner = (rank * slot + 0.06, 0.72)
+        ax.add_patch(plt.Rectangle(corner, slot - 0.12, 1.44, fill=False, edgecolor=color))
         for i, s in enumerate(own):
             _sentence(ax, (center + i - (len(own) - 1) / 2, 1.7), lengths[s], rank, f"{s}")
         ax.text(center, 0.77, f"process {rank}: {tokens} tokens", ha="center", va="bottom", color=color)
