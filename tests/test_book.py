@@ -12,7 +12,7 @@ from browser import HTML, LOOKS, ROOT, SCREEN, chromium, served
 from browser import PAGES as BOOK_PAGES
 
 SOURCES = ROOT / "book"
-PAGES = [*BOOK_PAGES, "genindex.html", "search.html"]
+PAGES = [*BOOK_PAGES, "genindex.html", "search.html", "404.html"]
 # A page with its images and data; the files that all pages share, the theme's and MathJax's, apart.
 MOST_BYTES = 1_000_000
 # The rules of WCAG 2.2, levels A and AA, as axe-core knows them.
