@@ -211,7 +211,7 @@ def bookmark(writer, printed):
             parent = next((above[n] for n in range(head["level"] - 1, 0, -1) if n in above), None)
             fit = Fit.xyz(left=0, top=top)
             place = writer.add_outline_item(
-                head["text"], page_number=part.first + number, parent=parent, fit=fit, is_open=False
+                title=head["text"], page_number=part.first + number, parent=parent, fit=fit, is_open=False
             )
             above = {n: item for n, item in above.items() if n < head["level"]} | {head["level"]: place}
 
@@ -245,7 +245,7 @@ def join(browser, site, printed):
         sheet.merge_page(foot)
         sheet.compress_content_streams()
     link_inside(writer, site, printed, home)
-    writer.add_outline_item("Contents", page_number=1)
+    writer.add_outline_item(title="Contents", page_number=1)
     bookmark(writer, printed)
     writer.add_metadata({"/Title": CONFIG["title"], "/Author": CONFIG["author"]})
     writer.page_mode = "/UseOutlines"
