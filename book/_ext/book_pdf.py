@@ -10,6 +10,7 @@ import io
 import re
 import sys
 from dataclasses import dataclass
+from functools import cached_property
 from urllib.parse import unquote, urldefrag
 
 from browser import chromium, served
@@ -81,6 +82,7 @@ class Printed:
         """What its first heading says."""
         return self.heads[0]["text"]
 
+    @cached_property
     def places(self) -> dict:
         """Return for each name its sheet, counted from 0, and its height on it."""
         found = {}
@@ -155,7 +157,7 @@ def contents_page(site, printed):
     """Return the table of contents as HTML: chapters and their sections with the numbers of their sheets."""
     lines = []
     for part in printed:
-        places = part.places()
+        places = part.places
         for head in part.heads:
             if head["level"] <= 2:
                 number = part.first + places.get(head["id"], (0, 0))[0] + 1
@@ -180,7 +182,7 @@ def link_inside(writer, site, printed, home):
 
     ``home`` names for each sheet the page of the site that it shows. Links to what the file lacks go.
     """
-    places = {part.name: (part.first, part.places()) for part in printed}
+    places = {part.name: (part.first, part.places) for part in printed}
     for sheet, name in zip(writer.pages, home, strict=True):
         kept = ArrayObject()
         for reference in sheet.get("/Annots", ()):
@@ -205,7 +207,7 @@ def link_inside(writer, site, printed, home):
 def bookmark(writer, printed):
     """Make a bookmark of each heading, nested as the headings are."""
     for part in printed:
-        above, places = {}, part.places()
+        above, places = {}, part.places
         for head in part.heads:
             number, top = places.get(head["id"], (0, 842.0))
             parent = next((above[n] for n in range(head["level"] - 1, 0, -1) if n in above), None)
