@@ -49,6 +49,9 @@ PREPARE = """async () => {
         said.textContent = still.querySelector("img").alt;
         still.append(said);
     }
+    for (const code of article.querySelectorAll("div.cell_input, div.highlight")) {
+        if (code.offsetHeight < 400) code.style.breakInside = "avoid"; // longer code may go on overleaf
+    }
     const images = [...article.querySelectorAll("img")];
     images.forEach(image => { image.loading = "eager"; });
     await Promise.all(images.map(image => image.decode()));
