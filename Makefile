@@ -17,6 +17,9 @@ RUN_ON := requirements.txt book/_ext/run_twin.py \
 	$(shell find code book/artifacts -type f ! -path '*/__pycache__/*' ! -path '*.egg-info/*' 2>/dev/null)
 RENDER_FROM := _config.yml _toc.yml $(shell find book -type f ! -path '*/__pycache__/*' ! -name '*.ipynb')
 
+# Tests that read the built book.
+BUILT := tests/test_book.py tests/test_downloads.py
+
 export JUPYTER_PREFER_ENV_PATH := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export IPYTHONDIR := $(CURDIR)/_build/ipython
@@ -24,7 +27,7 @@ export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
 MAKEFLAGS += --no-print-directory --silent
 .DELETE_ON_ERROR:
-.PHONY: help book test test-gpu lint notebooks serve screenshots artifacts mutants lock clean env executed
+.PHONY: help book test test-gpu lint notebooks serve screenshots pdf artifacts mutants lock clean env executed
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 18
@@ -48,10 +51,10 @@ test: ## lint, tests, every chapter, the book and its pages in a browser
 	@rm -f $(TIMES)
 	@$(call stage,install,$(MAKE) env)
 	@$(call stage,lint,$(MAKE) lint)
-	@$(call stage,tests,$(BIN)/pytest -q tests --ignore=tests/test_book.py)
+	@$(call stage,tests,$(BIN)/pytest -q tests $(BUILT:%=--ignore=%))
 	@$(call stage,chapters,$(MAKE) -j$(JOBS) executed)
 	@$(call stage,pages,$(MAKE) _build/rendered)
-	@$(call stage,browser,$(BIN)/pytest -q tests/test_book.py)
+	@$(call stage,browser,$(BIN)/pytest -q $(BUILT))
 	@cat $(TIMES)
 
 test-gpu: env ## the tests that need a CUDA device
@@ -70,6 +73,9 @@ serve: book ## build the book and show it at http://127.0.0.1:8000
 
 screenshots: book ## pictures of every page for people to look at (PAGES="03 lab" for some)
 	@$(BIN)/python tests/browser.py $(PAGES)
+
+pdf: book ## print the book into _build/attention-on-edges.pdf (needs Chromium)
+	@PYTHONPATH=tests $(BIN)/python book/_ext/book_pdf.py
 
 artifacts: env ## train every experiment anew, for hours (DEVICE=cuda, NAMES="copy sort"; SMALL=1: to see that it runs)
 	@runs=runs; into=book/artifacts; all="sorted(EXPERIMENTS.keys() - LARGE)"; \

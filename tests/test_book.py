@@ -12,7 +12,7 @@ from browser import HTML, LOOKS, ROOT, SCREEN, chromium, served
 from browser import PAGES as BOOK_PAGES
 
 SOURCES = ROOT / "book"
-PAGES = [*BOOK_PAGES, "genindex.html", "search.html"]
+PAGES = [*BOOK_PAGES, "genindex.html", "search.html", "404.html"]
 # A page with its images and data; the files that all pages share, the theme's and MathJax's, apart.
 MOST_BYTES = 1_000_000
 # The rules of WCAG 2.2, levels A and AA, as axe-core knows them.
@@ -124,7 +124,8 @@ def test_mathematics_is_set(page):
 
 
 def test_internal_links_lead_somewhere(page, site):
-    links = page.eval_on_selector_all("a[href]", "links => links.map(link => link.href)")
+    whole = "links => links.map(link => new URL(link.getAttribute('href'), document.baseURI).href)"
+    links = page.eval_on_selector_all("a[href]", whole)  # those of a drawing have no plain href
     for link in sorted({link for link in links if link.startswith(site)}):
         address, fragment = urldefrag(link.removeprefix(site))
         target = HTML / unquote(address.partition("?")[0] or "index.html")

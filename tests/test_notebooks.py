@@ -14,6 +14,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
 
+import contents  # noqa: E402
 import fill_cache  # noqa: E402
 import setup_cell  # noqa: E402
 import twins  # noqa: E402
@@ -29,9 +30,8 @@ def read_twin(page):
 
 
 def test_toc_pages_and_twins_are_the_same_set():
-    toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
-    listed = {entry["file"] for entry in toc["chapters"]} | {toc["root"]}
-    assert {f"book/{page.stem}" for page in (ROOT / "book").glob("*.md")} == listed
+    listed = contents.pages()
+    assert sorted(f"book/{page.stem}" for page in (ROOT / "book").glob("*.md")) == sorted(listed)
     assert {page.stem for page in CHAPTERS} == {twin.stem for twin in (ROOT / "book").glob("*.ipynb")}
     assert CHAPTERS
 

@@ -100,8 +100,10 @@ FAULTY = {
 }
 
 
-def test_faulty_pages_fail_the_build_by_name(tmp_path):
-    """One build of a small book with four faults: it fails, and names each file."""
+@pytest.fixture(scope="module")
+def small_book(tmp_path_factory):
+    """One build of a small book with an address and with five faults: its folder, what became of it."""
+    tmp_path = tmp_path_factory.mktemp("book")
     shutil.copytree(BOOK / "_ext", tmp_path / "book" / "_ext", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "book" / "_static").mkdir()
     shutil.copy(BOOK / "_static" / "picture.svg", tmp_path / "book" / "_static")
@@ -111,6 +113,7 @@ def test_faulty_pages_fail_the_build_by_name(tmp_path):
     config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
     config["execute"] = {"execute_notebooks": "off"}
     del config["html"]["favicon"]
+    config["html"]["baseurl"] = "https://example.org/edges/"
     (tmp_path / "_config.yml").write_text(yaml.safe_dump(config), encoding="utf-8")
     (tmp_path / "_toc.yml").write_text(
         "format: jb-book\nroot: book/index\nchapters:\n  - file: book/picture\n  - file: book/chapter\n"
@@ -122,7 +125,20 @@ def test_faulty_pages_fail_the_build_by_name(tmp_path):
         "-W",
         "--keep-going",
     ]
-    built = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    return tmp_path, subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+
+
+def test_an_address_brings_a_sitemap_and_a_card(small_book):
+    html = small_book[0] / "_build" / "html"
+    assert "<loc>https://example.org/edges/book/index.html</loc>" in (html / "sitemap.xml").read_text()
+    assert (html / "_static" / "card.png").read_bytes().startswith(b"\x89PNG")
+    lost = (html / "404.html").read_text(encoding="utf-8")
+    assert lost.index('<base href="https://example.org/edges/">') < lost.index("<link")
+    assert "No such page" in lost
+
+
+def test_faulty_pages_fail_the_build_by_name(small_book):
+    built = small_book[1]
     said = built.stdout + built.stderr
     assert built.returncode != 0
     for complaint in (

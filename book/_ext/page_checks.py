@@ -6,7 +6,7 @@ nothing to those who cannot see it or has no caption are named with their file.
 
 import re
 
-import yaml
+import contents
 from docutils import nodes
 from sphinx.util import logging
 from twins import ROOT, chapters, twin, with_setup_cell
@@ -16,18 +16,11 @@ HASH = re.compile(r"[0-9a-f]{16}")
 """What myst-nb takes for alternative text where a cell gives none: a file named after its content."""
 
 
-def listed():
-    """Return the pages of the table of contents, as paths without suffix."""
-    toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
-    parts = toc.get("parts", [toc])
-    return {toc["root"], *(entry["file"] for part in parts for entry in part["chapters"])}
-
-
 def check_sources(app):
     """Name pages that are not listed, and twins that are out of step."""
-    pages = listed()
+    listed = contents.pages()
     for page in sorted((ROOT / "book").glob("*.md")):
-        if f"book/{page.stem}" not in pages:
+        if f"book/{page.stem}" not in listed:
             LOG.warning("book/%s is not in _toc.yml", page.name)
     for page in chapters():
         notebook, text = page.with_suffix(".ipynb"), page.read_text(encoding="utf-8")

@@ -42,6 +42,12 @@ def chapters():
     return [*rows, ["together", "", f"{total:.0f}"]]
 
 
+def seconds_of(stem):
+    """Return how long a chapter's notebook ran; None if it has not been run."""
+    path = ROOT / "_build" / "executed" / f"{stem}.ipynb"
+    return nbformat.read(path, as_version=4).metadata["execution_seconds"] if path.exists() else None
+
+
 def software():
     """Return rows: program, version."""
     rows = [["Python", platform.python_version()]]

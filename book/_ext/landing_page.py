@@ -1,0 +1,233 @@
+"""A Sphinx extension: what the landing page shows of the book, computed when the book is built.
+
+Directives: ``{explorer}`` is a live figure of a committed model, ``{results}`` a table of the artifacts'
+figures, ``{chapters}`` adds reading and run times to a table of chapters, and ``{prerequisites}`` draws which
+chapter needs which, as their openings say.
+"""
+
+import html
+import json
+import re
+import textwrap
+
+import contents
+import networkx as nx
+import status_page
+from contents import ROOT
+from docutils import nodes
+from docutils.statemachine import StringList
+from sphinx.util.docutils import SphinxDirective
+
+WORDS_A_MINUTE = 200
+BOX, GAP, LINE = (150, 46), (18, 30), 17  # of the graph of chapters, in its own units
+
+
+def source(page):
+    """Return the text of a page of the table of contents."""
+    return (ROOT / f"{page}.md").read_text(encoding="utf-8")
+
+
+def minutes_to_read(text):
+    """Return how long a page's prose takes to read, without its code."""
+    text = re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.DOTALL)
+    text = re.sub(r"^(`{3,})\{code-cell\}.*?^\1$", "", text, flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"\$\$.*?\$\$|\$[^$\n]+\$", " x ", text, flags=re.DOTALL)
+    return max(1, round(len(re.findall(r"\w\S*", text)) / WORDS_A_MINUTE))
+
+
+def time_to_run(stem):
+    """Say how long a chapter's notebook ran in this build; nothing if it has none."""
+    seconds = status_page.seconds_of(stem)
+    if seconds is None:
+        return ""
+    return f"{max(1, seconds):.0f}\xa0s" if seconds < 90 else f"{seconds / 60:.0f}\xa0min"
+
+
+def prerequisites():
+    """Return the graph of chapters: an edge to a chapter from each that its first "You need" names.
+
+    Raises
+    ------
+    ValueError
+        If chapters need each other in a circle.
+    """
+    graph = nx.DiGraph()
+    for page in contents.pages():
+        text = source(page)
+        title = re.search(r"^# (.+)$", re.sub(r"^```.*?^```$", "", text, flags=re.S | re.M), re.M).group(1)
+        needs = re.search(r"^You need (.*?)\.(?: |$)", text, re.MULTILINE)
+        if needs or "/01-" in page:
+            graph.add_node(page, title=title)
+        for stem in re.findall(r"\]\(([\w-]+)\.md\)", needs.group(1) if needs else ""):
+            graph.add_edge(f"book/{stem}", page)
+    if not nx.is_directed_acyclic_graph(graph):
+        raise ValueError(f"chapters need each other: {nx.find_cycle(graph)}")
+    return graph
+
+
+def places(graph):
+    """Return where each chapter of the drawing stands: a row below all that it needs."""
+    rows = [sorted(row) for row in nx.topological_generations(graph)]
+    width = max(map(len, rows)) * (BOX[0] + GAP[0])
+    found = {}
+    for number, row in enumerate(rows):
+        above = {page: [found[needed][0] for needed in graph.predecessors(page)] for page in row}
+        row.sort(key=lambda page: (sum(above[page]) / max(1, len(above[page])), page))
+        for column, page in enumerate(row):
+            found[page] = ((column + 0.5) * width / len(row), number * (BOX[1] + GAP[1]) + BOX[1] / 2 + 1)
+    return found, (width, len(rows) * (BOX[1] + GAP[1]) - GAP[1] + 2)
+
+
+def draw(graph):
+    """Draw the graph of chapters as SVG; each box leads to its chapter."""
+    reduced = nx.transitive_reduction(graph)
+    where, (width, height) = places(reduced)
+    lines, boxes = [], []
+    for start, end in reduced.edges:
+        (x1, y1), (x2, y2) = where[start], where[end]
+        lines.append(
+            f'<line x1="{x1:.0f}" y1="{y1 + BOX[1] / 2:.0f}" x2="{x2:.0f}" y2="{y2 - BOX[1] / 2 - 5:.0f}" '
+            'marker-end="url(#needs)"/>'
+        )
+    for page, (x, y) in where.items():
+        words = textwrap.wrap(graph.nodes[page]["title"], 19)
+        top = y - LINE * (len(words) - 1) / 2
+        text = "".join(
+            f'<tspan x="{x:.0f}" y="{top + LINE * i:.0f}">{html.escape(word)} </tspan>'
+            for i, word in enumerate(words)
+        )
+        boxes.append(
+            f'<a href="{page.removeprefix("book/")}.html"><rect x="{x - BOX[0] / 2:.0f}" '
+            f'y="{y - BOX[1] / 2:.0f}" width="{BOX[0]}" height="{BOX[1]}" rx="6"/><text>{text}</text></a>'
+        )
+    return (
+        f'<svg class="chapter-graph" viewBox="0 0 {width} {height}" role="group" '
+        'aria-label="Chapters, each below those that it needs">'
+        '<defs><marker id="needs" viewBox="0 0 6 6" refX="1" refY="3" markerWidth="6" markerHeight="6" '
+        'orient="auto"><path d="M0 0L6 3L0 6z"/></marker></defs>'
+        f"{''.join(lines)}{''.join(boxes)}</svg>"
+    )
+
+
+def results():
+    """Return rows from the committed artifacts: model, task, layers, what was measured, the figure."""
+    rows = []
+    for path in sorted((ROOT / "book" / "artifacts").glob("*/metrics.json")):
+        metrics = json.loads(path.read_text(encoding="utf-8"))
+        config = json.loads(path.with_name("config.json").read_text(encoding="utf-8"))
+        for split in config.get("tests", ["test"]):
+            figures = metrics.get(split, {})
+            if "exact_match" in figures:
+                measure, value = f"whole sequences right, {split}", f"{100 * figures['exact_match']:.1f}\xa0%"
+            elif "bleu" in figures:
+                measure, value = f"BLEU, {split}", f"{figures['bleu']:.1f}"
+            else:
+                continue
+            layers = str(config["size"].get("N", ""))
+            rows.append([path.parent.name, config["task"], layers, measure, value])
+    return rows
+
+
+def signature():
+    """Return how the artifacts' BLEU was computed, as sacreBLEU says; one for all."""
+    found = set()
+    for path in (ROOT / "book" / "artifacts").glob("*/metrics.json"):
+        said = json.loads(path.read_text(encoding="utf-8")).get("signatures", {}).get("bleu")
+        found |= {said} if said else set()
+    return ", ".join(sorted(found))
+
+
+def explorer(name, text):
+    """Return the player of a committed model's attention on ``text``, and the translation."""
+    import torch
+    from edgewise import artifacts
+    from edgewise.experiments import load_translator
+    from edgewise.figures import AttentionPlayer, AttentionView
+    from edgewise.figures.player import VIEWS
+
+    translator = load_translator(artifacts.load(name))
+    translation = translator([text])[0][0]
+    layers = range(len(translator.model.decoder.layers))
+    maps = [translator.attention(text, translation, layer) for layer in layers]
+    heard = translator.splitter.show(translator.splitter.split(text))
+    read = ["<sos>", *translator.splitter.show(translation.pieces)]
+    ends = {"e2d": (read, heard), "e2e": (heard, heard), "d2d": (read, read)}
+    kinds = list(VIEWS)
+    views = [
+        AttentionView(VIEWS[kind], torch.stack([layer[kinds.index(kind)] for layer in maps]).numpy(), *sides)
+        for kind, sides in ends.items()
+    ]
+    heads = [f"head {head}" for head in range(maps[0][0].shape[0])]
+    dimensions = {"layer": [f"layer {layer + 1}" for layer in layers], "head": heads}
+    return AttentionPlayer(views, dimensions, f"Attention while translating “{text}”"), translation.text
+
+
+def raw(text):
+    """Return HTML as a node."""
+    return nodes.raw("", text, format="html")
+
+
+class Explorer(SphinxDirective):
+    """``{explorer} ARTIFACT`` with a sentence as its content."""
+
+    required_arguments = 1
+    has_content = True
+
+    def run(self):
+        """Make the figure, and a caption with the translation."""
+        text = " ".join(self.content)
+        player, translation = explorer(self.arguments[0], text)
+        said = (
+            f"“{text}” became “{translation}” Each line is an edge of the model {self.arguments[0]}, as "
+            "strong as the attention that the token below pays to the one above."
+        )
+        return [raw(f'<div class="explorer">{player._repr_html_()}<p>{html.escape(said)}</p></div>')]
+
+
+class Results(SphinxDirective):
+    """``{results}``: a table of the artifacts' figures."""
+
+    def run(self):
+        """Make the table and the signature of its BLEU."""
+        table = status_page.table([["model", "task", "layers", "measure", "result"]], results())
+        told = nodes.paragraph(
+            "", "BLEU as sacreBLEU signs it: ", nodes.literal(text=signature()), nodes.Text(".")
+        )
+        return [table, *([told] if signature() else [])]
+
+
+class Chapters(SphinxDirective):
+    """``{chapters}``: a table whose rows begin with a link to a chapter."""
+
+    has_content = True
+
+    def run(self):
+        """Add two columns and let the table be read as usual."""
+        lines = []
+        for number, line in enumerate(self.content):
+            added = ["read", "run"] if number == 0 else ["---:", "---:"]
+            if number > 1:
+                stem = re.search(r"\]\(([\w-]+)\.md\)", line).group(1)
+                added = [f"{minutes_to_read(source(f'book/{stem}'))}\xa0min", time_to_run(stem)]
+            lines.append(f"{line} {' | '.join(added)} |")
+        box = nodes.container()
+        self.state.nested_parse(StringList(lines, self.get_source_info()[0]), self.content_offset, box)
+        return box.children
+
+
+class Prerequisites(SphinxDirective):
+    """``{prerequisites}``: the graph of chapters, with the content as its caption."""
+
+    has_content = True
+
+    def run(self):
+        """Make the figure."""
+        caption = html.escape(" ".join(self.content))
+        return [raw(f"<figure>{draw(prerequisites())}<figcaption><p>{caption}</p></figcaption></figure>")]
+
+
+def setup(app):
+    """Register the directives."""
+    for directive in (Explorer, Results, Chapters, Prerequisites):
+        app.add_directive(directive.__name__.lower(), directive)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,156 @@
+"""What the landing page computes, and what a site has besides its pages."""
+
+import itertools
+import json
+import re
+import sys
+from types import SimpleNamespace
+from xml.etree import ElementTree
+
+import networkx as nx
+import pytest
+from docutils import nodes
+from test_pages import BOOK, CHAPTERS, ROOT
+
+sys.path.insert(0, str(ROOT / "book" / "_ext"))
+
+import contents
+import landing_page
+import site_files
+
+
+def test_contents_keep_the_order_and_the_parts():
+    pages = contents.pages()
+    assert pages[0] == "book/index"
+    assert len(pages) == len(set(pages))
+    headings = [heading for heading, _ in contents.parts()]
+    assert headings == ["", "Chapters", "Appendices"]
+    numbers = [page for page in pages if re.match(r"book/\d", page)]
+    assert numbers == sorted(numbers) == [f"book/{path.stem}" for path in CHAPTERS]
+
+
+def test_every_chapter_but_the_first_names_what_it_needs():
+    graph = landing_page.prerequisites()
+    assert {f"book/{path.stem}" for path in CHAPTERS} <= set(graph)
+    order = contents.pages()
+    for chapter in CHAPTERS:
+        needed = list(graph.predecessors(f"book/{chapter.stem}"))
+        assert bool(needed) == (chapter.stem != "01-attention"), chapter.name
+        assert all(order.index(page) < order.index(f"book/{chapter.stem}") for page in needed)
+
+
+def test_chapters_that_need_each_other_are_refused(monkeypatch):
+    text = {
+        "book/01-a": "# A\n\nYou need [b](02-b.md). More.\n",
+        "book/02-b": "# B\n\nYou need [a](01-a.md).\n",
+    }
+    monkeypatch.setattr(landing_page, "source", text.get)
+    monkeypatch.setattr(contents, "pages", lambda: list(text))
+    with pytest.raises(ValueError, match="need each other"):
+        landing_page.prerequisites()
+
+
+def test_the_drawing_has_each_chapter_below_what_it_needs_and_none_upon_another():
+    graph = landing_page.prerequisites()
+    where, (width, height) = landing_page.places(graph)
+    assert all(where[needed][1] < where[page][1] for needed, page in graph.edges)
+    assert len(set(where.values())) == len(graph)
+    for row in {y for _, y in where.values()}:
+        across = sorted(x for x, y in where.values() if y == row)
+        assert all(b - a > landing_page.BOX[0] for a, b in itertools.pairwise(across))
+        assert across[0] >= landing_page.BOX[0] / 2
+        assert across[-1] <= width - landing_page.BOX[0] / 2
+    assert max(y for _, y in where.values()) < height
+
+
+def test_the_drawing_leads_to_every_chapter_and_leaves_out_roundabout_edges():
+    graph = nx.DiGraph([("book/a", "book/b"), ("book/b", "book/c"), ("book/a", "book/c")])
+    nx.set_node_attributes(graph, {page: f"{page} & more" for page in graph}, "title")
+    drawn = ElementTree.fromstring(landing_page.draw(graph))
+    assert len(drawn.findall("line")) == 2
+    assert [link.get("href") for link in drawn.findall("a")] == ["a.html", "b.html", "c.html"]
+    assert "".join(drawn.find("a").itertext()).strip() == "book/a & more"
+
+
+def test_reading_time_is_that_of_the_prose():
+    words = "word " * 1000
+    code = "```{code-cell} ipython3\n" + "name = 1\n" * 4000 + "```\n"
+    assert landing_page.minutes_to_read(words) == 5
+    assert landing_page.minutes_to_read(f"---\nkernelspec: x\n---\n\n{words}\n\n{code}") == 5
+    assert landing_page.minutes_to_read("") == 1
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(None, ""), (0.2, "1\xa0s"), (61.4, "61\xa0s"), (150, "2\xa0min"), (600, "10\xa0min")],
+)
+def test_run_time_is_said_shortly(monkeypatch, seconds, said):
+    monkeypatch.setattr(landing_page.status_page, "seconds_of", lambda stem: seconds)
+    assert landing_page.time_to_run("03-x") == said
+
+
+def test_results_are_those_of_the_artifacts():
+    rows = landing_page.results()
+    folders = {path.parent.name for path in (BOOK / "artifacts").glob("*/metrics.json")}
+    assert {row[0] for row in rows} == folders
+    for name, task, _, measure, shown in rows:
+        metrics = json.loads((BOOK / "artifacts" / name / "metrics.json").read_text(encoding="utf-8"))
+        figures = metrics[measure.rpartition(" ")[2]]
+        exact = figures.get("exact_match", figures.get("bleu", 0) / 100)
+        assert float(shown.rstrip("%\xa0")) == pytest.approx(100 * exact, abs=0.051)
+        assert task
+
+
+def test_explorer_shows_what_the_model_did():
+    player, text = landing_page.explorer("multi30k-one-layer", "A man rides a bike.")
+    assert text.endswith(".")
+    data = json.loads(player.data)
+    assert [view["name"] for view in data["views"]][data["shown"]] == "source to target"
+    shown = data["views"][data["shown"]]
+    assert "".join(shown["senders"]).replace("_", "").startswith("Aman")
+    for row in shown["weights"]:
+        assert sum(row) == pytest.approx(1000 * len(shown["receivers"]), abs=len(row))
+
+
+def head_of(base, pagename="book/x", text=""):
+    """The metadata of a page with one paragraph."""
+    app = SimpleNamespace(config=SimpleNamespace(html_baseurl=base, html_title="Book"))
+    context = {"title": 'A <code>"page"</code>'}
+    tree = nodes.section("", nodes.paragraph(text="short"), nodes.paragraph(text=text))
+    site_files.add_metadata(app, pagename, "page.html", context, tree)
+    return context["metatags"]
+
+
+def test_pages_are_described_without_an_address():
+    head = head_of("", text="many words " * 40)
+    assert 'property="og:title" content="A &quot;page&quot;"' in head
+    described = re.search(r'name="description" content="([^"]*)"', head).group(1)
+    assert described.startswith("many words")
+    assert len(described) <= site_files.LONGEST + 2
+    assert "http" not in head
+    assert "<base" not in head
+
+
+def test_pages_have_a_card_and_the_404_a_base_where_there_is_an_address():
+    head = head_of("https://example.org/book/")
+    assert 'og:image" content="https://example.org/book/_static/card.png"' in head
+    assert 'og:url" content="https://example.org/book/book/x.html"' in head
+    assert '<base href="https://example.org/book/">' in head_of("https://example.org/book/", "404")
+
+
+def test_sitemap_lists_full_addresses():
+    tree = ElementTree.fromstring(site_files.sitemap("https://example.org/a/", ["b&c.html"]).encode())
+    assert [place.text for place in tree.iter() if place.tag.endswith("loc")] == [
+        "https://example.org/a/b&c.html"
+    ]
+
+
+def test_zip_is_the_same_for_the_same_files(tmp_path):
+    (tmp_path / "site" / "book").mkdir(parents=True)
+    (tmp_path / "site" / "book" / "index.html").write_text('<a class="offline-copy" href="x">zip</a>')
+    packed = []
+    for _ in range(2):
+        site_files.pack(tmp_path / "site", tmp_path / "out.zip")
+        packed.append((tmp_path / "out.zip").read_bytes())
+        (tmp_path / "site" / "book" / "index.html").touch()
+    assert packed[0] == packed[1]
