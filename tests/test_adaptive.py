@@ -526,6 +526,15 @@ class TestDecoding:
         assert hypothesis.log_prob == pytest.approx(log_probs[:last].sum().item(), abs=1e-4)
         assert hypothesis.steps == tuple(model.pondered["dec"].steps[:last].tolist())
 
+    def test_a_pass_that_does_not_count_is_known_by_its_sides(self):
+        model = universal()
+        model(batch_of([(3, 4)]))
+        counted = StepCount()
+        counted.add(model.pondered, counts=False)
+        assert counted.histograms == {"enc": [0] * 4, "dec": [0] * 4}
+        counted.over_all(lambda values: [value + 2 for value in values])  # another process's
+        assert counted.figures == {"steps_enc": 2.5, "ponder_enc": 0.25, "steps_dec": 2.5, "ponder_dec": 0.25}
+
     def test_an_ordinary_model_counts_no_steps(self):
         model = make_model(VOCAB, VOCAB, 1, D, FF, HEADS)
         assert type(continuation_of(model, [[3]])) is Continuation

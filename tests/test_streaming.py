@@ -89,6 +89,7 @@ class TestCache:
         assert cache.lengths().tolist() == [len(target) for _, target in pairs]
         numbers = np.random.default_rng(0).permutation(len(pairs))
         source, src_lengths, target, tgt_lengths = pickle.loads(pickle.dumps(cache)).take(numbers)
+        assert cache.target_lengths(numbers) == tgt_lengths
         assert source.tolist() == [i for n in numbers for i in pairs[n][0]]
         assert target.tolist() == [i for n in numbers for i in pairs[n][1]]
         assert src_lengths == [len(pairs[n][0]) for n in numbers]
@@ -247,7 +248,7 @@ TINY = Experiment(
     "tiny",
     "News, a little of it.",
     "few",
-    Size(N=1, dim_model=16, dim_ff=16, h=2, shared=True),
+    Size(N=1, dim_model=16, dim_ff=16, h=2, dropout=0.1, shared=True),
     Recipe(epochs=2, batch_tokens=800, bucketed=True, warmup=10, factor=2.0),
     Streamed(vocab_size=500, sample=300, longest=12, ratio=2.0),
     tests=("valid", "test"),

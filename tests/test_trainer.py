@@ -392,3 +392,20 @@ def test_what_was_not_kept_is_not_averaged(tmp_path):
     run = begin(tmp_path, replace(RECIPE, average=2), resume=True)
     with pytest.raises(ValueError, match="weights of 2 epochs should be averaged, and 1 were kept"):
         run.averaged_weights()
+
+
+def test_a_run_that_paused_goes_on_in_its_own_order(tmp_path, undisturbed):
+    run = begin(tmp_path)
+    for steps in (2, 5, None):
+        run.train(steps)
+    found = outcome(run)
+    assert found["losses"] == undisturbed["losses"]
+    assert [e["train"] for e in found["epochs"]] == [e["train"] for e in undisturbed["epochs"]]
+
+
+def test_what_was_begun_on_a_cpu_does_not_go_on_on_a_gpu(tmp_path):
+    run = begin(tmp_path)
+    run.train(2)
+    run.device = torch.device("cuda")
+    with pytest.raises(ValueError, match="was begun without a GPU: go on so, or name another folder"):
+        run.start(resume=True)

@@ -135,12 +135,14 @@ class StepCount:
 
         return counted
 
-    def add(self, pondered: Mapping[str, Pondering]) -> None:
-        """Count the tokens of one more pass."""
+    def add(self, pondered: Mapping[str, Pondering], counts: bool = True) -> None:
+        """Count the tokens of one more pass; of one that does not count, note only which sides there are."""
         for side, found in pondered.items():
-            before = self.histograms.get(side, [0] * found.weights.shape[1])
-            self.histograms[side] = [a + b for a, b in zip(before, found.histogram, strict=True)]
-            self._cost[side] = self._cost.get(side, 0.0) + float(found.cost.detach().double().sum())
+            none = [0] * found.weights.shape[1]
+            before, cost = self.histograms.get(side, none), self._cost.get(side, 0.0)
+            more = found.histogram if counts else none
+            self.histograms[side] = [a + b for a, b in zip(before, more, strict=True)]
+            self._cost[side] = cost + float(found.cost.detach().double().sum()) * counts
 
     def over_all(self, add: Callable[[list[float]], list[float]]) -> None:
         """Add up the tokens of several processes; ``add`` adds up a list of numbers over them."""

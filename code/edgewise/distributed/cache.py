@@ -53,13 +53,13 @@ class TokenCache:
         self.folder = folder
         try:
             found = json.loads((folder / "facts.json").read_text("utf-8"))
-            recorded, sums, kind = found["made"], found["sha256"], np.dtype(found["dtype"])
+            recorded, sums, kind = found["made"], dict(found["sha256"]), np.dtype(found["dtype"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise CacheError(f"{folder} holds no cache ({type(error).__name__})") from None
         if recorded != (ours := _made(facts)):
             raise CacheError(f"{folder} is another cache: {difference(recorded, ours)}")
         for name in FILES:
-            if not (folder / name).is_file() or _sha256(folder / name) != sums[name]:
+            if not (folder / name).is_file() or _sha256(folder / name) != sums.get(name):
                 raise CacheError(f"{folder / name} is missing or damaged: its checksum is not that recorded")
         self.facts, self._kind = dict(facts), kind
         self._ids, self._starts = (open(folder / name, "rb") for name in FILES)  # noqa: SIM115 (until the end)
@@ -80,6 +80,11 @@ class TokenCache:
             part = np.fromfile(self.folder / FILES[1], "<i8", 2 * step + 1, offset=16 * first)
             found[first : first + step] = part[2::2] - part[1::2]
         return found
+
+    def target_lengths(self, numbers: np.ndarray) -> list[int]:
+        """Return the number of ids of some pairs' targets; their ids are not read."""
+        places = (unpack("<2q", os.pread(self._starts.fileno(), 16, 16 * n + 8)) for n in numbers.tolist())
+        return [end - middle for middle, end in places]
 
     def take(self, numbers: np.ndarray) -> tuple[np.ndarray, list[int], np.ndarray, list[int]]:
         """Return the sources of some pairs, end to end, int64, and their lengths; then the targets alike."""

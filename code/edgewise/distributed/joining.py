@@ -57,6 +57,8 @@ def joined(device: str) -> Iterator[tuple[Alone, str]]:
     rank, size, local = (_number(name) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
     place = _device_of(device, local)
     store = _meet()
+    # torchrun's store outlives a restart: what the last attempt wrote must not be taken for this one's.
+    store = dist.PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
     try:
         backend = "cpu:gloo,cuda:nccl" if place.type == "cuda" else "gloo"
         dist.init_process_group(

@@ -83,8 +83,7 @@ class Shares(Dataset):
         numbers = self.cut.order[start:stop]
         stand_in = False
         if self.share[1] > 1:
-            _, _, _, lengths = self.cache.take(numbers)
-            own = share_of(lengths, self.share)
+            own = share_of(self.cache.target_lengths(numbers), self.share)
             stand_in = not own
             numbers = numbers[own or [0]]
         source, src_lengths, target, tgt_lengths = self.cache.take(numbers)
@@ -103,7 +102,9 @@ def read(
 
     ``workers`` processes read ahead, each batch by one of them; they come in their order all the same.
     """
-    loader = DataLoader(shares, batch_size=None, num_workers=check_count("workers", workers))
+    # The loader draws a seed for its workers; from torch's own generator it would be a draw of dropout's.
+    own = torch.Generator()
+    loader = DataLoader(shares, None, num_workers=check_count("workers", workers), generator=own)
     for source, src_lengths, target, tgt_lengths, stand_in in loader:
         batch = graph_pool.packed(source, src_lengths, target, tgt_lengths, sos_id, eos_id, device)
         yield replace(batch, stand_in=True) if stand_in else batch

@@ -167,6 +167,7 @@ class Run:
         while not self.finished and (max_steps is None or self.step < max_steps):
             self.model.train()
             self.opt.scale = self.recipe.scale(len(self.epochs) + 1)
+            self.data.order_state = self._order  # of this epoch, if it was left in its middle
             epoch = Epoch(self, max_steps)
             try:
                 run_epoch(epoch, epoch.part_of, self.loss, progress=self.progress)
@@ -238,11 +239,13 @@ class Run:
         return state
 
     def _restore(self, state: dict[str, Any]) -> None:
+        random = state["team"][self.team.rank] if self.team.size > 1 else state
+        if self.device.type == "cuda" and "random_cuda" not in random:
+            raise ValueError(f"{self.folder} was begun without a GPU: go on so, or name another folder")
         self.model.load_state_dict(state["model"])
         adam = state["opt"]["optimizer"]
         adam["state"] = {int(number): moments for number, moments in adam["state"].items()}
         self.opt.load_state_dict(state["opt"])
-        random = state["team"][self.team.rank] if self.team.size > 1 else state
         torch.set_rng_state(random["random"])
         if self.device.type == "cuda":
             torch.cuda.set_rng_state(random["random_cuda"], self.device)
@@ -297,8 +300,7 @@ class Run:
 
         def part_of(batch: Batch) -> Part:
             part = through(batch, self.step)
-            if not batch.stand_in:
-                counted.add(self.model.pondered)
+            counted.add(self.model.pondered, counts=not batch.stand_in)
             return part
 
         with evaluating(self.model), torch.no_grad():
