@@ -57,7 +57,8 @@ PREPARE = """async () => {
     await Promise.all(images.map(image => image.decode()));
     await document.fonts.ready;
     const heads = [...article.querySelectorAll("section[id] > :is(h1, h2, h3)")].map(head => ({
-        level: Number(head.tagName[1]), id: head.parentElement.id,
+        level: Number(head.tagName[1]), // a section may begin at the foot of a sheet, its heading overleaf
+        id: head.id = head.id || "head-of-" + head.parentElement.id,
         text: [...head.childNodes].filter(n => !n.classList || !n.classList.contains("headerlink"))
             .map(n => n.textContent).join("").trim(),
     }));
