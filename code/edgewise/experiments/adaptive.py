@@ -6,9 +6,9 @@ from typing import Any
 from edgewise.experiments.experiment import Experiment, Size, Universal
 from edgewise.trainer import Recipe
 
-LONG = Recipe(epochs=60, batch_size=128, factor=0.5, warmup=800, average=10, clip=1.0)
-SHORT = replace(LONG, epochs=20, average=5)
-UNIVERSAL = Universal(max_steps=8, dim_model=128, dim_ff=256, h=4, ponder_weight=0.01, ponder_warmup=700)
+LONG = Recipe(epochs=36, cooldown=16, batch_size=128, factor=0.25, warmup=400, average=3, clip=1.0)
+SHORT = replace(LONG, epochs=12, cooldown=5)
+UNIVERSAL = Universal(max_steps=8, dim_model=128, dim_ff=256, h=4, ponder_weight=0.01, ponder_warmup=400)
 
 
 def _layers(count: int) -> Size:
@@ -60,6 +60,7 @@ ADAPTIVE = (
         _layers(3),
         SHORT,
     ),
+    _ablation("short", "The run that the following ones change in one setting each."),
     *(
         _ablation(f"bias-{name}", f"The halting bias begins at {bias:g}.", bias=bias)
         for name, bias in (("0", 0.0), ("minus-1", -1.0), ("minus-3", -3.0))
