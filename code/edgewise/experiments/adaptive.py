@@ -6,7 +6,7 @@ from typing import Any
 from edgewise.experiments.experiment import Experiment, Size, Universal
 from edgewise.trainer import Recipe
 
-LONG = Recipe(epochs=18, cooldown=7, batch_size=128, factor=0.25, warmup=400, average=3, clip=1.0)
+LONG = Recipe(epochs=18, cooldown=5, batch_size=128, factor=0.25, warmup=400, average=3, clip=1.0)
 SHORT = replace(LONG, epochs=12, cooldown=5)
 UNIVERSAL = Universal(max_steps=8, dim_model=128, dim_ff=256, h=4, ponder_weight=0.01, ponder_warmup=400)
 
