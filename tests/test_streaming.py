@@ -164,7 +164,7 @@ class TestReading:
             starts = np.cumsum([0, *found.src_lengths[:-1]])
             yield [] if found.stand_in else [int(found.src[0][start]) for start in starts]
 
-    @pytest.mark.parametrize(("size", "workers"), [(1, 0), (1, 2), (2, 0), (2, 1), (4, 1)])
+    @pytest.mark.parametrize(("size", "workers"), [(1, 0), (1, 2), (2, 0), (2, 2), (4, 1)])
     def test_every_pair_comes_once_over_all_processes_and_workers(self, cache, size, workers):
         parts = [list(self.seen(cache, (rank, size), workers)) for rank in range(size)]
         alone = [sorted(batch) for batch in self.seen(cache, (0, 1), 0)]
@@ -277,6 +277,8 @@ def test_a_run_on_streamed_text_leaves_an_artifact(own_cache, tmp_path):
 
 def test_batches_of_streamed_text_hold_the_text(own_cache):
     data = load_data(TINY)
+    with pytest.raises(ValueError, match="devices must name one device"):
+        data(GraphPool(), "train", 100, devices=["cpu", "cpu"])
     texts = []
     for batch in data(GraphPool(), "train", 100):
         sides = zip(batch.src[0].split(batch.src_lengths), batch.tgt_y.split(batch.tgt_lengths), strict=True)

@@ -124,12 +124,7 @@ class TranslationDataset:
         """
         pairs = self._split(mode)
         check_count("batch_size", batch_size, 1)
-        if devices is not None:
-            if not isinstance(devices, list | tuple):
-                raise TypeError(f"devices must be a list of one device, got {devices!r}")
-            if len(devices) != 1:
-                raise ValueError(f"devices must name one device, got {list(devices)!r}")
-            device = devices[0]
+        device = one_device(device, devices)
         order = self._order(mode)
         chosen = [order[first : first + batch_size] for first in range(0, len(pairs), batch_size)]
         return self._batches(graph_pool, mode, chosen, device, share)
@@ -241,6 +236,25 @@ class TranslationDataset:
     def _split(self, mode: str) -> list[Pair]:
         check_choice("mode", mode, self.splits)
         return self.splits[mode]
+
+
+def one_device(
+    device: torch.device | str, devices: Sequence[torch.device | str] | None
+) -> torch.device | str:
+    """Return the device that a call names, by either spelling.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``devices`` is given and is no list of one device.
+    """
+    if devices is None:
+        return device
+    if not isinstance(devices, list | tuple):
+        raise TypeError(f"devices must be a list of one device, got {devices!r}")
+    if len(devices) != 1:
+        raise ValueError(f"devices must name one device, got {list(devices)!r}")
+    return devices[0]
 
 
 def share_of(lengths: Sequence[int], share: Share) -> list[int]:

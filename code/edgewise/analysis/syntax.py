@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import networkx as nx
 import numpy as np
 
 Tree = set[frozenset[int]]
@@ -22,6 +21,8 @@ def gold_tree(heads: Sequence[int]) -> Tree:
         raise ValueError(f"heads must have one root (-1), got {list(heads)}")
     if not all(-1 <= head < n for head in heads):
         raise ValueError(f"heads must be -1 or lie in 0..{n - 1}, got {list(heads)}")
+    import networkx as nx  # slow to import, and most do not need it
+
     tree = {frozenset((word, head)) for word, head in enumerate(heads) if head >= 0}
     graph = nx.Graph(tuple(edge) for edge in tree if len(edge) == 2)
     graph.add_nodes_from(range(n))
@@ -46,6 +47,8 @@ def spanning_tree(weights: np.ndarray) -> Tree:
     weights = np.asarray(weights, dtype=float)
     if weights.ndim != 2 or weights.shape[0] != weights.shape[1]:
         raise ValueError(f"weights must be [words, words], got {list(weights.shape)}")
+    import networkx as nx
+
     both = weights + weights.T
     graph = nx.Graph()
     graph.add_nodes_from(range(len(both)))

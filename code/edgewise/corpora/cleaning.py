@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Iterator
 
 import numpy as np
-from sacremoses import MosesDetokenizer
 
 from edgewise.corpora.text import Pair
 from edgewise.validation import check_count
+
+CLEANING = 1
+"""Version of the rules below: a cache of what they left says which."""
 
 
 def cleaned(pairs: Iterable[Pair], longest: int = 100, ratio: float = 2.0) -> Iterator[Pair]:
@@ -53,6 +55,8 @@ def sampled(pairs: Iterable[Pair], count: int, seed: int = 0) -> list[Pair]:
 
 def detokenised(pairs: Iterable[Pair], languages: tuple[str, str]) -> Iterator[Pair]:
     """Undo Moses's tokeniser as far as can be: spaces around punctuation go."""
+    from sacremoses import MosesDetokenizer  # slow to import, and most do not need it
+
     source, target = (MosesDetokenizer(language).detokenize for language in languages)
     for pair in pairs:
         yield source(pair[0].split()), target(pair[1].split())

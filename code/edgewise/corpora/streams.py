@@ -39,7 +39,9 @@ def _sample() -> Stream:
     train, valid = (corpus.splits[mode] for mode in ("train", "valid"))
     splits = {"valid": list(detokenised(valid, corpus.languages)), "test": corpus.splits["test"]}
     sums = [file.sha256 for file in wmt14.SAMPLE["train"]]
-    return Stream(replace(corpus, splits=splits), lambda: detokenised(train, corpus.languages), _digest(sums))
+    return Stream(
+        replace(corpus, splits=splits), lambda: detokenised(train, corpus.languages), json_digest(sums)
+    )
 
 
 def _few() -> Stream:
@@ -47,7 +49,7 @@ def _few() -> Stream:
     corpus = few.load()
     train = corpus.splits["train"]
     splits = {mode: pairs for mode, pairs in corpus.splits.items() if mode != "train"}
-    return Stream(replace(corpus, splits=splits), lambda: iter(train), _digest(train))
+    return Stream(replace(corpus, splits=splits), lambda: iter(train), json_digest(train))
 
 
 def _full() -> Stream:
@@ -64,10 +66,11 @@ def _full() -> Stream:
     archives = tuple(part.archive for part in wmt14.TRAINING)
     files = (*archives, *files, wmt14.NEWSTEST2014.archive)
     corpus = Corpus("wmt14-full", wmt14.SIDES, splits, wmt14.TERMS, files)
-    return Stream(corpus, wmt14.stream, _digest([archive.sha256 for archive in archives]))
+    return Stream(corpus, wmt14.stream, json_digest([archive.sha256 for archive in archives]))
 
 
-def _digest(facts: object) -> str:
+def json_digest(facts: object) -> str:
+    """Return the sha256 of facts, written as JSON."""
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 

@@ -14,8 +14,11 @@ from edgewise.trainer import ALONE, Alone
 MEETING = timedelta(seconds=60)
 """How long processes wait for each other at the start."""
 
+STEP = timedelta(minutes=10)
+"""How long a process waits for the others' gradients: all are in the same update."""
+
 PATIENCE = timedelta(hours=2)
-"""How long one waits for another that is connected: the first may be decoding a validation set."""
+"""How long one waits to hear another's facts: the first may be decoding a validation set."""
 
 
 def launched() -> bool:
@@ -60,11 +63,12 @@ def joined(device: str) -> Iterator[tuple[Alone, str]]:
     # torchrun's store outlives a restart: what the last attempt wrote must not be taken for this one's.
     store = dist.PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
     try:
-        backend = "cpu:gloo,cuda:nccl" if place.type == "cuda" else "gloo"
+        backend = "nccl" if place.type == "cuda" else "gloo"
         dist.init_process_group(
-            backend, store=dist.PrefixStore("team", store), rank=rank, world_size=size, timeout=PATIENCE
+            backend, store=dist.PrefixStore("team", store), rank=rank, world_size=size, timeout=STEP
         )
-        yield Team(dist.PrefixStore("speaker", store), rank, size, place, _command(size)), str(place)
+        talk = dist.new_group(backend="gloo", timeout=PATIENCE)
+        yield Team(dist.PrefixStore("speaker", store), rank, size, place, _command(size), talk), str(place)
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()

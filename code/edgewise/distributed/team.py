@@ -42,11 +42,21 @@ class Team(Alone):
         Where this one computes.
     command : sequence of str
         How processes like these are started; the program's own words follow.
+    talk : torch.distributed.ProcessGroup, optional
+        All of them, on CPUs, with patience; by default the group that exchanges gradients.
     """
 
-    def __init__(self, store: dist.Store, rank: int, size: int, device: torch.device, command: Sequence[str]):
+    def __init__(
+        self,
+        store: dist.Store,
+        rank: int,
+        size: int,
+        device: torch.device,
+        command: Sequence[str],
+        talk: dist.ProcessGroup | None = None,
+    ):
         self.store, self.rank, self.size, self.device = store, rank, size, device
-        self.command = command
+        self.command, self.talk = command, talk
 
     def wrap(self, module: nn.Module) -> Callable[..., Any]:
         """Return what runs ``module`` under ``DistributedDataParallel``, with ``no_sync`` if not ``sync``."""
@@ -75,14 +85,14 @@ class Team(Alone):
         """Add up each of several numbers over the processes."""
         total = torch.tensor(values, dtype=torch.float64)
         with self._noticing_loss():
-            dist.all_reduce(total)
+            dist.all_reduce(total, group=self.talk)
         return total.tolist()
 
     def gather(self, tensor: Tensor) -> list[Tensor]:
         """Return every process's tensor, in order of rank."""
         gathered = [torch.empty_like(tensor) for _ in range(self.size)]
         with self._noticing_loss():
-            dist.all_gather(gathered, tensor)
+            dist.all_gather(gathered, tensor, group=self.talk)
         return gathered
 
     def ask_first(self, compute: Callable[[], Result]) -> Result:

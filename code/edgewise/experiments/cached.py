@@ -1,7 +1,6 @@
 """Text whose training split stays on disk, split into pieces once."""
 
 import hashlib
-import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain, islice
@@ -12,15 +11,15 @@ import numpy as np
 import torch
 
 from edgewise.checkpoints import write_atomically
-from edgewise.corpora.cleaning import cleaned, sampled
+from edgewise.corpora.cleaning import CLEANING, cleaned, sampled
 from edgewise.corpora.files import cache_folder, locked
-from edgewise.corpora.streams import Stream, open_stream
+from edgewise.corpora.streams import Stream, json_digest, open_stream
 from edgewise.distributed import TokenCache, cached
 from edgewise.distributed.reading import Cut, Shares, cut_by_count, cut_by_tokens, read
 from edgewise.experiments.data import TextDataset
 from edgewise.experiments.experiment import Streamed
 from edgewise.graphs import Batch, GraphPool
-from edgewise.tasks import SPECIAL, Pair, Share
+from edgewise.tasks import SPECIAL, Pair, Share, one_device
 from edgewise.tokenization import BPE
 from edgewise.validation import check_count
 
@@ -67,20 +66,25 @@ class CachedText(TextDataset):
     @cached_property
     def cache(self) -> TokenCache:
         """The training pairs' ids; made at first use, and anew if corpus, cleaning or splitter changed."""
-        facts = self.made_from | {"tokenizer": _digest(self.splitter.to_json())}
+        facts = self.made_from | {"tokenizer": hashlib.sha256(self.splitter.to_json().encode()).hexdigest()}
         return cached(_folder(self.stream) / "train", facts, self._id_pairs, self.vocab_size)
 
     @property
     def made_from(self) -> dict[str, Any]:
         """What the training pairs are, before they are split."""
         text = self.text
-        kept = {"longest": text.longest, "ratio": text.ratio, "most_pieces": text.most_pieces}
+        kept = {
+            "rules": CLEANING,
+            "longest": text.longest,
+            "ratio": text.ratio,
+            "most_pieces": text.most_pieces,
+        }
         return {"corpus": self.stream.digest, "kept": kept}
 
     @property
     def digest(self) -> str:
         """sha256 that stands for all pairs."""
-        return _digest(json.dumps([self.made_from, dict(self.corpus.splits)]))
+        return json_digest([self.made_from, dict(self.corpus.splits)])
 
     def _id_pairs(self) -> Iterator[tuple[list[int], list[int]]]:
         pairs = cleaned(self.stream.train(), self.text.longest, self.text.ratio)
@@ -106,8 +110,8 @@ class CachedText(TextDataset):
         """Iterate over the batches of a split; see the parent's."""
         if mode != "train":
             return super().__call__(graph_pool, mode, batch_size, device, devices, share)
-        cut = cut_by_count(self._drawn(), batch_size)
-        return self._read(cut, graph_pool, device if devices is None else devices[0], share)
+        device = one_device(device, devices)
+        return self._read(cut_by_count(self._drawn(), batch_size), graph_pool, device, share)
 
     def by_tokens(
         self,
@@ -152,8 +156,8 @@ def load_cached(
 
 def _learned(stream: Stream, text: Streamed, pairs: Callable[[], Iterator[Pair]]) -> BPE:
     """Return the pieces of a corpus: learned by the first process that asks, read by the others."""
-    asked = [stream.digest, text.vocab_size, text.sample, text.longest, text.ratio]
-    path = _folder(stream) / f"tokenizer-{_digest(json.dumps(asked))[:16]}.json"
+    asked = [stream.digest, CLEANING, text.vocab_size, text.sample, text.longest, text.ratio]
+    path = _folder(stream) / f"tokenizer-{json_digest(asked)[:16]}.json"
     with locked(path):
         if not path.is_file():
             lines = chain.from_iterable(sampled(pairs(), text.sample))
@@ -163,7 +167,3 @@ def _learned(stream: Stream, text: Streamed, pairs: Callable[[], Iterator[Pair]]
 
 def _folder(stream: Stream) -> Path:
     return cache_folder() / "tokens" / stream.corpus.name
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,9 +1,7 @@
 """The data of experiments: toy tasks, text, and text that stays on disk."""
 
-import hashlib
-import json
-
 from edgewise import corpora
+from edgewise.corpora.streams import json_digest
 from edgewise.experiments.cached import CachedText, load_cached
 from edgewise.experiments.data import TextDataset
 from edgewise.experiments.experiment import Experiment, Streamed
@@ -38,9 +36,9 @@ def digest_of(data: TranslationDataset) -> str:
     if isinstance(data, CachedText):
         return data.digest
     splits = data.corpus.splits if isinstance(data, TextDataset) else data.splits
-    return hashlib.sha256(json.dumps(splits).encode()).hexdigest()
+    return json_digest(splits)
 
 
 def digest_of_symbols(data: TranslationDataset) -> str:
     """Return the sha256 of the vocabulary."""
-    return hashlib.sha256(json.dumps(data.symbols).encode()).hexdigest()
+    return json_digest(data.symbols)

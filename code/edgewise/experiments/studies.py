@@ -3,6 +3,7 @@
 import json
 import os
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -123,8 +124,11 @@ def run_study(
             log.flush()
             os.fsync(log.fileno())
     if len(done) == len(study.entries):
-        last = done[-1]["facts"] | {"seconds": sum(row["seconds"] for row in done)}
-        last["changed"] = any(row["facts"]["changed"] for row in done)
+        stages = [row["stage"] for row in done]
+        last = stages[-1] | {
+            "seconds": sum(stage["seconds"] for stage in stages),
+            "changed": any(stage["changed"] for stage in stages),
+        }
         rows = [row["row"] for row in done]
         results = {"config": study.config, "rows": rows, "provenance": last}
         write_atomically(folder / f"{study.name}.json", (json.dumps(results, indent=1) + "\n").encode())
@@ -135,14 +139,13 @@ def _run(entry: Experiment, device: torch.device | str) -> dict[str, Any]:
     """Train one entry in a folder of its own, which is thrown away."""
     row: dict[str, Any] = {"variant": entry.name, "seed": entry.recipe.seed}
     with tempfile.TemporaryDirectory() as folder:
-        run = start(entry, Path(folder), device)
+        run, began = start(entry, Path(folder), device), time.monotonic()
         try:
             run.train()
             row |= run.epochs[-1]["valid"]
         except DivergedError:
             row["diverged_at"] = run.step + 1
-        run.save()
-    return {"row": row, "seconds": run.stages[-1]["seconds"], "facts": artifacts.facts(device)}
+    return {"row": row, "stage": run.stages[-1] | {"seconds": time.monotonic() - began}}
 
 
 def load_study(name: str) -> Results:

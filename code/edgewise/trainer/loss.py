@@ -82,8 +82,6 @@ class StateLossCompute(SimpleLossCompute):
         if not math.isfinite(total):
             raise DivergedError(f"the loss is {total}")
         if self.opt is not None:
-            if extra is not None and not math.isfinite(extra.item()):
-                raise DivergedError(f"the extra loss is {extra.item()}")
             if self.waiting == 0:
                 self.opt.zero_grad()
             self.learn(hidden.total if extra is None else hidden.total + extra, self.latest_tokens)
