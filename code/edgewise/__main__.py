@@ -92,13 +92,22 @@ def _conclude(run: Run, experiment: experiments.Experiment, again: str) -> None:
 
 @app.command()
 def study(
-    name: Annotated[str, typer.Argument(help=f"One of: {', '.join(experiments.STUDIES)}.")],
+    name: Annotated[
+        str,
+        typer.Argument(help=f"One of: {', '.join([*experiments.STUDIES, *experiments.MEASUREMENTS])}."),
+    ],
     device: Device = "cpu",
     out: Annotated[Path, typer.Option(help="Where its figures go.")] = Path("runs") / "studies",
     runs: Annotated[int | None, typer.Option(min=1, help="Make at most so many runs.")] = None,
 ) -> None:
-    """Make the short runs of a study, but for those that are done; its figures are then OUT/NAME.json."""
+    """Make the short runs of a study, but for those that are done; its figures are then OUT/NAME.json.
+
+    Or hold a committed model to data, on the CPU, where NAME is that of a measurement.
+    """
     with one_line_errors(), alone(out / f"{name}.lock"):
+        if name in experiments.MEASUREMENTS:
+            typer.echo(experiments.run_measurement(experiments.MEASUREMENTS[name], out))
+            return
         missing = experiments.run_study(experiments.get_study(name), out, device, runs)
         typer.echo(f"{missing} runs are missing" if missing else out / f"{name}.json")
 

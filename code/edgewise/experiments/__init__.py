@@ -5,6 +5,7 @@ from edgewise.experiments.catalogue import EXPERIMENTS, LARGE, get_experiment
 from edgewise.experiments.data import TextDataset
 from edgewise.experiments.experiment import Experiment, Mixing, Size, Streamed, Text, Universal
 from edgewise.experiments.loading import digest_of, load_data
+from edgewise.experiments.measured import MEASUREMENTS, Measurement, digest_of_weights, run_measurement
 from edgewise.experiments.questions import STUDIES, get_study
 from edgewise.experiments.reduced import reduced
 from edgewise.experiments.runs import (
@@ -35,9 +36,11 @@ __all__ = [
     "EXPERIMENTS",
     "GREEDY",
     "LARGE",
+    "MEASUREMENTS",
     "STUDIES",
     "CachedText",
     "Experiment",
+    "Measurement",
     "Mixing",
     "Results",
     "Search",
@@ -53,6 +56,7 @@ __all__ = [
     "decoded_figures",
     "deviation",
     "digest_of",
+    "digest_of_weights",
     "figures",
     "final_figures",
     "finish",
@@ -66,6 +70,7 @@ __all__ = [
     "restore",
     "restore_model",
     "restore_splitter",
+    "run_measurement",
     "run_study",
     "search_of",
     "start",

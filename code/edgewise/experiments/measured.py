@@ -1,0 +1,158 @@
+"""Chapter 9's measurements: committed models held to data that are not committed; the figures are kept."""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sacrebleu.metrics import BLEU
+from sacrebleu.significance import PairedTest
+
+from edgewise import artifacts
+from edgewise.analysis import Head, heads_of, importance, without_heads
+from edgewise.artifacts import Artifact
+from edgewise.checkpoints import write_atomically
+from edgewise.corpora.gold import hansards, treebank
+from edgewise.experiments.data import TextDataset
+from edgewise.experiments.experiment import Experiment
+from edgewise.experiments.gold import measure_alignment, measure_syntax
+from edgewise.experiments.runs import restore
+from edgewise.experiments.scores import translate
+from edgewise.graphs import GraphPool
+from edgewise.metrics import bleu
+from edgewise.training import LabelSmoothing
+from edgewise.transformer import Transformer
+
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A question to a committed model.
+
+    Attributes
+    ----------
+    name : str
+        What it is called on the command line and in ``book/studies``.
+    about : str
+        The question.
+    artifact : str
+        Which model.
+    measure : callable
+        Takes the artifact; returns rows of figures.
+    """
+
+    name: str
+    about: str
+    artifact: str
+    measure: Callable[[Artifact], Rows]
+
+
+def run_measurement(measurement: Measurement, folder: Path) -> Path:
+    """Measure; write ``NAME.json``, of the form that a study's figures have, into a folder.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such artifact.
+    CorpusError
+        If the data cannot be had or used.
+    """
+    artifact = artifacts.load(measurement.artifact)
+    began, facts = time.monotonic(), artifacts.facts("cpu")
+    rows = measurement.measure(artifact)
+    config = {"name": measurement.name, "about": measurement.about, "artifact": artifact.name}
+    results = {
+        "config": config | {"weights": digest_of_weights(artifact)},
+        "rows": rows,
+        "provenance": facts | {"seconds": time.monotonic() - began},
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{measurement.name}.json"
+    write_atomically(path, (json.dumps(results, indent=1) + "\n").encode())
+    return path
+
+
+def digest_of_weights(artifact: Artifact) -> str:
+    """Return the sha256 of an artifact's weights, as they lie there."""
+    return hashlib.sha256((artifact.folder / artifacts.WEIGHTS).read_bytes()).hexdigest()
+
+
+def measure_pruning(
+    model: Transformer, data: TextDataset, split: str = "test2016", step: int = 4, seeds: int = 3
+) -> Rows:
+    """Return BLEU without each head, and as heads are left out in three orders.
+
+    Heads are ranked by :func:`edgewise.analysis.importance` on the validation split; BLEU is that of greedy
+    decoding on ``split``. A single head's loss comes with its p-value by paired bootstrap (Koehn 2004).
+
+    Returns
+    -------
+    list of dict
+        First the whole model's (``kind`` ``"whole"``); for each head one of kind ``"one"``; then, with
+        ``kind`` ``"least first"``, ``"most first"`` or ``"random"``, one for each number removed.
+    """
+    criterion = LabelSmoothing(data.vocab_size, data.pad_id)
+    weight = importance(model, data(GraphPool(), "valid", 100), criterion)
+    ranked = sorted(weight, key=lambda head: (weight[head], head))
+    sources, references = zip(*data.corpus.splits[split], strict=True)
+
+    def without(heads: list[Head]) -> list[str]:
+        with without_heads(model, heads):
+            return translate(model, data, sources)
+
+    whole = without([])
+    rows: Rows = [{"kind": "whole", "bleu": bleu(whole, references).value, "heads": len(ranked)}]
+    heads = heads_of(model)
+    found = [without([head]) for head in heads]
+    for head, written, p in zip(heads, found, paired_p_values(whole, found, references), strict=True):
+        place = {"graph": head.graph, "layer": head.layer, "head": head.number}
+        figures = {"importance": weight[head], "bleu": bleu(written, references).value, "p": p}
+        rows.append({"kind": "one"} | place | figures)
+    drawn = [np.random.default_rng(seed).permutation(len(ranked)) for seed in range(seeds)]
+    orders = [("least first", 0, ranked), ("most first", 0, ranked[::-1])]
+    orders += [("random", seed, [ranked[i] for i in order]) for seed, order in enumerate(drawn)]
+    for kind, seed, order in orders:
+        for count in range(step, len(order) + 1, step):
+            score = bleu(without(order[:count]), references).value
+            rows.append({"kind": kind, "seed": seed, "removed": count, "bleu": score})
+    return rows
+
+
+def paired_p_values(
+    baseline: list[str], systems: list[list[str]], references: tuple[str, ...]
+) -> list[float]:
+    """Return for each system the p-value of its difference in BLEU from a baseline (Koehn 2004)."""
+    named = [("baseline", baseline), *((str(i), written) for i, written in enumerate(systems))]
+    metric = BLEU(references=[list(references)])
+    _, scores = PairedTest(named, {"BLEU": metric}, None, "bs", 1000)()
+    tested = zip(systems, scores["BLEU"][1:], strict=True)  # sacreBLEU finds no difference significant
+    return [1.0 if written == baseline else float(result.p_value) for written, result in tested]
+
+
+def _pruning(artifact: Artifact) -> Rows:
+    return measure_pruning(*restore(artifact))
+
+
+def _alignment(artifact: Artifact) -> Rows:
+    return measure_alignment(*restore(artifact), hansards())
+
+
+def _syntax(artifact: Artifact) -> Rows:
+    model, data = restore(artifact)
+    drawn = Experiment.of(artifact.config).build(data.vocab_size).eval()
+    splits = {split: treebank(split) for split in ("valid", "test")}
+    return measure_syntax({"trained": model, "drawn": drawn}, data, splits)
+
+
+MEASUREMENTS = {
+    "pruning": Measurement("pruning", "How many of its heads does a translator need?", "multi30k", _pruning),
+    "alignment": Measurement(
+        "alignment", "Does cross-attention say which word translates which?", "tatoeba", _alignment
+    ),
+    "syntax": Measurement("syntax", "Does an encoder's attention follow syntax?", "multi30k", _syntax),
+}

@@ -1,0 +1,205 @@
+"""Measurements of chapter 9: models whose attention is planted, so that every figure is known beforehand."""
+
+import json
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from edgewise import artifacts
+from edgewise.__main__ import app
+from edgewise.analysis import heads_of
+from edgewise.corpora import captions
+from edgewise.corpora.gold import AlignedPair, Parse
+from edgewise.experiments import MEASUREMENTS, Size, TextDataset, load_study, measured
+from edgewise.experiments import gold as against
+from edgewise.experiments.gold import measure_alignment, measure_syntax
+from edgewise.experiments.measured import measure_pruning, paired_p_values
+from edgewise.metrics import bleu
+from edgewise.tokenization import BPE
+from typer.testing import CliRunner
+
+
+@pytest.fixture(scope="module")
+def data():
+    corpus = captions.load(train=60, valid=6, test=20)
+    return TextDataset(corpus, BPE.train([text for pair in corpus.splits["train"] for text in pair], 300))
+
+
+@pytest.fixture
+def model(data):
+    torch.manual_seed(0)
+    return Size(N=2, dim_model=16, dim_ff=16, h=2, shared=True).build(data.vocab_size).eval()
+
+
+class TestPruning:
+    def test_every_order_leaves_out_what_it_says(self, model, data, monkeypatch):
+        """Each head left out spoils one more translation: its number in the list of heads, and all before."""
+        heads = heads_of(model)
+        weight = {head: (7 * i) % len(heads) + 1.0 for i, head in enumerate(heads)}  # no two alike
+        out = []
+
+        @contextmanager
+        def without_heads(_, left_out):
+            out.append(list(left_out))
+            yield
+
+        def translate(_, data, sources):
+            spoiled = sum(int(weight[head]) for head in out[-1]) % 20
+            references = [target for _, target in data.corpus.splits["test"]]
+            return ["nichts davon stimmt hier ."] * spoiled + references[spoiled:]
+
+        monkeypatch.setattr(measured, "without_heads", without_heads)
+        monkeypatch.setattr(measured, "translate", translate)
+        monkeypatch.setattr(measured, "importance", lambda *_: weight)
+        rows = measure_pruning(model, data, "test", step=5, seeds=2)
+        assert rows[0] == {"kind": "whole", "bleu": pytest.approx(100), "heads": 12}
+        ones = rows[1:13]
+        assert out[1:13] == [[head] for head in heads]
+        assert [(r["graph"], r["layer"], r["head"]) for r in ones] == [
+            (head.graph, head.layer, head.number) for head in heads
+        ]
+        assert [r["importance"] for r in ones] == list(weight.values())
+        by_harm = sorted(ones, key=lambda r: r["importance"])
+        assert all(a["bleu"] > b["bleu"] for a, b in pairwise(by_harm))
+        assert by_harm[-1]["p"] < 0.01
+        ranked = sorted(heads, key=weight.get)
+        assert [(r["kind"], r["seed"], r["removed"]) for r in rows[13:]] == [
+            (kind, seed, count)
+            for kind, seed in (("least first", 0), ("most first", 0), ("random", 0), ("random", 1))
+            for count in (5, 10)
+        ]
+        assert out[13:17] == [ranked[:5], ranked[:10], ranked[:-6:-1], ranked[:-11:-1]]
+        assert set(out[17]) < set(out[18]) <= set(heads)
+        assert out[17] != out[19]
+        references = [target for _, target in data.corpus.splits["test"]]
+        for row, left_out in zip(rows[13:], out[13:], strict=True):
+            out.append(left_out)
+            assert row["bleu"] == bleu(translate(model, data, None), references).value
+
+    def test_it_runs_on_a_real_model(self, model, data):
+        rows = measure_pruning(model, data, "test", step=6, seeds=1)
+        assert len(rows) == 1 + 12 + 3 * 2
+        assert all(np.isfinite(row["bleu"]) for row in rows)
+
+    def test_p_values(self):
+        references = [f"satz nummer {i} steht hier" for i in range(40)]
+        worse = ["etwas ganz anderes ."] * 10 + references[10:]
+        same, clear = paired_p_values(references, [references, worse], references)
+        assert same == 1
+        assert clear < 0.01
+
+
+def plant(model, data, weights_of):
+    """Let the model hear what ``weights_of(batch, layer)`` says."""
+    model.attention_of = lambda batch, sentence, layer=-1: weights_of(batch, layer)
+
+
+class TestAlignment:
+    def test_planted_links_are_found(self, model, data):
+        """Head 0 of layer 1 hears, where a word is written, its own place; head 1 where it has been read."""
+        links = frozenset((i, i) for i in range(4))
+        source, target = ("two", "dogs", "run", "."), ("zwei", "Hunde", "rennen", ".")
+        pairs = [AlignedPair(source, target, links, links)] * 150
+        spans = [against.split_words(data.splitter, side)[1] for side in (pairs[0].source, pairs[0].target)]
+
+        def hear(batch, layer):
+            weights = torch.full((2, batch.tgt_lengths[0], batch.src_lengths[0]), 1e-3)
+            if layer == 1:
+                for heard, written in zip(*spans, strict=True):
+                    weights[0, written[0], list(heard)] = 1.0
+                    weights[1, written[-1] + 1, list(heard)] = 1.0
+            return [None, weights, None]
+
+        plant(model, data, hear)
+        rows = measure_alignment(model, data, pairs)
+        heads = {(r["layer"], r["row"], r["head"]): r for r in rows if r["kind"] == "head"}
+        assert len(heads) == 2 * 2 * 3
+        assert heads[1, "writes", 0]["aer"] == heads[1, "has read", 1]["chosen_on"] == 0
+        assert heads[1, "has read", 0]["aer"] > 0.3
+        assert heads[0, "writes", "mean"]["aer"] > 0.3
+        assert rows[0] == {"kind": "diagonal", "pairs": 150, "chosen_on": 0.0, "aer": 0.0}
+        assert [row["text"] for row in rows[-2:]] == ["own test", "aligned"]
+        assert all(2 < row["nats"] < 10 for row in rows[-2:])
+
+    def test_the_two_parts_are_scored_apart(self, model, data):
+        wrong, right = (
+            AlignedPair(("two", "dogs"), ("zwei", "Hunde"), frozenset(links), frozenset(links))
+            for links in ([(0, 1), (1, 0)], [(0, 0), (1, 1)])
+        )
+        diagonal = measure_alignment(model, data, [wrong] * 100 + [right] * 20)[0]
+        assert (diagonal["chosen_on"], diagonal["aer"]) == (1, 0)
+
+
+class TestSyntax:
+    PARSE = Parse(("the", "man", "rides", "bikes"), (1, 2, -1, 2), ("det", "nsubj", "root", "obj"))
+
+    def test_planted_trees_are_found(self, model, data, monkeypatch):
+        """Head 1 of layer 0 hears its governor, the other heads the word before."""
+        monkeypatch.setattr(against, "COMMON", 3)
+        parse = self.PARSE
+        splits = {"valid": [parse] * 4, "test": [parse] * 3}
+        _, spans = against.split_words(data.splitter, parse.words)
+
+        def hear(batch, layer):
+            n = batch.src_lengths[0]
+            weights = torch.full((2, n, n), 1e-3)
+            for word, governor in enumerate(parse.heads):
+                for row in spans[word]:
+                    for head in (0, 1):
+                        heard = governor if (layer, head) == (0, 1) else word - 1
+                        if heard >= 0:
+                            weights[head, row, list(spans[heard])] = 1.0
+            return [weights, None, None]
+
+        plant(model, data, hear)
+        drawn = Size(N=2, dim_model=16, dim_ff=16, h=2, shared=True).build(data.vocab_size).eval()
+        rows = measure_syntax({"trained": model, "drawn": drawn}, data, splits)
+        assert rows[0] == {"kind": "adjacent", "sentences": 3, "valid": 1.0, "test": 1.0}
+        trees = {(r["model"], r["layer"], r["head"]): r["test"] for r in rows if r["kind"] == "tree"}
+        assert len(trees) == 8
+        assert trees["trained", 0, 1] == 1
+        relations = {r["relation"]: r for r in rows if r["kind"] == "relation"}
+        assert set(relations) == {"det", "nsubj", "obj"}
+        det = relations["det"]
+        assert (det["layer"], det["head"], det["accuracy"], det["count"]) == (0, 1, 1.0, 3)
+        assert (det["offset"], det["baseline"]) == (1, 1.0)
+        assert relations["obj"]["offset"] == -1
+
+    def test_heads_and_offsets_are_chosen_on_the_other_split(self, model, data, monkeypatch):
+        monkeypatch.setattr(against, "COMMON", 1)
+        other = replace(self.PARSE, heads=(2, 2, -1, 2))
+        rows = measure_syntax({"trained": model}, data, {"valid": [self.PARSE], "test": [other]})
+        det = next(r for r in rows if r.get("relation") == "det")
+        assert (det["offset"], det["baseline"]) == (1, 0.0)
+
+    def test_rare_relations_are_left_out(self, model, data):
+        rows = measure_syntax({"trained": model}, data, {"valid": [self.PARSE], "test": [self.PARSE] * 200})
+        assert {row["kind"] for row in rows} == {"adjacent", "tree"}
+
+
+class TestRunning:
+    def test_figures_are_kept_with_what_they_were_measured_on(self, tmp_path, monkeypatch):
+        seen = []
+
+        def measure(artifact):
+            seen.append(artifact.name)
+            return [{"kind": "whole", "bleu": 1.5}]
+
+        monkeypatch.setitem(MEASUREMENTS, "pruning", replace(MEASUREMENTS["pruning"], measure=measure))
+        result = CliRunner().invoke(app, ["study", "pruning", "--out", str(tmp_path)])
+        assert result.output.strip() == str(tmp_path / "pruning.json")
+        found = json.loads((tmp_path / "pruning.json").read_text("utf-8"))
+        assert seen == ["multi30k"] == [found["config"]["artifact"]]
+        assert found["rows"] == [{"kind": "whole", "bleu": 1.5}]
+        assert found["config"]["weights"] == measured.digest_of_weights(artifacts.load("multi30k"))
+        assert found["provenance"]["seconds"] >= 0
+
+    def test_committed_figures_are_of_the_committed_models(self):
+        for name, measurement in MEASUREMENTS.items():
+            results = load_study(name)
+            artifact = artifacts.load(measurement.artifact)
+            assert results.config["weights"] == measured.digest_of_weights(artifact), name
+            assert not results.provenance["changed"], name
