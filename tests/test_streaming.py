@@ -287,6 +287,13 @@ def test_batches_of_streamed_text_hold_the_text(own_cache):
     assert 0 < len(texts) < 600
 
 
+def test_other_rules_of_cleaning_make_another_cache(own_cache, monkeypatch):
+    data = load_data(TINY)
+    before = data.made_from
+    monkeypatch.setattr("edgewise.experiments.cached.CLEANING", 0)
+    assert data.made_from != before
+
+
 def test_cleaning_by_pieces_and_bad_settings(own_cache):
     few = load_data(replace(TINY, text=replace(TINY.text, most_pieces=12)))
     assert len(few.cache) > 0
