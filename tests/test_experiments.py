@@ -50,6 +50,18 @@ def test_an_artifact_tells_all_about_its_run(finished):
         assert fact in artifact.caption
 
 
+@pytest.mark.parametrize("name", ["rises", "falls"])
+def test_a_rate_that_stays_is_part_of_the_course(name, finished, tmp_path):
+    ordinary, _ = finished
+    assert not {"rises", "falls"} & ordinary.config["recipe"].keys()  # nor did older checkpoints have them
+    run = experiments.start(replace(TINY, recipe=replace(TINY.recipe, **{name: False})), tmp_path)
+    assert run.opt.rate(5) == pytest.approx(ordinary.opt.rate(20 if name == "rises" else 5))
+    assert run.opt.rate(80) == pytest.approx(ordinary.opt.rate(20 if name == "falls" else 80))
+    run.train(1)
+    with pytest.raises(CheckpointError, match=rf"recipe\.{name}"):
+        experiments.start(TINY, tmp_path, resume=True)
+
+
 def test_its_figures_are_those_of_the_weights_as_saved(finished):
     _, artifact = finished
     model, data = experiments.restore(artifact)

@@ -6,7 +6,7 @@ import torch
 from edgewise import artifacts, experiments
 from edgewise.__main__ import app
 from edgewise.analysis import make_mixing_model
-from edgewise.experiments import STUDIES, Experiment, Mixing, Size, Study, load_study, run_study, studies
+from edgewise.experiments import STUDIES, Experiment, Mixing, Size, Study, load_study, questions, run_study, studies
 from edgewise.gnn import reduce_edges
 from edgewise.graphs import GraphPool
 from edgewise.tasks import get_dataset
@@ -113,6 +113,13 @@ def test_studies_go_by_their_names_and_name_each_run_once():
         runs = [(entry.name, entry.recipe.seed) for entry in study.entries]
         assert len(set(runs)) == len(runs)
         assert [Experiment.of(config) for config in study.config["entries"]] == list(study.entries)
+
+
+def test_rates_of_the_stability_study_are_the_highest_of_their_runs():
+    for entry in STUDIES["stability"].entries:
+        recipe, rate = entry.recipe, float(entry.name.split()[-1])
+        assert recipe.factor * (entry.size.dim_model * recipe.warmup) ** -0.5 == pytest.approx(rate)
+    assert len(STUDIES["stability"].entries) == 2 * 2 * 2 * len(questions.RATES) * 3
 
 
 def test_feed_forward_widths_have_weights_alike():

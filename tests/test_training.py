@@ -200,6 +200,18 @@ def test_noam_follows_its_formula_and_sets_the_rate_that_is_used():
     assert parameter.grad is None
 
 
+@pytest.mark.parametrize("rises", [True, False])
+@pytest.mark.parametrize("falls", [True, False])
+def test_a_rate_that_does_not_rise_or_fall_is_the_highest(rises, falls):
+    whole, part = (
+        NoamOpt(64, 0.5, 100, torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))]), *which)
+        for which in ((), (rises, falls))
+    )
+    assert part.rate(100) == pytest.approx(0.5 / 80)
+    assert part.rate(25) == pytest.approx(whole.rate(25) if rises else 0.5 / 80)
+    assert part.rate(400) == pytest.approx(whole.rate(400) if falls else 0.5 / 80)
+
+
 def test_noam_continues_where_it_was():
     def make():
         parameter = torch.nn.Parameter(torch.ones(2))

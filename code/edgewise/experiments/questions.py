@@ -60,7 +60,31 @@ def _feed_forward() -> Study:
     return Study("feed-forward", "Is the feed-forward layer only a re-scaler?", tuple(entries))
 
 
-STUDIES = {study.name: study for study in (_heads(), _feed_forward(), _mixing())}
+def _stability() -> Study:
+    """Where three layers on each side learn, with the norm before or after each sub-layer."""
+    course = Recipe(epochs=3, batch_size=128, warmup=100)
+    entries = [
+        Experiment(
+            f"{'pre' if norm_first else 'post'}-norm, {'warm-up' if rises else 'no warm-up'}, "
+            f"{'decay' if falls else 'no decay'}, rate {rate:g}",
+            "Learn to sort at some rate.",
+            "sort",
+            Size(N=3, dim_model=64, dim_ff=128, h=4, shared=True, norm_first=norm_first),
+            replace(course, factor=rate * 80.0, rises=rises, falls=falls, seed=seed),
+        )
+        for norm_first in (True, False)
+        for rises in (True, False)
+        for falls in (True, False)
+        for rate in RATES
+        for seed in range(3)
+    ]
+    return Study("stability", "Why is training hard: where does it fail?", tuple(entries))
+
+
+RATES = (0.0003, 0.001, 0.003, 0.01, 0.03)
+"""Highest learning rates: 80 is the root of 64, the width, times that of 100, the warm-up."""
+
+STUDIES = {study.name: study for study in (_heads(), _feed_forward(), _mixing(), _stability())}
 
 
 def get_study(name: str) -> Study:

@@ -63,6 +63,9 @@ def start(
     team.agree({"data": digest_of(data), "symbols": digest_of_symbols(data)})
     for last in ("epochs", "cooldown", "average"):
         course["recipe"].pop(last)
+    for name in ("rises", "falls"):  # older than checkpoints that say nothing of them
+        if course["recipe"][name]:
+            course["recipe"].pop(name)
     stage = artifacts.facts(device)
     if team.size > 1:
         course["processes"] = stage["processes"] = team.size

@@ -23,6 +23,8 @@ class Recipe:
         Batches an update; every token of them counts alike.
     factor, warmup : float, int
         Of the Noam schedule.
+    rises, falls : bool
+        Whether its rate warms up, and whether it decays.
     cooldown : int
         Epochs, the last ones, over which the rate falls below that schedule in equal steps towards zero.
     betas, eps : tuple of two floats, float
@@ -64,6 +66,8 @@ class Recipe:
     autocast: bool = False
     seed: int = 0
     cooldown: int = 0
+    rises: bool = True
+    falls: bool = True
 
     def __post_init__(self):
         for name in ("epochs", "grad_accum", "warmup", "average"):

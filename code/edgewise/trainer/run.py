@@ -89,7 +89,7 @@ class Run:
         self.device = next(model.parameters()).device
         adam = torch.optim.Adam(model.parameters(), lr=0.0, betas=recipe.betas, eps=recipe.eps)
         dim_model = model.pos_enc.dim_model
-        self.opt = NoamOpt(dim_model, recipe.factor, recipe.warmup, adam)
+        self.opt = NoamOpt(dim_model, recipe.factor, recipe.warmup, adam, recipe.rises, recipe.falls)
         self.criterion = LabelSmoothing(data.vocab_size, data.pad_id, recipe.smoothing)
         self.pool = GraphPool()
         self.team = team

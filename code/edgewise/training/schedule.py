@@ -25,6 +25,9 @@ class NoamOpt:
         Steps until the rate is highest.
     optimizer : torch.optim.Optimizer
         Whose rate is set before each of its steps.
+    rises, falls : bool
+        Whether it warms up and whether it decays; where it does not, the rate is the highest one,
+        :math:`\mathrm{factor} \cdot d^{-1/2} \cdot \mathrm{warmup}^{-1/2}`.
 
     Attributes
     ----------
@@ -37,7 +40,15 @@ class NoamOpt:
         If an argument is not what it should be.
     """
 
-    def __init__(self, dim_model: int, factor: float, warmup: int, optimizer: torch.optim.Optimizer):
+    def __init__(
+        self,
+        dim_model: int,
+        factor: float,
+        warmup: int,
+        optimizer: torch.optim.Optimizer,
+        rises: bool = True,
+        falls: bool = True,
+    ):
         self.dim_model = check_count("dim_model", dim_model, 1)
         self.warmup = check_count("warmup", warmup, 1)
         if not isinstance(factor, Real) or not factor > 0:
@@ -46,6 +57,7 @@ class NoamOpt:
             raise TypeError(f"optimizer must be a torch.optim.Optimizer, got {optimizer!r}")
         self.factor = factor
         self.optimizer = optimizer
+        self.rises, self.falls = rises, falls
         self.steps = 0
         self.scale = 1.0
 
@@ -58,8 +70,9 @@ class NoamOpt:
             For step 0, where the formula is infinite.
         """
         step = check_count("step", self.steps if step is None else step, 1)
-        noam = self.factor * self.dim_model**-0.5 * min(step**-0.5, step * self.warmup**-1.5)
-        return self.scale * noam
+        falling = step**-0.5 if self.falls else self.warmup**-0.5
+        rising = step * self.warmup**-1.5 if self.rises else self.warmup**-0.5
+        return self.scale * (self.factor * self.dim_model**-0.5 * min(falling, rising))
 
     def step(self) -> None:
         """Set the next step's rate and take it."""
