@@ -140,13 +140,15 @@ class TestSyntax:
         """Head 1 of layer 0 hears its governor, the other heads the word before."""
         monkeypatch.setattr(against, "COMMON", 3)
         parse = self.PARSE
-        splits = {"valid": [parse] * 4, "test": [parse] * 3}
+        alone = Parse(("yes",), (-1,), ("root",))
+        splits = {"valid": [parse] * 4, "test": [parse, alone, parse, parse]}
         _, spans = against.split_words(data.splitter, parse.words)
 
         def hear(batch, layer):
             n = batch.src_lengths[0]
             weights = torch.full((2, n, n), 1e-3)
-            for word, governor in enumerate(parse.heads):
+            words = enumerate(parse.heads if n == spans[-1].stop else [])
+            for word, governor in words:
                 for row in spans[word]:
                     for head in (0, 1):
                         heard = governor if (layer, head) == (0, 1) else word - 1
@@ -157,7 +159,7 @@ class TestSyntax:
         plant(model, data, hear)
         drawn = Size(N=2, dim_model=16, dim_ff=16, h=2, shared=True).build(data.vocab_size).eval()
         rows = measure_syntax({"trained": model, "drawn": drawn}, data, splits)
-        assert rows[0] == {"kind": "adjacent", "sentences": 3, "valid": 1.0, "test": 1.0}
+        assert rows[0] == {"kind": "adjacent", "sentences": 4, "valid": 1.0, "test": 1.0}
         trees = {(r["model"], r["layer"], r["head"]): r["test"] for r in rows if r["kind"] == "tree"}
         assert len(trees) == 8
         assert trees["trained", 0, 1] == 1

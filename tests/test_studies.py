@@ -6,7 +6,17 @@ import torch
 from edgewise import artifacts, experiments
 from edgewise.__main__ import app
 from edgewise.analysis import make_mixing_model
-from edgewise.experiments import STUDIES, Experiment, Mixing, Size, Study, load_study, questions, run_study, studies
+from edgewise.experiments import (
+    STUDIES,
+    Experiment,
+    Mixing,
+    Size,
+    Study,
+    load_study,
+    questions,
+    run_study,
+    studies,
+)
 from edgewise.gnn import reduce_edges
 from edgewise.graphs import GraphPool
 from edgewise.tasks import get_dataset

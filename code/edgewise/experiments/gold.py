@@ -158,9 +158,12 @@ def _relations(heard: Mapping[str, list[np.ndarray]], parses: Mapping[str, Seque
     """Choose the best head and the best offset for each relation on one split, score both on the other."""
     right: dict[str, dict[str, np.ndarray]] = {}
     for split, some in parses.items():
-        hits = [attached(weights, parse.heads) for weights, parse in zip(heard[split], some, strict=True)]
+        hits = [
+            attached(weights.reshape(-1, *weights.shape[2:]), parse.heads)
+            for weights, parse in zip(heard[split], some, strict=True)
+        ]
         fixed = [_fixed(parse.heads) for parse in some]
-        both = [np.concatenate([a.reshape(-1, a.shape[-1]), b]) for a, b in zip(hits, fixed, strict=True)]
+        both = [np.concatenate(pair) for pair in zip(hits, fixed, strict=True)]
         names = np.array([r for p in some for r, h in zip(p.relations, p.heads, strict=True) if h >= 0])
         table = np.concatenate(both, -1)  # [layers * heads + offsets, dependents]
         right[split] = {name: table[:, names == name] for name in Counter(names.tolist())}
