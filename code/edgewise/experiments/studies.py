@@ -51,7 +51,7 @@ class Results:
         What was run, and when, where and by which code.
     rows : list of dict
         For each entry, in its order: ``variant``, ``seed``, and validation figures after the last epoch; or
-        ``diverged_at``, the update at which a loss or gradient was no number.
+        ``diverged_at``, the update at which a loss or gradient was no number. Of a measurement, what it says.
     """
 
     config: dict[str, Any]
@@ -79,9 +79,10 @@ class Results:
     @property
     def caption(self) -> str:
         """One line to stand beneath a figure: which study it shows, when and where it was made."""
-        p = self.provenance
+        p, model = self.provenance, self.config.get("artifact")
+        what = f"model {model}, measured" if model else f"{len(self.rows)} runs of"
         return (
-            f"Study {self.config['name']}: {len(self.rows)} runs of {p['date']}, {p['seconds'] / 60:.0f} "
+            f"Study {self.config['name']}: {what} {p['date']}, {p['seconds'] / 60:.0f} "
             f"minutes on {p['device']}, torch {p['torch']}, commit {p['commit'][:10] or 'unknown'}."
         )
 
