@@ -6,6 +6,8 @@ import torch
 from edgewise import artifacts, experiments
 from edgewise.__main__ import app
 from edgewise.analysis import make_mixing_model
+from edgewise.analysis.mixing import convolve
+from edgewise.decoding import greedy
 from edgewise.experiments import (
     STUDIES,
     Experiment,
@@ -18,11 +20,12 @@ from edgewise.experiments import (
     studies,
 )
 from edgewise.gnn import reduce_edges
-from edgewise.graphs import GraphPool
+from edgewise.graphs import AttentionGraph, GraphPool
 from edgewise.tasks import get_dataset
 from edgewise.trainer import Recipe
 from edgewise.transformer import make_model
 from support import VOCAB, random_pairs
+from torch import nn
 from typer.testing import CliRunner
 
 SIZE = {"N": 1, "dim_model": 8, "dim_ff": 12, "h": 2}
@@ -152,6 +155,54 @@ class TestMixing:
         y = x + layer.self_attn.get_o(heard)
         y = layer.sublayer[1](y, layer.feed_forward)
         torch.testing.assert_close(model.encode(batch)["enc"], model.encoder.norm(y))
+
+    @torch.no_grad()
+    def test_a_convolution_is_torchs(self):
+        """Three heads hear their own place, the one before and the one after: a kernel of width three."""
+        torch.manual_seed(0)
+        model = make_mixing_model(VOCAB, VOCAB, "convolution", **SIZE | {"dim_model": 12, "h": 3}).eval()
+        batch = GraphPool()(*random_pairs([(5, 4), (2, 3), (1, 1)]))
+        attention, heard = model.encoder.layers[0].self_attn, []
+        attention.out_proj.register_forward_hook(lambda module, given, x: heard.append((given[0], x)))
+        values = []
+        propagate = model.propagate_attention
+        model.propagate_attention = lambda graph, q, k, v: (values.append(v), propagate(graph, q, k, v))[1]
+        model.encode(batch)
+        kernel = attention.out_proj.weight.unflatten(1, (3, 4))[:, [1, 0, 2]].transpose(1, 2)
+        per_head = [
+            values[0].permute(1, 2, 0)[:, :, part] for part in (slice(0, 5), slice(5, 7), slice(7, 8))
+        ]
+        expected = []
+        for v in per_head:  # [3, 4, tokens]: each head has values of its own
+            taps = [
+                nn.functional.conv1d(v[None, h], kernel[:, :, [tap]].contiguous(), padding=0)
+                for tap, h in enumerate((1, 0, 2))
+            ]
+            before, own, after = (t[0].T for t in taps)
+            shifted = own.clone()
+            shifted[1:] += before[:-1]
+            shifted[:-1] += after[1:]
+            expected.append(shifted)
+        found = heard[0][1] - attention.out_proj.bias
+        torch.testing.assert_close(found, torch.cat(expected))
+
+    @torch.no_grad()
+    def test_a_convolution_hears_no_future_and_decodes_as_it_was_trained(self):
+        torch.manual_seed(0)
+        model = make_mixing_model(VOCAB, VOCAB, "convolution", **SIZE | {"dim_model": 16, "h": 4}).eval()
+        sources = random_pairs([(3, 5), (5, 5)])[0]
+        written = greedy(model, sources, 0, 1, max_len=6)
+        for source, hypothesis in zip(sources, written, strict=True):
+            read = [0, *hypothesis.ids, 1]
+            states = model.hidden(GraphPool()([source], [read]))
+            assert model.generator(states).argmax(-1).tolist()[: len(hypothesis.ids)] == list(hypothesis.ids)
+            longer = model.hidden(GraphPool()([source], [[*read, 5, 6]]))
+            torch.testing.assert_close(longer[: len(states)], states)
+
+    def test_a_convolution_needs_intervals(self):
+        graph = AttentionGraph(torch.tensor([0]), torch.tensor([1]), 2)
+        with pytest.raises(ValueError, match="needs a graph of intervals"):
+            convolve(graph, torch.zeros(2, 1, 1), torch.arange(2))
 
     def test_attention_is_the_ordinary_model(self):
         batch = GraphPool()(*random_pairs([(3, 4), (2, 2)]))

@@ -1,29 +1,77 @@
 """A Transformer that does without attention."""
 
+import torch
 from torch import Tensor
 
 from edgewise.gnn import AGGREGATORS, aggregate
 from edgewise.graphs import AttentionGraph
+from edgewise.layers import Embeddings
 from edgewise.transformer import Transformer, make_model
 from edgewise.validation import check_choice
 
+MIXERS = (*AGGREGATORS, "convolution")
+
 
 class MixingTransformer(Transformer):
-    """A Transformer whose tokens combine what they hear by sum, mean or maximum instead of attention.
+    """A Transformer whose tokens combine what they hear in another way than by attention.
 
-    Queries and keys are still projected, and nobody looks at them: the number of weights stays the same.
+    By sum, mean or maximum; or by a convolution: each head hears one token, at a fixed place beside the
+    listener's own, and the output projection is its kernel. Queries and keys are still projected, and nobody
+    looks at them: the number of weights stays the same.
 
     Attributes
     ----------
     how : str
-        One of ``gnn.AGGREGATORS``; ``"attention"`` is the ordinary Transformer.
+        One of ``MIXERS``; ``"attention"`` is the ordinary Transformer.
     """
 
     how: str = "attention"
+    _places: Tensor
+
+    def embed(self, embed: Embeddings, ids: Tensor, positions: Tensor) -> Tensor:
+        """Ids and positions to states; those who listen next are the tokens embedded last."""
+        self._places = positions
+        return super().embed(embed, ids, positions)
 
     def propagate_attention(self, graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Let every receiver of ``graph`` combine what it hears: [num_dst, h, d_k]."""
+        if self.how == "convolution":
+            return convolve(graph, v, self._places)
         return aggregate(graph, v, self.how, q, k)
+
+
+def convolve(graph: AttentionGraph, v: Tensor, places: Tensor) -> Tensor:
+    """Let head number 0, 1, 2, 3, ... hear the token at the listener's place, one before, one after, two ...
+
+    Parameters
+    ----------
+    graph : AttentionGraph
+        Of intervals, each from the first token of a sentence to the last one that may be heard.
+    v : Tensor
+        [num_src, h, d_k]
+    places : Tensor
+        int64 [num_dst]: the place of each receiver in its sentence.
+
+    Returns
+    -------
+    Tensor
+        [num_dst, h, d_k]; zeros where the sentence has no such token or it may not be heard.
+
+    Raises
+    ------
+    ValueError
+        If the graph is not one of intervals.
+    """
+    if graph.intervals is None:
+        raise ValueError(f"a convolution needs a graph of intervals, got {graph!r}")
+    start, stop = graph.intervals
+    heads = torch.arange(v.shape[1], device=v.device)
+    offsets = (heads + 1) // 2 * torch.where(heads % 2 == 0, 1, -1)
+    place = places[:, None] + offsets  # [num_dst, h]
+    sender = start[:, None] + place
+    heard = (place >= 0) & (sender < stop[:, None])
+    found = v[sender.clamp(0, len(v) - 1), heads]
+    return torch.where(heard[..., None], found, 0.0)
 
 
 def make_mixing_model(src_vocab: int, tgt_vocab: int, how: str = "attention", **size) -> MixingTransformer:
@@ -34,7 +82,7 @@ def make_mixing_model(src_vocab: int, tgt_vocab: int, how: str = "attention", **
     TypeError, ValueError
         If an argument is not what it should be; the message says which.
     """
-    check_choice("how", how, AGGREGATORS)
+    check_choice("how", how, MIXERS)
     plain = make_model(src_vocab, tgt_vocab, **size)
     model = MixingTransformer(
         plain.encoder, plain.decoder, plain.src_embed, plain.tgt_embed, plain.pos_enc, plain.generator

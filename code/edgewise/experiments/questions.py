@@ -35,7 +35,7 @@ def _mixing() -> Study:
             Mixing(N=1, dim_model=128, dim_ff=256, h=h, shared=True, how=how),
             replace(SORT, seed=seed),
         )
-        for how in ("sum", "mean", "max", "attention")
+        for how in ("sum", "mean", "max", "convolution", "attention")
         for h in (1, 4)
         for seed in range(3)
     ]
