@@ -41,11 +41,18 @@ class TranslationDataset:
     seed : int
         For the order of training pairs.
 
+    Attributes
+    ----------
+    epoch : int
+        Which one of a training run is drawn, from 1; the run sets it.
+
     Raises
     ------
     ValueError
         If a symbol stands twice in ``symbols``.
     """
+
+    epoch = 1
 
     def __init__(self, splits: dict[str, list[Pair]], symbols: Sequence[str], seed: int = 0):
         self.splits = splits
@@ -171,6 +178,10 @@ class TranslationDataset:
         if bucketed and mode == "train":
             self._generator.shuffle(chosen)
         return self._batches(graph_pool, mode, chosen, device, share)
+
+    def epoch_facts(self) -> dict[str, Any]:
+        """Say what is special about ``epoch``, as JSON holds it: nothing here."""
+        return {}
 
     @property
     def order_state(self) -> dict[str, Any]:

@@ -56,7 +56,7 @@ EXPERIMENTS = {
                 average=5,
                 autocast=True,
             ),
-            Text(6000, 0.1),
+            Text(6000, 0.1, dropout_epochs=36),
             ("test2016", "test2017"),
         ),
         Experiment(

@@ -1,5 +1,7 @@
 """Text as data of experiments."""
 
+from typing import Any
+
 import numpy as np
 
 from edgewise.corpora import Corpus
@@ -24,10 +26,19 @@ class TextDataset(TranslationDataset):
         every time the word comes up, one of them is drawn.
     seed : int
         For orders and for splits of words.
+    dropout_epochs : int, optional
+        Epochs after which words are split in training as they are elsewhere; never if not given.
     """
 
-    def __init__(self, corpus: Corpus, splitter: BPE, dropout: float = 0.0, seed: int = 0):
-        self.corpus, self.splitter = corpus, splitter
+    def __init__(
+        self,
+        corpus: Corpus,
+        splitter: BPE,
+        dropout: float = 0.0,
+        seed: int = 0,
+        dropout_epochs: int | None = None,
+    ):
+        self.corpus, self.splitter, self.dropout_epochs = corpus, splitter, dropout_epochs
         splits = {
             mode: [(splitter.split(source), splitter.split(target)) for source, target in pairs]
             for mode, pairs in corpus.splits.items()
@@ -44,10 +55,15 @@ class TextDataset(TranslationDataset):
 
     def draw_pair(self, idx: int, mode: str) -> Pair:
         """Return a pair as a batch shows it: in training, words are split anew each time."""
-        if mode != "train" or not self._variants:
+        if mode != "train" or not self._variants or self.epoch_facts():
             return super().draw_pair(idx, mode)
         source, target = (self._draw(text) for text in self.corpus.splits[mode][idx])
         return source, target
+
+    def epoch_facts(self) -> dict[str, Any]:
+        """Say of an epoch that is drawn without dropout after others with it that it is."""
+        over = self.dropout_epochs is not None and self.epoch > self.dropout_epochs
+        return {"joins_left_out": 0.0} if over else {}
 
     def _draw(self, text: str) -> list[str]:
         words = self.splitter.words(text)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
@@ -81,14 +81,19 @@ class Text:
         Pieces of the byte-pair encoding, learned from the training split, both languages together.
     dropout : float
         Share of joins left out in training (BPE dropout).
+    dropout_epochs : int, optional
+        Epochs, the first ones, in which they are; all if not given.
     """
 
     vocab_size: int
     dropout: float = 0.0
+    dropout_epochs: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self):
         check_count("vocab_size", self.vocab_size, 256)
         check_probability("dropout", self.dropout)
+        if self.dropout_epochs is not None:
+            check_count("dropout_epochs", self.dropout_epochs, 1)
 
 
 @dataclass(frozen=True)

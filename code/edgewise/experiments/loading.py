@@ -28,7 +28,7 @@ def load_data(experiment: Experiment, splitter: BPE | None = None, workers: int 
     if splitter is None:
         lines = (side for pair in corpus.splits["train"] for side in pair)
         splitter = BPE.train(lines, text.vocab_size)
-    return TextDataset(corpus, splitter, text.dropout, seed)
+    return TextDataset(corpus, splitter, text.dropout, seed, text.dropout_epochs)
 
 
 def digest_of(data: TranslationDataset) -> str:

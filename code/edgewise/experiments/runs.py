@@ -43,8 +43,8 @@ def start(
 ) -> Run:
     """Begin, or continue, the experiment's run in a folder.
 
-    A run goes on under a recipe of more epochs than it was begun with: their number has no part in the course
-    of those before. The processes of a team share its batches, and a run goes on with as many of them as it
+    A run goes on under a recipe of more epochs than it was begun with, or of other ones to come: they have no
+    part in the course of those before. The processes of a team share its batches, and a run goes on with as many of them as it
     was begun with: each has random numbers of its own. Where text stays on disk, ``workers`` processes read
     ahead of each; their number has no part in the course either.
 
@@ -66,6 +66,8 @@ def start(
     for name in ("rises", "falls"):  # older than checkpoints that say nothing of them
         if course["recipe"][name]:
             course["recipe"].pop(name)
+    if course["text"]:
+        course["text"].pop("dropout_epochs")  # each epoch says of itself how it was
     stage = artifacts.facts(device)
     if team.size > 1:
         course["processes"] = stage["processes"] = team.size

@@ -167,6 +167,7 @@ class Run:
         while not self.finished and (max_steps is None or self.step < max_steps):
             self.model.train()
             self.opt.scale = self.recipe.scale(len(self.epochs) + 1)
+            self.data.epoch = len(self.epochs) + 1
             self.data.order_state = self._order  # of this epoch, if it was left in its middle
             epoch = Epoch(self, max_steps)
             try:
@@ -250,15 +251,22 @@ class Run:
         if self.device.type == "cuda":
             torch.cuda.set_rng_state(random["random_cuda"], self.device)
         self._snapshots.extend(state["snapshots"])
-        self._check_cooling(state["epochs"])
+        self._check_epochs(state["epochs"])
         self._order, self.data.order_state = state["order"], state["order"]
         self._batches_done, self._log_end = state["batches_done"], state["log_end"]
         self.loss.total_loss, self.loss.correct, self.loss.tokens = state["totals"]
         self.epochs, self.losses, self.stages = state["epochs"], state["losses"], state["stages"]
 
-    def _check_cooling(self, epochs: list[dict[str, Any]]) -> None:
-        """Refuse a recipe under which the epochs behind would have had other rates."""
+    def _check_epochs(self, epochs: list[dict[str, Any]]) -> None:
+        """Refuse a recipe or data under which the epochs behind would have been others."""
         for epoch in epochs:
+            self.data.epoch = epoch["epoch"]
+            drawn, facts = epoch.get("data", {}), self.data.epoch_facts()
+            if drawn != facts:
+                raise ValueError(
+                    f"epoch {epoch['epoch']} of {self.folder} was drawn with {drawn}, and this recipe asks for "
+                    f"{facts}: what is special about epochs cannot be changed afterwards"
+                )
             was, asked = epoch.get("scale", 1.0), self.recipe.scale(epoch["epoch"])
             if was != asked:
                 raise ValueError(
@@ -317,6 +325,8 @@ class Run:
             epoch["scale"] = self.opt.scale
         if counted.histograms:
             epoch["steps"] = counted.histograms
+        if facts := self.data.epoch_facts():
+            epoch["data"] = facts
         self.epochs.append(epoch)
         self._log(**self.epochs[-1])
         weights = dict(self.model.named_parameters())  # a matrix with two names is there once
