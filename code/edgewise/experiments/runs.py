@@ -44,9 +44,9 @@ def start(
     """Begin, or continue, the experiment's run in a folder.
 
     A run goes on under a recipe of more epochs than it was begun with, or of other ones to come: they have no
-    part in the course of those before. The processes of a team share its batches, and a run goes on with as many of them as it
-    was begun with: each has random numbers of its own. Where text stays on disk, ``workers`` processes read
-    ahead of each; their number has no part in the course either.
+    part in the course of those before. The processes of a team share its batches, and a run goes on with as
+    many of them as it was begun with: each has random numbers of its own. Where text stays on disk,
+    ``workers`` processes read ahead of each; their number has no part in the course either.
 
     Raises
     ------

@@ -264,8 +264,8 @@ class Run:
             drawn, facts = epoch.get("data", {}), self.data.epoch_facts()
             if drawn != facts:
                 raise ValueError(
-                    f"epoch {epoch['epoch']} of {self.folder} was drawn with {drawn}, and this recipe asks for "
-                    f"{facts}: what is special about epochs cannot be changed afterwards"
+                    f"epoch {epoch['epoch']} of {self.folder} was drawn with {drawn}, and this recipe asks "
+                    f"for {facts}: what was special about an epoch cannot be changed afterwards"
                 )
             was, asked = epoch.get("scale", 1.0), self.recipe.scale(epoch["epoch"])
             if was != asked:
