@@ -47,6 +47,35 @@ def texts_of(batch, data, lengths, ids):
     return [data.splitter.join(data.decode(part.tolist())) for part in ids.split(lengths)]
 
 
+def test_dropout_of_joins_may_end_before_training_does(corpus, small, tmp_path):
+    recipe = replace(TINY.recipe, epochs=3)
+    ending = replace(TINY, recipe=recipe, text=replace(TINY.text, dropout_epochs=2))
+    assert Experiment.of(ending.config) == ending
+    tokens = {}
+    straight = experiments.start(ending, tmp_path / "straight")
+    straight.train()
+    for line in map(json.loads, (tmp_path / "straight" / "metrics.jsonl").read_text().splitlines()):
+        if "rate" in line:
+            tokens[line["epoch"]] = tokens.get(line["epoch"], 0) + line["tokens"]
+    as_in_use = sum(len(target) + 1 for _, target in straight.data.splits["train"])
+    assert tokens[1] > 1.1 * as_in_use
+    assert tokens[2] > 1.1 * as_in_use
+    assert tokens[3] == as_in_use
+    assert [epoch.get("data") for epoch in straight.epochs] == [None, None, {"joins_left_out": 0.0}]
+    late = experiments.start(replace(TINY, recipe=replace(recipe, epochs=2)), tmp_path / "late")
+    late.train()
+    late = experiments.start(ending, tmp_path / "late", resume=True)
+    late.train()
+    assert late.losses == straight.losses
+    assert late.epochs == straight.epochs
+    for other in (3, None):
+        text = replace(TINY.text, dropout_epochs=other)
+        with pytest.raises(ValueError, match=r"epoch 3 of .* was drawn with \{'joins_left_out': 0.0\}"):
+            experiments.start(replace(ending, text=text), tmp_path / "late", resume=True)
+    with pytest.raises(ValueError, match="dropout_epochs must be at least 1"):
+        Text(400, 0.1, dropout_epochs=0)
+
+
 def test_batches_hold_the_text(corpus):
     splitter = BPE.train((text for pair in corpus.splits["train"] for text in pair), 400)
     for dropout in (0.0, 0.3):
