@@ -47,8 +47,8 @@ EXPERIMENTS = {
             "multi30k",
             Size(N=4, dim_model=128, dim_ff=256, h=4, dropout=0.3, shared=True),
             Recipe(
-                epochs=84,
-                cooldown=30,
+                epochs=76,
+                cooldown=28,
                 batch_tokens=4096,
                 factor=1.57,
                 warmup=1200,
