@@ -27,7 +27,7 @@ LIST = f"""
 
 def keys(text):
     """Return the keys that a page cites, each once, in order."""
-    cited = re.findall(r"\{cite[a-z:]*\}`([^`]+)`", text)
+    cited = re.findall(r"(?<!`)\{cite[a-z:]*\}`([^`]+)`", text)
     return list(dict.fromkeys(key.strip() for group in cited for key in group.split(",")))
 
 
