@@ -284,6 +284,7 @@ def test_linked_names_show_that_they_are_links_and_have_the_focus(cell):
         "link => [getComputedStyle(link).{}, link.matches(':focus')]",
     )
     assert link.evaluate(style.format("textDecorationStyle")) == ["dotted", False]
+    cell.page.keyboard.press("Tab")  # a focus is shown to those who use the keyboard
     link.focus()
     assert link.evaluate(style.format("outlineStyle")) == ["solid", True]
     assert link.evaluate("a => getComputedStyle(a).color === getComputedStyle(a.parentElement).color")
