@@ -1,7 +1,9 @@
 """The built book in a browser: whole, light, legible on a telephone, and asking nothing of the outside."""
 
 import itertools
+import json
 import re
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
@@ -10,6 +12,10 @@ import pytest
 import yaml
 from browser import HTML, LOOKS, ROOT, SCREEN, chromium, served
 from browser import PAGES as BOOK_PAGES
+
+sys.path.insert(0, str(ROOT / "book" / "_ext"))
+
+import works_cited
 
 SOURCES = ROOT / "book"
 PAGES = [*BOOK_PAGES, "genindex.html", "search.html", "404.html"]
@@ -134,6 +140,45 @@ def test_internal_links_lead_somewhere(page, site):
             assert f'id="{unquote(fragment)}"' in target.read_text(encoding="utf-8"), link
 
 
+def code_cells(page):
+    """The code cells of a page's twin; none where it has none."""
+    twin = SOURCES / Path(page.name).with_suffix(".ipynb").name
+    cells = json.loads(twin.read_text(encoding="utf-8"))["cells"] if twin.exists() else []
+    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+
+
+def test_names_in_code_lead_to_the_api(page):
+    links = page.eval_on_selector_all("a.api-link", "links => links.map(l => [l.textContent, l.href])")
+    assert bool(links) == bool(code_cells(page))
+    for name, address in links:
+        assert re.search(rf"/book/api(-tools)?\.html#edgewise\.[\w.]*\.{name}$", address), (name, address)
+
+
+def test_a_page_that_cites_ends_with_what_it_cites(page):
+    source = SOURCES / Path(page.name).with_suffix(".md").name
+    keys = works_cited.keys(source.read_text(encoding="utf-8")) if source.exists() else []
+    own = bool(keys) and bool(code_cells(page))  # the landing page's citations lead to the whole list
+    cited = page.eval_on_selector_all(
+        ".bibtex-citation a", "links => links.map(link => link.getAttribute('href'))"
+    )
+    if source.stem == "references":
+        assert set(cited) <= {f"#{named}" for named in ids(page, "div.citation")}
+        return
+    assert {link.rpartition("#")[0] for link in cited} == (
+        {"" if own else "references.html"} if keys else set()
+    )
+    assert {link.rpartition("#cite-")[2] for link in cited} == set(keys)
+    assert page.locator("#works-cited").count() == own
+    if own:
+        assert sorted(ids(page, "#works-cited li")) == sorted(f"cite-{key}" for key in keys)
+        last = page.locator("section:not(section section) > section").last
+        assert last.get_attribute("id") == "works-cited"
+
+
+def ids(page, selector):
+    return page.eval_on_selector_all(selector, "all => all.map(one => one.id)")
+
+
 def test_launch_buttons_open_the_twin(page):
     repository = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["repository"]
     owner_and_name = repository["url"].removeprefix("https://github.com/")
@@ -215,6 +260,34 @@ def test_nothing_bars_anybody(look):
 
 
 TRAINING = "book/07-training.html"
+
+
+@pytest.fixture(scope="module")
+def cell(browser, site):
+    """A code cell with links, on a page that may use the clipboard."""
+    page = open_page(browser, site + TRAINING, permissions=["clipboard-read", "clipboard-write"])
+    page.name = TRAINING
+    yield page.locator(".cell_input:has(a.api-link)").first
+    page.context.close()
+
+
+def test_code_is_copied_as_it_was_written(cell):
+    cell.hover()
+    cell.locator("button.copybtn").click()
+    copied = cell.page.evaluate("navigator.clipboard.readText()")
+    assert copied.rstrip() in code_cells(cell.page)
+
+
+def test_linked_names_show_that_they_are_links_and_have_the_focus(cell):
+    link, style = (
+        cell.locator("a.api-link").first,
+        "link => [getComputedStyle(link).{}, link.matches(':focus')]",
+    )
+    assert link.evaluate(style.format("textDecorationStyle")) == ["dotted", False]
+    cell.page.keyboard.press("Tab")  # a focus is shown to those who use the keyboard
+    link.focus()
+    assert link.evaluate(style.format("outlineStyle")) == ["solid", True]
+    assert link.evaluate("a => getComputedStyle(a).color === getComputedStyle(a.parentElement).color")
 
 
 @pytest.fixture

@@ -81,6 +81,34 @@ def test_every_copy_of_the_address_is_the_configured_one():
     assert set(named) == {ADDRESS.removeprefix("https://github.com/")}
 
 
+def in_repository(path):
+    """Whether a file is what a clone brings: tracked; in a copy without a history, there."""
+    if not (ROOT / ".git").exists():
+        return (ROOT / path).is_file()
+    command = ["git", "ls-files", "--error-unmatch", str(path)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True).returncode == 0
+
+
+@each_chapter
+def test_launch_buttons_find_the_twin_in_a_clone(page):
+    """That they name it is what the built pages are tested for."""
+    assert in_repository(page.with_suffix(".ipynb").relative_to(ROOT))
+
+
+def test_launch_links_of_the_readme_find_their_files_in_a_clone():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    named = re.findall(r"(?:urlpath=lab/tree|/blob/main)/([^)\s]+)\)", readme)
+    assert (
+        len(named) == readme.count("mybinder.org/v2") + readme.count("colab.research.google.com/github") > 0
+    )
+    assert all(map(in_repository, named))
+
+
+def test_a_file_that_no_clone_brings_is_noticed():
+    assert not in_repository("book/99-nothing.ipynb")
+    assert not in_repository("_build/executed")
+
+
 FAKE_GIT = """#!/bin/sh
 echo "git $*" >> "$LOG"
 mkdir -p attention-on-edges/code/edgewise attention-on-edges/book

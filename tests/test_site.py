@@ -17,6 +17,7 @@ sys.path.insert(0, str(ROOT / "book" / "_ext"))
 import contents
 import landing_page
 import site_files
+import works_cited
 
 
 def test_contents_keep_the_order_and_the_parts():
@@ -154,3 +155,35 @@ def test_zip_is_the_same_for_the_same_files(tmp_path):
         packed.append((tmp_path / "out.zip").read_bytes())
         (tmp_path / "site" / "book" / "index.html").touch()
     assert packed[0] == packed[1]
+
+
+def test_keys_are_cited_once_in_order():
+    text = "A {cite}`b2020,a2010` and {cite:t}`a2010`; `{cite}` says {cite}`c`."
+    assert works_cited.keys(text) == ["b2020", "a2010", "c"]
+    assert works_cited.keys("none") == []
+
+
+@pytest.mark.parametrize(
+    ("head", "cites", "listed"),
+    [
+        ("---\nkernelspec: x\n---\n", True, True),
+        ("---\nkernelspec: x\n---\n", False, False),
+        ("", True, False),
+    ],
+    ids=["chapter", "chapter that cites nothing", "other page"],
+)
+def test_chapters_that_cite_get_a_list_of_their_own(head, cites, listed):
+    text = [f"{head}\n# T\n\n{'{cite}`a`' if cites else ''}\n"]
+    works_cited.add_lists(None, "book/01-x", text)
+    assert text[0].startswith(head)
+    assert ("## Works cited" in text[0]) == (":filter: docname in docnames" in text[0]) == listed
+
+
+def test_the_whole_list_says_which_page_cites_what():
+    text = ["# References\n"]
+    works_cited.add_lists(None, "book/references", text)
+    lines = re.findall(r"^- \[\]\(/(.*?)\.md\): \{cite:t\}`(.*)`$", text[0], re.MULTILINE)
+    assert [page for page, _ in lines] == [page for page in contents.pages() if page in dict(lines)]
+    for page, cited in lines:
+        assert cited.split(",") == works_cited.keys((ROOT / f"{page}.md").read_text(encoding="utf-8"))
+    assert {f"book/{path.stem}" for path in CHAPTERS} <= {page for page, _ in lines}

@@ -49,9 +49,10 @@ class AttentionPlayer:
     """Attention on one sentence as a graph and as a matrix, with a selector for the view and each dimension.
 
     Displays itself in notebooks and in the built book: style, script and data are part of its HTML. The last
-    dimension has a slider that plays, the others have lists; what has one value has neither. Without script,
-    one matrix is a still picture: the view shown first, at the last value of the last dimension and the first
-    value of the others.
+    dimension has a slider that plays, the others have lists; what has one value has neither. An edge that the
+    pointer or the arrow keys choose in either drawing is marked in both, and its weight is told beneath them.
+    Without script, one matrix is a still picture: the view shown first, at the last value of the last
+    dimension and the first value of the others. On paper, both drawings stand with what they show.
 
     Parameters
     ----------

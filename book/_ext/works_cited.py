@@ -1,0 +1,65 @@
+"""A Sphinx extension: each chapter that cites ends with the list of what it cites.
+
+The page ``book/references.md`` keeps the whole list and says which page cites what.
+"""
+
+import re
+
+import contents
+import twins
+from docutils import nodes
+
+WHOLE = "book/references"
+HEADING = "Works cited"
+
+# A bullet list has no labels, so that a work may stand in many lists.
+LIST = f"""
+
+## {HEADING}
+
+```{{bibliography}}
+:list: bullet
+:style: plain
+:filter: docname in docnames
+```
+"""
+
+
+def keys(text):
+    """Return the keys that a page cites, each once, in order."""
+    cited = re.findall(r"(?<!`)\{cite[a-z:]*\}`([^`]+)`", text)
+    return list(dict.fromkeys(key.strip() for group in cited for key in group.split(",")))
+
+
+def by_page():
+    """Say as a section for each page of the book what it cites."""
+    lines = []
+    for page in contents.pages():
+        cited = keys((contents.ROOT / f"{page}.md").read_text(encoding="utf-8"))
+        lines += [f"- [](/{page}.md): {{cite:t}}`{','.join(cited)}`"] if cited else []
+    return "\n\n## Page by page\n\n" + "\n".join(lines) + "\n"
+
+
+def add_lists(app, docname, source):
+    """Write the lists at the end of the pages, for Sphinx to read."""
+    if docname == WHOLE:
+        source[0] += by_page()
+    elif "\nkernelspec:" in twins.front_matter(source[0]) and keys(source[0]):
+        source[0] += LIST
+
+
+def stay_on_the_page(app, doctree, docname):
+    """Let a citation lead to its own page's list rather than to the whole one, where there is one."""
+    citations = [c for c in app.env.get_domain("cite").citations if c.bibliography_key.docname == docname]
+    whole = app.builder.get_relative_uri(docname, WHOLE)
+    own = {f"{whole}#{citation.citation_id}": citation.citation_id for citation in citations}
+    for link in doctree.findall(nodes.reference):
+        if link.get("refuri") in own:
+            link["refid"] = own[link.attributes.pop("refuri")]
+
+
+def setup(app):
+    """Run before the pages are parsed, and once their citations are known."""
+    app.connect("source-read", add_lists)
+    app.connect("doctree-resolved", stay_on_the_page)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
