@@ -74,6 +74,8 @@ def test_dropout_of_joins_may_end_before_training_does(corpus, small, tmp_path):
             experiments.start(replace(ending, text=text), tmp_path / "late", resume=True)
     with pytest.raises(ValueError, match="dropout_epochs must be at least 1"):
         Text(400, 0.1, dropout_epochs=0)
+    with pytest.raises(ValueError, match="dropout_epochs is for a dropout above 0"):
+        Text(400, dropout_epochs=1)
 
 
 def test_batches_hold_the_text(corpus):

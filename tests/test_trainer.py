@@ -386,6 +386,13 @@ class TestCooldown:
             ):
                 begin(tmp_path, other, resume=True)
 
+    def test_nor_does_an_epoch_that_was_left_in_its_middle(self, tmp_path):
+        begin(tmp_path, replace(RECIPE, epochs=4)).train(4)
+        begin(tmp_path, replace(RECIPE, epochs=5), resume=True)
+        for other in (replace(RECIPE, epochs=2, cooldown=1), replace(RECIPE, epochs=3, cooldown=2)):
+            with pytest.raises(ValueError, match=r"epoch 2 of .* was run at 1 of the rate"):
+                begin(tmp_path, other, resume=True)
+
 
 def test_what_was_not_kept_is_not_averaged(tmp_path):
     begin(tmp_path, replace(RECIPE, average=1)).train()

@@ -94,6 +94,8 @@ class Text:
         check_probability("dropout", self.dropout)
         if self.dropout_epochs is not None:
             check_count("dropout_epochs", self.dropout_epochs, 1)
+            if not self.dropout:
+                raise ValueError("dropout_epochs is for a dropout above 0")
 
 
 @dataclass(frozen=True)

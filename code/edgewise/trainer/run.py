@@ -234,6 +234,9 @@ class Run:
             "losses": self.losses,
             "stages": self.stages,
         }
+        if self._batches_done:
+            at_hand = {"epoch": len(self.epochs) + 1, "scale": self.opt.scale}
+            state["at_hand"] = at_hand | {"data": self.data.epoch_facts()}
         if self.team.size > 1:
             gathered = [self.team.gather(drawn) for drawn in random.values()]
             state["team"] = [dict(zip(random, drawn, strict=True)) for drawn in zip(*gathered, strict=True)]
@@ -251,7 +254,7 @@ class Run:
         if self.device.type == "cuda":
             torch.cuda.set_rng_state(random["random_cuda"], self.device)
         self._snapshots.extend(state["snapshots"])
-        self._check_epochs(state["epochs"])
+        self._check_epochs([*state["epochs"], *([state["at_hand"]] if "at_hand" in state else [])])
         self._order, self.data.order_state = state["order"], state["order"]
         self._batches_done, self._log_end = state["batches_done"], state["log_end"]
         self.loss.total_loss, self.loss.correct, self.loss.tokens = state["totals"]
