@@ -23,8 +23,8 @@ EXPERIMENTS = {
             Recipe(epochs=100, batch_size=128, factor=0.5, warmup=800, average=10, clip=1.0),
         ),
         Experiment(
-            "multi30k",
-            "Translate captions of pictures from English to German.",
+            "multi30k-agreement",
+            "The same, asked to agree with itself: two passes over every batch.",
             "multi30k",
             Size(N=3, dim_model=192, dim_ff=512, h=6, dropout=0.3, shared=True),
             Recipe(
@@ -42,8 +42,8 @@ EXPERIMENTS = {
             ("test2016", "test2017"),
         ),
         Experiment(
-            "multi30k-plain",
-            "The same without two passes that should agree: narrower, deeper, and more epochs an hour.",
+            "multi30k",
+            "Translate captions of pictures from English to German.",
             "multi30k",
             Size(N=4, dim_model=128, dim_ff=256, h=4, dropout=0.3, shared=True),
             Recipe(
