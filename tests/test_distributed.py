@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,7 +19,7 @@ from edgewise import __main__ as cli
 from edgewise import distributed, experiments
 from edgewise.checkpoints import checkpoints, load_tensors
 from edgewise.commands import running
-from edgewise.distributed import LostError, joined
+from edgewise.distributed import LostError, joined, joining
 from edgewise.experiments import Experiment, Size, Universal
 from edgewise.graphs import GraphPool
 from edgewise.tasks import TranslationDataset
@@ -413,7 +414,19 @@ class TestJoining:
 
     def test_half_an_environment(self, role):
         role.delenv("RANK")
-        self.refused("cpu", ValueError, "RANK is '': start several processes with torchrun")
+        self.refused(
+            "cpu", ValueError, "RANK must be a number, got '': start several processes with torchrun"
+        )
+
+    @pytest.mark.parametrize("size", ["", "two"])
+    def test_a_team_of_no_number(self, role, size):
+        role.setenv("WORLD_SIZE", size)
+        self.refused("cpu", ValueError, f"WORLD_SIZE must be a number, got '{size}'")
+
+    def test_somebody_who_does_not_come(self, role):
+        role.setattr(joining, "STEP", timedelta(seconds=2))
+        role.setattr(joining, "_meet", dist.HashStore)  # as under torchrun, where its own store is there
+        self.refused("cpu", ConnectionError, "2 processes did not all come")
 
     def test_the_command_line_says_it_once_a_machine(self, role):
         from typer.testing import CliRunner

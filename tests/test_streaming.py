@@ -111,6 +111,7 @@ class TestCache:
             new = self.make(tmp_path / "train", {"tokenizer": "b"}, (7, 8, 9))
         assert new.take(np.arange(3))[0].tolist() == [7, 8, 9]
         assert old.take(np.arange(2))[0].tolist() == [3, 4]  # who reads it still, reads it to the end
+        assert old.lengths().tolist() == [2, 2]
 
     @pytest.mark.parametrize("name", FILES)
     @pytest.mark.parametrize("damage", ["changed", "cut", "gone"])

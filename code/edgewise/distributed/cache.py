@@ -77,7 +77,7 @@ class TokenCache:
         """Return the number of ids of each target, int32 [pairs]."""
         found = np.empty(len(self), np.int32)
         for first in range(0, len(self), step := 1 << 20):
-            part = np.fromfile(self.folder / FILES[1], "<i8", 2 * step + 1, offset=16 * first)
+            part = np.frombuffer(os.pread(self._starts.fileno(), 16 * step + 8, 16 * first), "<i8")
             found[first : first + step] = part[2::2] - part[1::2]
         return found
 
@@ -158,7 +158,7 @@ def cached(
             if folder.exists():
                 warnings.warn(f"{error}; it is made anew", stacklevel=2)
         write_cache(folder, make(), facts, vocab_size)
-    return TokenCache(folder, facts)
+        return TokenCache(folder, facts)  # before another process may make it anew
 
 
 def _made(facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ MEETING = timedelta(seconds=60)
 """How long processes wait for each other at the start."""
 
 STEP = timedelta(minutes=10)
-"""How long a process waits for the others' gradients: all are in the same update."""
+"""How long a process waits for the others' gradients and counts: all are in the same update."""
 
 PATIENCE = timedelta(hours=2)
 """How long one waits to hear another's facts: the first may be decoding a validation set."""
@@ -23,7 +23,7 @@ PATIENCE = timedelta(hours=2)
 
 def launched() -> bool:
     """Say whether ``torchrun``, or something like it, started this process as one of several."""
-    return int(os.environ.get("WORLD_SIZE", "1")) > 1
+    return os.environ.get("WORLD_SIZE", "1") not in ("0", "1")
 
 
 def leads_machine() -> bool:
@@ -64,11 +64,14 @@ def joined(device: str) -> Iterator[tuple[Alone, str]]:
     store = dist.PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
     try:
         backend = "nccl" if place.type == "cuda" else "gloo"
-        dist.init_process_group(
-            backend, store=dist.PrefixStore("team", store), rank=rank, world_size=size, timeout=STEP
-        )
-        talk = dist.new_group(backend="gloo", timeout=PATIENCE)
-        yield Team(dist.PrefixStore("speaker", store), rank, size, place, _command(size), talk), str(place)
+        meeting = {"store": dist.PrefixStore("team", store), "rank": rank, "world_size": size}
+        try:
+            dist.init_process_group(backend, **meeting, timeout=STEP)
+            groups = [dist.new_group(backend="gloo", timeout=patience) for patience in (STEP, PATIENCE)]
+        except (dist.DistError, RuntimeError) as error:
+            why = " ".join(str(error).split())
+            raise ConnectionError(f"{size} processes did not all come: {why}") from None
+        yield Team(dist.PrefixStore("speaker", store), rank, size, place, _command(size), *groups), str(place)
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
@@ -77,7 +80,7 @@ def joined(device: str) -> Iterator[tuple[Alone, str]]:
 def _number(name: str) -> int:
     value = os.environ.get(name, "")
     if not value.isdecimal():
-        raise ValueError(f"WORLD_SIZE is set, but {name} is {value!r}: start several processes with torchrun")
+        raise ValueError(f"{name} must be a number, got {value!r}: start several processes with torchrun")
     return int(value)
 
 

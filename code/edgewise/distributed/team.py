@@ -42,8 +42,9 @@ class Team(Alone):
         Where this one computes.
     command : sequence of str
         How processes like these are started; the program's own words follow.
-    talk : torch.distributed.ProcessGroup, optional
-        All of them, on CPUs, with patience; by default the group that exchanges gradients.
+    counts, facts : torch.distributed.ProcessGroup, optional
+        All of them, on CPUs: for counts, which are at hand at once, and for facts, which one may have to work
+        out first. By default the group that exchanges gradients.
     """
 
     def __init__(
@@ -53,10 +54,11 @@ class Team(Alone):
         size: int,
         device: torch.device,
         command: Sequence[str],
-        talk: dist.ProcessGroup | None = None,
+        counts: dist.ProcessGroup | None = None,
+        facts: dist.ProcessGroup | None = None,
     ):
         self.store, self.rank, self.size, self.device = store, rank, size, device
-        self.command, self.talk = command, talk
+        self.command, self.counts, self.facts = command, counts, facts
 
     def wrap(self, module: nn.Module) -> Callable[..., Any]:
         """Return what runs ``module`` under ``DistributedDataParallel``, with ``no_sync`` if not ``sync``."""
@@ -85,14 +87,17 @@ class Team(Alone):
         """Add up each of several numbers over the processes."""
         total = torch.tensor(values, dtype=torch.float64)
         with self._noticing_loss():
-            dist.all_reduce(total, group=self.talk)
+            dist.all_reduce(total, group=self.counts)
         return total.tolist()
 
     def gather(self, tensor: Tensor) -> list[Tensor]:
         """Return every process's tensor, in order of rank."""
+        return self._gather(tensor, self.counts)
+
+    def _gather(self, tensor: Tensor, group: dist.ProcessGroup | None) -> list[Tensor]:
         gathered = [torch.empty_like(tensor) for _ in range(self.size)]
         with self._noticing_loss():
-            dist.all_gather(gathered, tensor, group=self.talk)
+            dist.all_gather(gathered, tensor, group=group)
         return gathered
 
     def ask_first(self, compute: Callable[[], Result]) -> Result:
@@ -122,10 +127,10 @@ class Team(Alone):
     def _exchange(self, facts: Any) -> list[Any]:
         """Return every process's facts, JSON, in order of rank."""
         text = torch.frombuffer(bytearray(json.dumps(facts).encode()), dtype=torch.uint8)
-        lengths = torch.cat(self.gather(torch.tensor([len(text)]))).tolist()
+        lengths = torch.cat(self._gather(torch.tensor([len(text)]), self.facts)).tolist()
         padded = torch.zeros(max(lengths), dtype=torch.uint8)
         padded[: len(text)] = text
-        found = zip(self.gather(padded), lengths, strict=True)
+        found = zip(self._gather(padded, self.facts), lengths, strict=True)
         return [json.loads(bytes(text[:length].tolist())) for text, length in found]
 
     @contextmanager
