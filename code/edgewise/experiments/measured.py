@@ -1,12 +1,9 @@
 """Chapter 9's measurements: committed models held to data that are not committed; the figures are kept."""
 
-import hashlib
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from sacrebleu.metrics import BLEU
@@ -15,19 +12,18 @@ from sacrebleu.significance import PairedTest
 from edgewise import artifacts
 from edgewise.analysis import Head, heads_of, importance, without_heads
 from edgewise.artifacts import Artifact
-from edgewise.checkpoints import write_atomically
+from edgewise.corpora.files import sha256_of
 from edgewise.corpora.gold import hansards, treebank
 from edgewise.experiments.data import TextDataset
 from edgewise.experiments.experiment import Experiment
-from edgewise.experiments.gold import measure_alignment, measure_syntax
+from edgewise.experiments.gold import Rows, measure_alignment, measure_syntax
 from edgewise.experiments.runs import restore
 from edgewise.experiments.scores import translate
+from edgewise.experiments.studies import Results
 from edgewise.graphs import GraphPool
 from edgewise.metrics import bleu
 from edgewise.training import LabelSmoothing
 from edgewise.transformer import Transformer
-
-Rows = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -66,20 +62,14 @@ def run_measurement(measurement: Measurement, folder: Path) -> Path:
     began, facts = time.monotonic(), artifacts.facts("cpu")
     rows = measurement.measure(artifact)
     config = {"name": measurement.name, "about": measurement.about, "artifact": artifact.name}
-    results = {
-        "config": config | {"weights": digest_of_weights(artifact)},
-        "rows": rows,
-        "provenance": facts | {"seconds": time.monotonic() - began},
-    }
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{measurement.name}.json"
-    write_atomically(path, (json.dumps(results, indent=1) + "\n").encode())
-    return path
+    config["weights"] = digest_of_weights(artifact)
+    provenance = facts | {"seconds": time.monotonic() - began}
+    return Results(config, rows, provenance).write(folder)
 
 
 def digest_of_weights(artifact: Artifact) -> str:
     """Return the sha256 of an artifact's weights, as they lie there."""
-    return hashlib.sha256((artifact.folder / artifacts.WEIGHTS).read_bytes()).hexdigest()
+    return sha256_of(artifact.folder / artifacts.WEIGHTS)
 
 
 def measure_pruning(

@@ -4,7 +4,7 @@ import json
 import os
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +76,13 @@ class Results:
         """The variants, in their order."""
         return list(dict.fromkeys(row["variant"] for row in self.rows))
 
+    def write(self, folder: Path) -> Path:
+        """Write ``NAME.json`` into a folder, for :func:`load_study`; return where it is."""
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{self.config['name']}.json"
+        write_atomically(path, (json.dumps(asdict(self), indent=1) + "\n").encode())
+        return path
+
     @property
     def caption(self) -> str:
         """One line to stand beneath a figure: which study it shows, when and where it was made."""
@@ -130,9 +137,7 @@ def run_study(
             "seconds": sum(stage["seconds"] for stage in stages),
             "changed": any(stage["changed"] for stage in stages),
         }
-        rows = [row["row"] for row in done]
-        results = {"config": study.config, "rows": rows, "provenance": last}
-        write_atomically(folder / f"{study.name}.json", (json.dumps(results, indent=1) + "\n").encode())
+        Results(study.config, [row["row"] for row in done], last).write(folder)
     return len(study.entries) - len(done)
 
 
