@@ -17,7 +17,7 @@ from edgewise.graphs import GraphPool
 from edgewise.tasks import TranslationDataset
 from edgewise.trainer import DivergedError, Recipe, Run, StateLossCompute, StoppedError
 from edgewise.training import LabelSmoothing, NoamOpt, SimpleLossCompute, run_epoch
-from edgewise.transformer import Transformer, make_model
+from edgewise.transformer import make_model
 from support import small_model
 
 RECIPE = Recipe(epochs=3, batch_size=8, warmup=10, average=2, clip=1.0, grad_accum=2)
@@ -244,8 +244,6 @@ class TestFaults:
         ({"patience": 0}, "patience must be at least 1, got 0"),
         ({"consistency": -1.0}, "consistency must be a finite number, at least 0, got -1.0"),
         ({"consistency": float("nan")}, "consistency must be a finite number"),
-        ({"consistency_after": -1}, "consistency_after must be at least 0, got -1"),
-        ({"consistency_after": 2}, "consistency_after is for a consistency above 0"),
         ({"seed": -1}, "seed must"),
     ],
 )
@@ -350,35 +348,6 @@ def test_passes_that_are_asked_to_agree_come_to_agree(tmp_path):
         apart[weight] = float(((first.exp() - second.exp()) * (first - second)).sum(1).mean())
         assert run.epochs[-1]["train"]["loss"] < run.epochs[0]["train"]["loss"]
     assert apart[20.0] < 0.7 * apart[0.0]
-
-
-def test_passes_agree_after_epochs_of_one_pass(tmp_path, monkeypatch):
-    """Until then the run is that of one pass, bit for bit; from then on each batch is passed twice."""
-    plain, late = (replace(RECIPE, consistency=weight, epochs=3) for weight in (0.0, 20.0))
-    late = replace(late, consistency_after=2)
-    passes = []
-    hidden = Transformer.hidden
-
-    def counted(model, batch):
-        passes.append(model.training)
-        return hidden(model, batch)
-
-    monkeypatch.setattr(Transformer, "hidden", counted)
-    runs, counts = [], []
-    for recipe in (plain, late):
-        runs.append(begin(tmp_path / str(recipe.consistency), recipe))
-        runs[-1].train()
-        counts.append(sum(passes))
-        passes.clear()
-    assert runs[0].epochs[:2] == runs[1].epochs[:2]
-    assert runs[0].epochs[2] != runs[1].epochs[2]
-    assert counts[1] * 3 == counts[0] * 4
-    assert [late.agreement(epoch) for epoch in (1, 2, 3)] == [0.0, 0.0, 20.0]
-    resumed = begin(tmp_path / "resumed", late)
-    resumed.train(max_steps=8)  # within the third epoch
-    resumed = begin(tmp_path / "resumed", late, resume=True)
-    resumed.train()
-    assert resumed.epochs == runs[1].epochs
 
 
 class TestCooldown:

@@ -63,9 +63,8 @@ def start(
     team.agree({"data": digest_of(data), "symbols": digest_of_symbols(data)})
     for last in ("epochs", "cooldown", "average"):
         course["recipe"].pop(last)
-    usual = {"rises": True, "falls": True, "consistency_after": 0}
-    for name, value in usual.items():  # younger than checkpoints that say nothing of them
-        if course["recipe"][name] == value:
+    for name in ("rises", "falls"):  # older than checkpoints that say nothing of them
+        if course["recipe"][name]:
             course["recipe"].pop(name)
     if course["text"]:
         course["text"].pop("dropout_epochs")  # each epoch says of itself how it was

@@ -55,17 +55,11 @@ class Pass(nn.Module):
         Says whether there are two passes, and of what precision.
     evaluate : callable
         From states to the loss.
-
-    Attributes
-    ----------
-    epoch : int
-        The epoch at hand, counted from 1: in training, the first ones may do with one pass.
     """
 
     def __init__(self, model: Transformer, recipe: Recipe, evaluate: Evaluate):
         super().__init__()
         self.model, self.recipe, self.evaluate = model, recipe, evaluate
-        self.epoch = 1
 
     def forward(self, batch: Batch, step: int) -> Part:
         """Pass a batch through, after ``step`` updates; a stand-in's part counts nothing.
@@ -84,9 +78,8 @@ class Pass(nn.Module):
     def states(self, batch: Batch, step: int) -> tuple[States, Tensor | None]:
         """Return the final states, and what the model adds to the loss a token."""
         states, extras = [], []
-        agreeing = self.model.training and self.recipe.agreement(self.epoch) > 0
         with torch.autocast(batch.device.type, torch.bfloat16, enabled=self.recipe.autocast):
-            for _ in range(2 if agreeing else 1):
+            for _ in range(2 if self.recipe.consistency and self.model.training else 1):
                 states.append(self.model.hidden(batch))
                 extras.append(self.model.extra_loss(step))
             several = self.model.predictions()

@@ -36,9 +36,6 @@ class Recipe:
     consistency : float
         Weight of disagreement between two passes over each batch, which differ in their dropout (R-Drop); 0:
         one pass.
-    consistency_after : int
-        Epochs, the first ones, of one pass all the same: two cost twice the time, and pay where a model
-        begins to learn its examples by heart.
     average : int
         Epochs, the last ones, whose weights are averaged for validation's last word and the artifact.
     monitor : str
@@ -71,12 +68,11 @@ class Recipe:
     cooldown: int = 0
     rises: bool = True
     falls: bool = True
-    consistency_after: int = 0
 
     def __post_init__(self):
         for name in ("epochs", "grad_accum", "warmup", "average"):
             check_count(name, getattr(self, name), 1)
-        for name in ("seed", "cooldown", "consistency_after"):
+        for name in ("seed", "cooldown"):
             check_count(name, getattr(self, name))
         if self.cooldown >= self.epochs:
             raise ValueError(f"cooldown ({self.cooldown}) must be less than epochs ({self.epochs})")
@@ -91,8 +87,6 @@ class Recipe:
         check_probability("smoothing", self.smoothing)
         if not isinstance(self.consistency, Real) or not 0 <= self.consistency < math.inf:
             raise ValueError(f"consistency must be a finite number, at least 0, got {self.consistency!r}")
-        if self.consistency_after and not self.consistency:
-            raise ValueError("consistency_after is for a consistency above 0")
         for name in ("factor", "eps", "clip"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, Real) or not value > 0):
@@ -104,7 +98,3 @@ class Recipe:
         """Return what the rate of an epoch, counted from 1, is multiplied by."""
         left = max(self.epochs - epoch + 1, 1)
         return min(1.0, left / (self.cooldown + 1))
-
-    def agreement(self, epoch: int) -> float:
-        """Return the weight of disagreement in an epoch, counted from 1."""
-        return self.consistency if epoch > self.consistency_after else 0.0

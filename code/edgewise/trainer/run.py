@@ -94,8 +94,7 @@ class Run:
         self.pool = GraphPool()
         self.team = team
         self.loss = self._loss_compute(self.opt)
-        self._passing = Pass(model, recipe, self.loss.evaluate)
-        self._pass = team.wrap(self._passing)
+        self._pass = team.wrap(Pass(model, recipe, self.loss.evaluate))
         self.epochs: list[dict[str, Any]] = []
         self.losses: list[float] = []
         self.stages: list[dict[str, Any]] = []
@@ -167,10 +166,8 @@ class Run:
         self.team.agree({"steps": max_steps})
         while not self.finished and (max_steps is None or self.step < max_steps):
             self.model.train()
-            number = len(self.epochs) + 1
-            self.opt.scale = self.recipe.scale(number)
-            self.loss.consistency = self.recipe.agreement(number)
-            self._passing.epoch = self.data.epoch = number
+            self.opt.scale = self.recipe.scale(len(self.epochs) + 1)
+            self.data.epoch = len(self.epochs) + 1
             self.data.order_state = self._order  # of this epoch, if it was left in its middle
             epoch = Epoch(self, max_steps)
             try:
@@ -282,7 +279,7 @@ class Run:
 
     def _loss_compute(self, opt: NoamOpt | None) -> StateLossCompute:
         recipe = self.recipe
-        agree = recipe.agreement(1) if opt else 0.0
+        agree = recipe.consistency if opt else 0.0
         return StateLossCompute(
             self.model.generator,
             self.criterion,
