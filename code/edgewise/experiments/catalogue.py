@@ -61,7 +61,7 @@ EXPERIMENTS = {
         ),
         Experiment(
             "multi30k-post-norm",
-            "The same with norms after the sub-layers and text split one way only, as Wu et al. 2021 have it.",
+            "The same with norms after the sub-layers and text split one way only, as in Wu et al. 2021.",
             "multi30k",
             Size(N=4, dim_model=128, dim_ff=256, h=4, dropout=0.3, norm_first=False, shared=True),
             Recipe(
