@@ -1,17 +1,27 @@
 import pytest
 import torch
-from edgewise.graphs import causal, complete
+from edgewise.corpora.gold import Parse
+from edgewise.decoding import greedy
+from edgewise.graphs import GraphPool, causal, complete
 from edgewise.longrange import (
     TASKS,
+    WORD_GRAPHS,
     AdaptiveSpan,
     LongData,
     LongRecipe,
+    Tags,
     accuracy,
     make_reader,
+    on_source_graph,
+    partitions,
+    source_edges,
+    tagged_right,
     train_reader,
+    train_tagger,
 )
 from edgewise.longrange.texts import FIRST, GAP, HUB, NUM_HUBS, NUM_QUESTIONS, PERIOD, SPAN
-from edgewise.sparse import bigbird, binary_partition, compressive, heard_within, window
+from edgewise.sparse import bigbird, binary_partition, compressive, dependency_tree, heard_within, window
+from edgewise.transformer import make_model
 from hypothesis import given
 from hypothesis import strategies as st
 from support import check_propagation
@@ -241,3 +251,166 @@ class TestAdaptiveSpan:
             AdaptiveSpan(2, 0)
         with pytest.raises(ValueError, match=r"start \(spans at first.*\) must lie in \[0, 1\], got 1.5"):
             AdaptiveSpan(2, 4, start=1.5)
+
+
+PARSES = [
+    Parse(
+        tuple(["the", "man", "sings", "the", "song"]),
+        (1, 2, -1, 4, 2),
+        ("det", "nsubj", "root", "det", "obj"),
+    ),
+    Parse(tuple(["the", "song", "sings"]), (1, 2, -1), ("det", "nsubj:pass", "root")),
+    Parse(("sings",), (-1,), ("root",)),
+]
+
+
+class TestTags:
+    def test_words_of_a_batch_are_packed_and_all_asked_about(self):
+        tags = Tags(PARSES)
+        assert tags.words == {"sings": 1, "song": 2, "the": 3}  # the others stood there once
+        assert tags.relations == {"det": 1, "nsubj": 2, "obj": 3, "root": 4}
+        batch = tags.batch(PARSES[:2], "tree")
+        assert batch.src[0].tolist() == [3, 0, 1, 3, 2, 3, 2, 1]
+        assert batch.src[1].tolist() == [0, 1, 2, 3, 4, 0, 1, 2]
+        assert batch.asked.tolist() == list(range(8))
+        assert batch.tgt_y.tolist() == [1, 2, 4, 1, 3, 1, 2, 4]
+        mask = torch.zeros(8, 8, dtype=torch.bool)
+        mask[:5, :5] = dependency_tree(PARSES[0].heads).to_mask()
+        mask[5:, 5:] = dependency_tree(PARSES[1].heads).to_mask()
+        assert torch.equal(batch.enc.to_mask(), mask)
+
+    @pytest.mark.parametrize("name", WORD_GRAPHS)
+    def test_sparse_graphs_have_as_many_edges(self, name):
+        for n in (1, 2, 7, 30):
+            heads = tuple(i - 1 for i in range(n))
+            graph = WORD_GRAPHS[name](Parse(("word",) * n, heads, ("dep",) * n))
+            assert graph.num_edges == (n * n if name == "complete" else 3 * n - 2)
+            assert bool(heard_within(graph, n)[n].all())
+
+    def test_a_drawn_tree_is_not_the_gold_one_and_comes_again(self):
+        parse = Parse(("word",) * 30, tuple(i - 1 for i in range(30)), ("dep",) * 30)
+        drawn, again = (WORD_GRAPHS["drawn tree"](parse).to_mask() for _ in range(2))
+        assert torch.equal(drawn, again)
+        assert int((drawn & WORD_GRAPHS["tree"](parse).to_mask()).sum()) < 50
+
+    def test_every_sentence_comes_once_before_any_comes_again(self):
+        many = [Parse((str(i),) * 4, (1, 2, 3, -1), ("dep",) * 4) for i in range(12)]
+        tags = Tags(many)
+        recipe = LongRecipe(steps=6, batch_tokens=16)
+        seen = [batch.src[0].tolist() for batch in tags.batches(many, "complete", recipe)]
+        assert [len(ids) for ids in seen] == [16] * 6
+        for half in (seen[:3], seen[3:]):
+            assert sorted(i for ids in half for i in ids) == sorted([*range(1, 13)] * 4)
+        assert seen[:3] != seen[3:]
+
+    def test_a_tagger_learns_along_the_tree_what_words_alone_do_not_say(self):
+        """What relates "b" is decided by its head alone, which stands anywhere in the sentence."""
+        generator = torch.Generator().manual_seed(0)
+
+        def sentence():
+            head, other = torch.randperm(8, generator=generator)[:2].tolist()
+            mark = "xy"[int(torch.randint(2, (1,), generator=generator))]
+            words = ["b"] * 8
+            words[head], words[other] = mark, "yx"["xy".index(mark)]
+            heads = [head] * 8
+            heads[head] = -1
+            return Parse(tuple(words), tuple(heads), ("root" if mark == "x" else "dep",) * 8)
+
+        train, test = ([sentence() for _ in range(count)] for count in (200, 50))
+        tags = Tags(train)
+        recipe = LongRecipe(steps=60, batch_tokens=256, dim_model=32, dim_ff=32, factor=1.0, warmup=20)
+        right = {
+            g: tagged_right(train_tagger(tags, train, g, recipe), tags, test, g) for g in ("tree", "complete")
+        }
+        assert right["tree"] > 0.95
+        assert right["complete"] < 0.75
+
+    def test_bad_input(self):
+        with pytest.raises(ValueError, match="train must hold one sentence at least, got none"):
+            Tags([])
+        strange = Parse(("sings",), (-1,), ("dislocated",))
+        with pytest.raises(ValueError, match="relations must be known from training, got dislocated"):
+            Tags(PARSES).batch([strange], "tree")
+
+
+class TestSparseTransformer:
+    sizes = ([5, 1, 9], [4, 3, 6])
+
+    def setup_method(self):
+        torch.manual_seed(0)
+        self.plain = make_model(20, 20, N=2, dim_model=16, dim_ff=16, h=2, dropout=0.0).eval()
+        generator = torch.Generator().manual_seed(1)
+        self.sources, targets = (
+            [torch.randint(3, 20, (n,), generator=generator).tolist() for n in side] for side in self.sizes
+        )
+        self.batch = GraphPool()(self.sources, [[1, *target, 2] for target in targets])
+
+    @torch.no_grad()
+    def test_on_the_complete_graph_or_a_window_as_wide_it_is_the_plain_model(self):
+        expected = self.plain(self.batch)
+        for graph, reach in (("complete", 0), ("window", 8)):
+            found = on_source_graph(self.plain, graph, reach)(self.batch)
+            torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+    @torch.no_grad()
+    def test_a_window_is_the_dense_model_under_its_mask(self):
+        """Of its two layers of two tokens each, what is four places away moves a state, and no more."""
+        model = on_source_graph(self.plain, "window", 2)
+        states = model.encode(self.batch)["enc"]
+        changed = [self.sources[0], self.sources[1], [19, *self.sources[2][1:]]]
+        other = model.encode(GraphPool()(changed, [[1, 2]] * 3))["enc"]
+        moved = (states - other).abs().sum(1) > 1e-6
+        assert moved.tolist() == [False] * 6 + [True] * 5 + [False] * 4
+
+    @torch.no_grad()
+    def test_partitions_are_each_sentence_s_own(self):
+        model = on_source_graph(self.plain, "binary partition", 1)
+        torch.nn.init.normal_(model.span)
+        states = model.encode(self.batch)["enc"]
+        for i, source in enumerate(self.sources):
+            alone = model.encode(GraphPool()([source], [[1, 2]]))["enc"]
+            assert len(alone) == len(source)
+            torch.testing.assert_close(states[self.batch.sentence(i)[0]], alone, atol=1e-5, rtol=1e-5)
+
+    @given(st.lists(st.integers(1, 20), min_size=1, max_size=4), st.integers(1, 3))
+    def test_partitions_hold_those_of_the_sentences(self, sizes, k):
+        graph, first, spans = partitions(sizes, k), 0, sum(sizes)
+        mask = graph.to_mask()
+        for n in sizes:
+            part = binary_partition(n, k)
+            more = part.num_src - n
+            places = torch.cat([torch.arange(first, first + n), torch.arange(spans, spans + more)])
+            assert torch.equal(mask[places][:, places], part.to_mask())
+            first, spans = first + n, spans + more
+        assert spans == graph.num_src
+        assert graph.num_edges == sum(binary_partition(n, k).num_edges for n in sizes)
+
+    def test_spans_are_heard_and_learned(self):
+        model = on_source_graph(self.plain, "binary partition", 1)
+        model.hidden(self.batch).sum().backward()
+        assert float(model.span.grad.abs().sum()) > 0
+
+    @pytest.mark.parametrize(("graph", "reach"), [("window", 1), ("binary partition", 2)])
+    @torch.no_grad()
+    def test_attention_and_decoding_run_on_it(self, graph, reach):
+        model = on_source_graph(self.plain, graph, reach)
+        heard, _, _ = model.attention_of(self.batch, 2)
+        listens = heard[0] > 0
+        kinds = {"window": window(9, 1, 1), "binary partition": binary_partition(9, 2)}
+        assert torch.equal(listens, kinds[graph].to_mask()[:9, :9])
+        whole = model(self.batch).argmax(1)
+        first = [int(whole[self.batch.sentence(i)[1].start]) for i in range(3)]
+        decoded = greedy(model, self.sources, 1, 2, 1)
+        assert [found.ids[0] if found.ids else 2 for found in decoded] == first
+
+    def test_edges_a_token(self):
+        assert source_edges("complete", 0, [2, 4]) == 20 / 6
+        assert source_edges("window", 1, [2, 4]) == 14 / 6
+
+    def test_bad_input(self):
+        with pytest.raises(ValueError, match="source_graph must be one of"):
+            on_source_graph(self.plain, "ring", 1)
+        with pytest.raises(ValueError, match=r"reach .* must be at least 1, got 0"):
+            on_source_graph(self.plain, "binary partition", 0)
+        with pytest.raises(ValueError, match=r"reach .* must be at least 0, got -1"):
+            on_source_graph(self.plain, "window", -1)

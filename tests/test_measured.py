@@ -16,7 +16,7 @@ from edgewise.corpora.gold import AlignedPair, Parse
 from edgewise.experiments import MEASUREMENTS, Size, TextDataset, load_study, measured
 from edgewise.experiments import gold as against
 from edgewise.experiments.gold import measure_alignment, measure_syntax
-from edgewise.experiments.measured import measure_pruning, paired_p_values
+from edgewise.experiments.measured import measure_pruning, measure_windows, paired_p_values
 from edgewise.metrics import bleu
 from edgewise.tokenization import BPE
 from typer.testing import CliRunner
@@ -32,6 +32,18 @@ def data():
 def model(data):
     torch.manual_seed(0)
     return Size(N=2, dim_model=16, dim_ff=16, h=2, shared=True).build(data.vocab_size).eval()
+
+
+def test_windows_grow_narrower_and_the_widest_changes_nothing(model, data):
+    whole, *rows = measure_windows(model, data, "test")
+    sources, references = zip(*data.corpus.splits["test"], strict=True)
+    assert whole["bleu"] == bleu(measured.translate(model, data, sources), references).value
+    assert [row["reach"] for row in rows] == sorted({row["reach"] for row in rows}, reverse=True)
+    edges = [row["edges"] for row in (whole, *rows)]
+    assert edges == sorted(edges, reverse=True)
+    assert edges[-1] == 1  # each hears itself
+    sizes = [len(data.splitter.split(source)) for source in sources]
+    assert edges[0] == pytest.approx(sum(n * n for n in sizes) / sum(sizes))
 
 
 class TestPruning:

@@ -1,5 +1,5 @@
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 import torch
@@ -7,13 +7,17 @@ from edgewise import artifacts, experiments
 from edgewise.__main__ import app
 from edgewise.analysis import make_mixing_model
 from edgewise.analysis.mixing import convolve
+from edgewise.corpora.gold import Parse
 from edgewise.decoding import greedy
 from edgewise.experiments import (
+    LONG_GRAPHS,
     STUDIES,
     Experiment,
     Mixing,
+    Reading,
     Size,
     Study,
+    Tagging,
     load_study,
     questions,
     run_study,
@@ -21,6 +25,7 @@ from edgewise.experiments import (
 )
 from edgewise.gnn import reduce_edges
 from edgewise.graphs import AttentionGraph, GraphPool
+from edgewise.longrange import LongRecipe, accuracy, train_reader
 from edgewise.tasks import get_dataset
 from edgewise.trainer import Recipe
 from edgewise.transformer import make_model
@@ -125,7 +130,11 @@ def test_studies_go_by_their_names_and_name_each_run_once():
         assert study.name == name
         runs = [(entry.name, entry.recipe.seed) for entry in study.entries]
         assert len(set(runs)) == len(runs)
-        assert [Experiment.of(config) for config in study.config["entries"]] == list(study.entries)
+        for config, entry in zip(study.config["entries"], study.entries, strict=True):
+            if isinstance(entry, Experiment):
+                assert Experiment.of(config) == entry
+            else:
+                assert config == json.loads(json.dumps(asdict(entry)))
 
 
 def test_rates_of_the_stability_study_are_the_highest_of_their_runs():
@@ -222,3 +231,47 @@ class TestMixing:
         assert entry.build(VOCAB).how == "max"
         with pytest.raises(ValueError, match="how must be one of"):
             make_mixing_model(VOCAB, VOCAB, "median", **SIZE)
+
+
+class TestReadings:
+    recipe = LongRecipe(steps=3, lengths=(26,), batch_tokens=64, dim_model=16, dim_ff=16)
+
+    def test_sparse_graphs_have_about_as_many_edges(self):
+        for name, graph_of in LONG_GRAPHS.items():
+            edges = graph_of(512).num_edges / 512
+            assert edges == 512 if name == "complete" else 35 < edges < 60, (name, edges)
+
+    def test_a_study_of_readers(self, tmp_path):
+        entries = tuple(
+            Reading(graph, "recall", graph, replace(self.recipe, seed=seed), tested=(26, 40), texts=4)
+            for graph in ("complete", "binary partition")
+            for seed in (0, 1)
+        )
+        assert run_study(Study("readers", "Do they read?", entries), tmp_path) == 0
+        found = json.loads((tmp_path / "readers.json").read_text("utf-8"))
+        graph_of = LONG_GRAPHS["binary partition"]
+        model, losses = train_reader("recall", graph_of, replace(self.recipe, seed=1))
+        assert found["rows"][3] == {
+            "variant": "binary partition",
+            "seed": 1,
+            "loss": pytest.approx(sum(losses) / 3),
+            "edges 26": graph_of(26).num_edges / 26,
+            "right 26": accuracy(model, "recall", graph_of, 26, 4),
+            "edges 40": graph_of(40).num_edges / 40,
+            "right 40": accuracy(model, "recall", graph_of, 40, 4),
+        }
+        assert found["provenance"]["seconds"] > 0
+
+    def test_a_study_of_taggers(self, tmp_path, monkeypatch):
+        train = [Parse(("a", "b", "c"), (1, 2, -1), ("x", "y", "root"))] * 40
+        splits = {"train": train, "test": [Parse(("a", "c"), (1, -1), ("x", "y"))]}
+        monkeypatch.setattr("edgewise.experiments.readings.treebank", splits.get)
+        entry = Tagging("tree", "tree", replace(self.recipe, steps=60, factor=1.0, warmup=10))
+        assert run_study(Study("taggers", "Do they name?", (entry,)), tmp_path) == 0
+        (row,) = json.loads((tmp_path / "taggers.json").read_text("utf-8"))["rows"]
+        assert row == {"variant": "tree", "seed": 0, "right": 0.5, "edges": 2.0}
+
+    def test_they_run_on_the_cpu_alone(self):
+        for entry in (Reading("", "copy", "window", self.recipe), Tagging("", "tree", self.recipe)):
+            with pytest.raises(ValueError, match="device must be cpu for these readers, got cuda"):
+                entry.figures("cuda")

@@ -3,10 +3,11 @@
 from edgewise.experiments.cached import CachedText
 from edgewise.experiments.catalogue import EXPERIMENTS, LARGE, get_experiment
 from edgewise.experiments.data import TextDataset
-from edgewise.experiments.experiment import Experiment, Mixing, Size, Streamed, Text, Universal
+from edgewise.experiments.experiment import Experiment, Mixing, Size, Sparse, Streamed, Text, Universal
 from edgewise.experiments.loading import digest_of, load_data
 from edgewise.experiments.measured import MEASUREMENTS, Measurement, digest_of_weights, run_measurement
 from edgewise.experiments.questions import STUDIES, get_study
+from edgewise.experiments.readings import LONG_GRAPHS, Reading, Tagging
 from edgewise.experiments.reduced import reduced
 from edgewise.experiments.runs import (
     deviation,
@@ -36,17 +37,21 @@ __all__ = [
     "EXPERIMENTS",
     "GREEDY",
     "LARGE",
+    "LONG_GRAPHS",
     "MEASUREMENTS",
     "STUDIES",
     "CachedText",
     "Experiment",
     "Measurement",
     "Mixing",
+    "Reading",
     "Results",
     "Search",
     "Size",
+    "Sparse",
     "Streamed",
     "Study",
+    "Tagging",
     "Text",
     "TextDataset",
     "Translation",

@@ -9,6 +9,7 @@ import torch
 
 from edgewise.adaptive import UTransformer, check_halting, make_universal_model
 from edgewise.analysis import make_mixing_model
+from edgewise.longrange import on_source_graph
 from edgewise.trainer import Recipe
 from edgewise.transformer import Transformer, make_model
 from edgewise.validation import check_count, check_probability
@@ -69,6 +70,20 @@ class Mixing(Size):
     def build(self, vocab_size: int) -> Transformer:
         """Return a model of this size."""
         return make_mixing_model(vocab_size, vocab_size, **asdict(self))
+
+
+@dataclass(frozen=True)
+class Sparse(Size):
+    """The same, its encoder on another graph: ``source_graph`` and ``reach`` as in ``on_source_graph``."""
+
+    source_graph: str = "complete"
+    reach: int = 0
+
+    def build(self, vocab_size: int) -> Transformer:
+        """Return a model of this size."""
+        size = asdict(self)
+        graph = size.pop("source_graph"), size.pop("reach")
+        return on_source_graph(make_model(vocab_size, vocab_size, **size), *graph)
 
 
 @dataclass(frozen=True)
@@ -138,7 +153,7 @@ class Experiment:
     task : str
         Data: a toy task, as in ``get_dataset``, or a corpus, as in ``corpora.load``; where text is
         ``Streamed``, as in ``corpora.streams.open_stream``.
-    size : Size, Mixing or Universal
+    size : Size, Mixing, Sparse or Universal
         Of the model, and which kind it is.
     recipe : Recipe
         How it is trained.
@@ -165,7 +180,8 @@ class Experiment:
     def of(cls, config: Mapping[str, Any]) -> "Experiment":
         """Build the experiment that ``config`` describes."""
         size = config["size"]
-        kind = Universal if "max_steps" in size else Mixing if "how" in size else Size
+        kinds = {"max_steps": Universal, "how": Mixing, "source_graph": Sparse}
+        kind = next((kind for mark, kind in kinds.items() if mark in size), Size)
         parts = {"size": kind(**size)}
         parts["recipe"] = Recipe(**config["recipe"] | {"betas": tuple(config["recipe"]["betas"])})
         text = config.get("text")

@@ -1,4 +1,4 @@
-"""Chapter 9's measurements: committed models held to data that are not committed; the figures are kept."""
+"""Measurements of chapters 9 and 10: committed models held to data; the figures are kept."""
 
 import time
 from collections.abc import Callable
@@ -21,6 +21,7 @@ from edgewise.experiments.runs import restore
 from edgewise.experiments.scores import translate
 from edgewise.experiments.studies import Results
 from edgewise.graphs import GraphPool
+from edgewise.longrange import on_source_graph, source_edges
 from edgewise.metrics import bleu
 from edgewise.training import LabelSmoothing
 from edgewise.transformer import Transformer
@@ -113,6 +114,24 @@ def measure_pruning(
     return rows
 
 
+def measure_windows(model: Transformer, data: TextDataset, split: str = "test2016") -> Rows:
+    """Return BLEU of greedy decoding on ``split`` as the trained encoder hears ever fewer tokens.
+
+    Returns
+    -------
+    list of dict
+        For each graph over the source: its kind, its reach, edges a token, BLEU.
+    """
+    sources, references = zip(*data.corpus.splits[split], strict=True)
+    sizes = [len(data.splitter.split(source)) for source in sources]
+    rows: Rows = []
+    for kind, reach in (("complete", 0), *(("window", reach) for reach in (12, 8, 5, 4, 3, 2, 1, 0))):
+        written = translate(on_source_graph(model, kind, reach), data, sources)
+        row = {"graph": kind, "reach": reach, "edges": source_edges(kind, reach, sizes)}
+        rows.append(row | {"bleu": bleu(written, references).value})
+    return rows
+
+
 def paired_p_values(
     baseline: list[str], systems: list[list[str]], references: tuple[str, ...]
 ) -> list[float]:
@@ -126,6 +145,10 @@ def paired_p_values(
 
 def _pruning(artifact: Artifact) -> Rows:
     return measure_pruning(*restore(artifact))
+
+
+def _windows(artifact: Artifact) -> Rows:
+    return measure_windows(*restore(artifact))
 
 
 def _alignment(artifact: Artifact) -> Rows:
@@ -144,5 +167,6 @@ MEASUREMENTS = {
     "alignment": Measurement(
         "alignment", "Does cross-attention say which word translates which?", "tatoeba", _alignment
     ),
+    "windows": Measurement("windows", "How far must a trained encoder hear?", "multi30k", _windows),
     "syntax": Measurement("syntax", "Does an encoder's attention follow syntax?", "multi30k", _syntax),
 }

@@ -1,8 +1,9 @@
-"""Chapter 9's studies, by name."""
+"""Chapter 9's studies, and all studies by name."""
 
 from dataclasses import replace
 
 from edgewise.experiments.experiment import Experiment, Mixing, Size
+from edgewise.experiments.graph_questions import GRAPH_STUDIES
 from edgewise.experiments.studies import Study
 from edgewise.trainer import Recipe
 from edgewise.validation import check_choice
@@ -84,7 +85,9 @@ def _stability() -> Study:
 RATES = (0.0003, 0.001, 0.003, 0.01, 0.03)
 """Highest learning rates: 80 is the root of 64, the width, times that of 100, the warm-up."""
 
-STUDIES = {study.name: study for study in (_heads(), _feed_forward(), _mixing(), _stability())}
+STUDIES = {
+    study.name: study for study in (_heads(), _feed_forward(), _mixing(), _stability(), *GRAPH_STUDIES)
+}
 
 
 def get_study(name: str) -> Study:

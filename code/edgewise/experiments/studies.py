@@ -13,8 +13,11 @@ import torch
 from edgewise import artifacts
 from edgewise.checkpoints import write_atomically
 from edgewise.experiments.experiment import Experiment
+from edgewise.experiments.readings import Reading, Tagging
 from edgewise.experiments.runs import start
 from edgewise.trainer import DivergedError
+
+Entry = Experiment | Reading | Tagging
 
 
 @dataclass(frozen=True)
@@ -27,13 +30,13 @@ class Study:
         What it is called on the command line and in ``book/studies``.
     about : str
         The question.
-    entries : tuple of Experiment
+    entries : tuple of Experiment, Reading or Tagging
         One for each variant, which its name says, and each seed.
     """
 
     name: str
     about: str
-    entries: tuple[Experiment, ...]
+    entries: tuple[Entry, ...]
 
     @property
     def config(self) -> dict[str, Any]:
@@ -141,17 +144,23 @@ def run_study(
     return len(study.entries) - len(done)
 
 
-def _run(entry: Experiment, device: torch.device | str) -> dict[str, Any]:
-    """Train one entry in a folder of its own, which is thrown away."""
-    row: dict[str, Any] = {"variant": entry.name, "seed": entry.recipe.seed}
+def _run(entry: Entry, device: torch.device | str) -> dict[str, Any]:
+    """Run one entry; its row, and when, where and by which code."""
+    stage, began = artifacts.facts(device), time.monotonic()
+    figures = _trained(entry, device) if isinstance(entry, Experiment) else entry.figures(device)
+    row = {"variant": entry.name, "seed": entry.recipe.seed} | figures
+    return {"row": row, "stage": stage | {"seconds": time.monotonic() - began}}
+
+
+def _trained(entry: Experiment, device: torch.device | str) -> dict[str, Any]:
+    """Train an experiment in a folder of its own, which is thrown away."""
     with tempfile.TemporaryDirectory() as folder:
-        run, began = start(entry, Path(folder), device), time.monotonic()
+        run = start(entry, Path(folder), device)
         try:
             run.train()
-            row |= run.epochs[-1]["valid"]
         except DivergedError:
-            row["diverged_at"] = run.step + 1
-    return {"row": row, "stage": run.stages[-1] | {"seconds": time.monotonic() - began}}
+            return {"diverged_at": run.step + 1}
+        return run.epochs[-1]["valid"]
 
 
 def load_study(name: str) -> Results:

@@ -6,11 +6,21 @@ loop for every graph.
 
 from edgewise.longrange.reader import Reader, make_reader
 from edgewise.longrange.span import AdaptiveSpan
+from edgewise.longrange.tagging import WORD_GRAPHS, Tags, tagged_right, train_tagger
 from edgewise.longrange.texts import TASKS, GraphOf, LongBatch, LongData, LongTask
-from edgewise.longrange.trial import LongRecipe, accuracy, train_reader
+from edgewise.longrange.translator import (
+    SOURCE_GRAPHS,
+    SparseTransformer,
+    on_source_graph,
+    partitions,
+    source_edges,
+)
+from edgewise.longrange.trial import LongRecipe, accuracy, fit, train_reader
 
 __all__ = [
+    "SOURCE_GRAPHS",
     "TASKS",
+    "WORD_GRAPHS",
     "AdaptiveSpan",
     "GraphOf",
     "LongBatch",
@@ -18,7 +28,15 @@ __all__ = [
     "LongRecipe",
     "LongTask",
     "Reader",
+    "SparseTransformer",
+    "Tags",
     "accuracy",
+    "fit",
     "make_reader",
+    "on_source_graph",
+    "partitions",
+    "source_edges",
+    "tagged_right",
     "train_reader",
+    "train_tagger",
 ]

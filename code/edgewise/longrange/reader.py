@@ -35,7 +35,7 @@ class Reader(Transformer):
         return self.encode(batch)["enc"].index_select(0, batch.asked)
 
     def forward(self, batch: LongBatch) -> Tensor:
-        """Return log-probabilities of the answers, [n_tokens, vocabulary]."""
+        """Return log-probabilities of the answers, [n_tokens, answers]."""
         return self.generator(self.hidden(batch))
 
 
@@ -47,8 +47,12 @@ def make_reader(
     h: int = 4,
     dropout: float = 0.0,
     engine: str = "auto",
+    answers: int | None = None,
 ) -> Reader:
     """Build a reader; arguments as in :func:`edgewise.transformer.make_model`.
+
+    ``answers`` is how many symbols it may answer with, the first ones of another vocabulary; without it,
+    those of its texts.
 
     Raises
     ------
@@ -57,12 +61,13 @@ def make_reader(
     """
     check_choice("engine", engine, ["auto", *ENGINES])
     check_count("vocab_size", vocab_size, 1)
+    answers = vocab_size if answers is None else check_count("answers", answers, 1)
     layer, _ = layer_pair(dim_model, dim_ff, h, dropout)
     model = Reader(
         Encoder(layer, N),
         Embeddings(vocab_size, dim_model),
         PositionalEncoding(dim_model, dropout),
-        Generator(dim_model, vocab_size),
+        Generator(dim_model, answers),
         engine,
     )
     draw_weights(model)

@@ -1,12 +1,13 @@
 """One model and one training loop for every graph."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
 
 from edgewise.layers import evaluating
 from edgewise.longrange.reader import Reader, make_reader
-from edgewise.longrange.texts import PAD, TASKS, GraphOf, LongData
+from edgewise.longrange.texts import PAD, TASKS, GraphOf, LongBatch, LongData
 from edgewise.training import LabelSmoothing, NoamOpt, SimpleLossCompute, run_epoch
 from edgewise.validation import check_choice, check_count
 
@@ -49,6 +50,39 @@ class LongRecipe:
         if not self.lengths:
             raise ValueError("lengths must name at least one length of text, got none")
 
+    @property
+    def size(self) -> dict[str, int]:
+        """Of the model, as :func:`edgewise.longrange.make_reader` takes it."""
+        return {name: getattr(self, name) for name in ("N", "dim_model", "dim_ff", "h")}
+
+
+def fit(
+    model: Reader, batches: Iterable[LongBatch], recipe: LongRecipe, answers: int, progress: bool = False
+) -> list[float]:
+    """Train a reader in place, as the recipe says; return nats a question of each update.
+
+    Parameters
+    ----------
+    model : Reader
+        In evaluation mode afterwards.
+    batches : iterable of LongBatch
+        One for each update.
+    recipe : LongRecipe
+        Its schedule is used.
+    answers : int
+        Symbols that the model answers with; the first, ``PAD``, is no answer.
+    progress : bool
+        Whether to show a bar.
+    """
+    adam = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9)
+    loss = SimpleLossCompute(
+        LabelSmoothing(answers, PAD, smoothing=0.0),
+        NoamOpt(recipe.dim_model, recipe.factor, recipe.warmup, adam),
+    )
+    result = run_epoch(batches, model.train(), loss, progress=progress)
+    model.eval()
+    return result.losses
+
 
 def train_reader(
     task: str, graph_of: GraphOf, recipe: LongRecipe = LongRecipe(), progress: bool = False
@@ -80,17 +114,11 @@ def train_reader(
     """
     check_choice("task", task, TASKS)
     torch.manual_seed(recipe.seed)
-    size = {name: getattr(recipe, name) for name in ("N", "dim_model", "dim_ff", "h")}
-    model = make_reader(TASKS[task].vocab_size, **size)
-    adam = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9)
-    loss = SimpleLossCompute(
-        LabelSmoothing(TASKS[task].vocab_size, PAD, smoothing=0.0),
-        NoamOpt(recipe.dim_model, recipe.factor, recipe.warmup, adam),
-    )
+    vocab_size = TASKS[task].vocab_size
+    model = make_reader(vocab_size, **recipe.size)
     data = LongData(task, graph_of, recipe.seed)
     batches = data.batches(recipe.lengths, recipe.batch_tokens, recipe.steps)
-    result = run_epoch(batches, model.train(), loss, progress=progress)
-    return model.eval(), result.losses
+    return model, fit(model, batches, recipe, vocab_size, progress)
 
 
 def accuracy(

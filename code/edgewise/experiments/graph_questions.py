@@ -1,0 +1,55 @@
+"""Chapter 10's studies, by name."""
+
+from dataclasses import replace
+
+from edgewise.experiments.experiment import Experiment, Sparse, Text
+from edgewise.experiments.readings import LONG_GRAPHS, Reading, Tagging
+from edgewise.experiments.studies import Study
+from edgewise.longrange import TASKS, WORD_GRAPHS, LongRecipe
+from edgewise.trainer import Recipe
+
+SEEDS = range(3)
+
+
+def _distances() -> Study:
+    entries = [
+        Reading(
+            f"{task}, {graph}", task, graph, LongRecipe(steps=1200, batch_tokens=2048, factor=0.5, seed=seed)
+        )
+        for task in TASKS
+        for graph in LONG_GRAPHS
+        for seed in SEEDS
+    ]
+    return Study("distances", "Which graphs carry an answer over a distance?", tuple(entries))
+
+
+def _trees() -> Study:
+    entries = [
+        Tagging(graph, graph, LongRecipe(steps=500, batch_tokens=2048, factor=0.5, seed=seed))
+        for graph in WORD_GRAPHS
+        for seed in SEEDS
+    ]
+    return Study("trees", "What is it worth to hear along a parse?", tuple(entries))
+
+
+def _sources() -> Study:
+    """Small translators, alike but for the graph over the source."""
+    graphs = [("complete", 0), ("window", 0), ("window", 2), ("binary partition", 1)]
+    course = Recipe(epochs=4, batch_tokens=4096, factor=2.0, warmup=200, clip=1.0, cooldown=2, autocast=True)
+    size = {"N": 2, "dim_model": 128, "dim_ff": 256, "h": 4, "dropout": 0.1, "shared": True}
+    entries = [
+        Experiment(
+            f"{graph} {reach}" if reach or graph == "window" else graph,
+            "Translate captions with an encoder that hears less.",
+            "multi30k",
+            Sparse(**size, source_graph=graph, reach=reach),
+            replace(course, seed=seed),
+            Text(6000),
+        )
+        for graph, reach in graphs
+        for seed in SEEDS
+    ]
+    return Study("sources", "What must a translator's encoder hear?", tuple(entries))
+
+
+GRAPH_STUDIES = (_distances(), _trees(), _sources())

@@ -1,0 +1,119 @@
+"""Chapter 10's short trainings, in a study's terms: readers on graphs that are not complete."""
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from edgewise.corpora.gold import treebank
+from edgewise.graphs import complete, window
+from edgewise.longrange import GraphOf, LongRecipe, Tags, accuracy, tagged_right, train_reader, train_tagger
+from edgewise.sparse import bigbird, binary_partition, dilated, global_tokens, segments, union
+
+LONG_GRAPHS: dict[str, GraphOf] = {
+    "complete": complete,
+    "window": lambda n: window(n, 24, 24),
+    "two windows": lambda n: union(window(n, 12, 12), dilated(n, 12, 32)),
+    "segments": lambda n: segments(n, 32, 32),
+    "global tokens": lambda n: union(window(n, 16, 16), global_tokens(n, 8)),
+    "BigBird": lambda n: bigbird(n, 12, 8, 8),
+    "binary partition": lambda n: binary_partition(n, 3),
+}
+"""By length; all but the first have about fifty edges a token."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A reader that is trained to copy over a gap or to recall, on one kind of graph.
+
+    Attributes
+    ----------
+    name : str
+        What the study calls it.
+    task : str
+        One of ``longrange.TASKS``.
+    graph : str
+        One of ``LONG_GRAPHS``.
+    recipe : LongRecipe
+        How it is trained.
+    tested : tuple of int
+        Lengths of the texts that it is asked about afterwards.
+    texts : int
+        How many of each length.
+    """
+
+    name: str
+    task: str
+    graph: str
+    recipe: LongRecipe
+    tested: tuple[int, ...] = (512, 1024, 4096)
+    texts: int = 32
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """All of it, as JSON holds it."""
+        return json.loads(json.dumps(asdict(self)))
+
+    def figures(self, device: torch.device | str = "cpu") -> dict[str, Any]:
+        """Train and ask: the last hundred updates' loss, and for each length edges a token and answers right.
+
+        Raises
+        ------
+        ValueError
+            If ``device`` is not the CPU: these readers are small.
+        """
+        _check_cpu(device)
+        graph_of = LONG_GRAPHS[self.graph]
+        model, losses = train_reader(self.task, graph_of, self.recipe)
+        last = losses[-100:]
+        row: dict[str, Any] = {"loss": sum(last) / len(last)}
+        for n in self.tested:
+            row[f"edges {n}"] = graph_of(n).num_edges / n
+            row[f"right {n}"] = accuracy(model, self.task, graph_of, n, self.texts)
+        return row
+
+
+@dataclass(frozen=True)
+class Tagging:
+    """A reader that is trained to name grammatical relations, on one kind of graph.
+
+    Attributes
+    ----------
+    name : str
+        What the study calls it.
+    graph : str
+        One of ``longrange.WORD_GRAPHS``.
+    recipe : LongRecipe
+        How it is trained.
+    """
+
+    name: str
+    graph: str
+    recipe: LongRecipe
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """All of it, as JSON holds it."""
+        return json.loads(json.dumps(asdict(self)))
+
+    def figures(self, device: torch.device | str = "cpu") -> dict[str, Any]:
+        """Train on EWT's training split; return the share of words right on the test split, and edges a word.
+
+        Raises
+        ------
+        ValueError
+            If ``device`` is not the CPU: these readers are small.
+        """
+        _check_cpu(device)
+        train, test = treebank("train"), treebank("test")
+        tags = Tags(train)
+        model = train_tagger(tags, train, self.graph, self.recipe)
+        words = tags.batch(test, self.graph)
+        edges = words.enc.num_edges / words.n_tokens
+        return {"right": tagged_right(model, tags, test, self.graph), "edges": edges}
+
+
+def _check_cpu(device: torch.device | str) -> None:
+    if torch.device(device).type != "cpu":
+        raise ValueError(f"device must be cpu for these readers, got {device}")

@@ -1,0 +1,111 @@
+"""Naming the grammatical relation of every word, on graphs of which one is made of the grammar itself."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+
+from edgewise.corpora.gold import Parse
+from edgewise.graphs import AttentionGraph, batch, complete, window
+from edgewise.layers import evaluating
+from edgewise.longrange.reader import Reader, make_reader
+from edgewise.longrange.texts import PAD, LongBatch
+from edgewise.longrange.trial import LongRecipe, fit
+from edgewise.sparse import dependency_tree
+from edgewise.validation import check_count
+
+UNKNOWN = 0
+"""Id of words that training has shown once or never."""
+
+
+def drawn_tree(parse: Parse) -> AttentionGraph:
+    """Return a tree of as many edges that says nothing: each word hangs on one drawn by chance."""
+    n = len(parse.words)
+    generator = torch.Generator().manual_seed(n)
+    order = torch.randperm(n, generator=generator).tolist()
+    heads = [-1] * n
+    for place in range(1, n):
+        heads[order[place]] = order[int(torch.randint(place, (1,), generator=generator))]
+    return dependency_tree(heads)
+
+
+WORD_GRAPHS: dict[str, Callable[[Parse], AttentionGraph]] = {
+    "complete": lambda parse: complete(len(parse.words)),
+    "neighbours": lambda parse: window(len(parse.words), 1, 1),
+    "tree": lambda parse: dependency_tree(parse.heads),
+    "drawn tree": drawn_tree,
+}
+"""By sentence; all but the first have 3 n - 2 edges over n words."""
+
+
+class Tags:
+    """Sentences whose words are to be named by their relation, the part of it before any colon.
+
+    Parameters
+    ----------
+    train : sequence of Parse
+        Says which words and relations there are.
+
+    Raises
+    ------
+    ValueError
+        If there is no sentence.
+    """
+
+    def __init__(self, train: Sequence[Parse]):
+        if not train:
+            raise ValueError("train must hold one sentence at least, got none")
+        counts = Counter(word for parse in train for word in parse.words)
+        known = sorted(word for word, count in counts.items() if count > 1)
+        self.words = {word: i for i, word in enumerate(known, UNKNOWN + 1)}
+        names = {relation.split(":")[0] for parse in train for relation in parse.relations}
+        self.relations = {name: i for i, name in enumerate(sorted(names), PAD + 1)}
+        self.answers = PAD + 1 + len(names)
+
+    def batch(self, parses: Sequence[Parse], graph: str) -> LongBatch:
+        """Pack sentences, each on its graph; every word is asked about.
+
+        Raises
+        ------
+        ValueError
+            If a relation is none of the training sentences'.
+        """
+        names = [relation.split(":")[0] for parse in parses for relation in parse.relations]
+        if strange := sorted(set(names) - self.relations.keys()):
+            raise ValueError(f"relations must be known from training, got {', '.join(strange)}")
+        ids = [self.words.get(word, UNKNOWN) for parse in parses for word in parse.words]
+        positions = torch.cat([torch.arange(len(parse.words)) for parse in parses])
+        answers = torch.tensor([self.relations[name] for name in names])
+        joined = batch([WORD_GRAPHS[graph](parse) for parse in parses])
+        return LongBatch(joined, (torch.tensor(ids), positions), torch.arange(len(ids)), answers)
+
+    def batches(self, parses: Sequence[Parse], graph: str, recipe: LongRecipe) -> Iterator[LongBatch]:
+        """Draw batches of about as many words each, in an order drawn anew each time all have passed."""
+        generator = torch.Generator().manual_seed(check_count("seed", recipe.seed))
+        waiting: list[int] = []
+        for _ in range(recipe.steps):
+            chosen, words = [], 0
+            while words < recipe.batch_tokens:
+                waiting = waiting or torch.randperm(len(parses), generator=generator).tolist()
+                chosen.append(parses[waiting.pop()])
+                words += len(chosen[-1].words)
+            yield self.batch(chosen, graph)
+
+
+def train_tagger(tags: Tags, train: Sequence[Parse], graph: str, recipe: LongRecipe) -> Reader:
+    """Train a new reader to name relations on a kind of graph; ``recipe.lengths`` has no part in it."""
+    torch.manual_seed(recipe.seed)
+    model = make_reader(len(tags.words) + 1, answers=tags.answers, **recipe.size)
+    fit(model, tags.batches(train, graph, recipe), recipe, tags.answers)
+    return model
+
+
+def tagged_right(model: Reader, tags: Tags, parses: Sequence[Parse], graph: str) -> float:
+    """Return the share of words whose relation the model names right."""
+    right = total = 0
+    with evaluating(model), torch.no_grad():
+        for first in range(0, len(parses), 100):
+            some = tags.batch(parses[first : first + 100], graph)
+            right += int((model(some).argmax(1) == some.tgt_y).sum())
+            total += some.n_tokens
+    return right / total
