@@ -27,20 +27,20 @@ def _heads() -> Study:
     return Study("heads", "Do several heads make it likelier that training succeeds?", tuple(entries))
 
 
-def _mixing() -> Study:
+def _mixing(name: str, task: str, course: Recipe, heads: tuple[int, ...]) -> Study:
     entries = [
         Experiment(
             f"{how}, {h} head{'s' if h > 1 else ''}",
-            "Learn to sort, with or without attention.",
-            "sort",
+            f"Learn to {task}, with or without attention.",
+            task,
             Mixing(N=1, dim_model=128, dim_ff=256, h=h, shared=True, how=how),
-            replace(SORT, seed=seed),
+            replace(course, seed=seed),
         )
         for how in ("sum", "mean", "max", "convolution", "attention")
-        for h in (1, 4)
+        for h in heads
         for seed in range(3)
     ]
-    return Study("mixing", "What can be done without attention?", tuple(entries))
+    return Study(name, "What can be done without attention?", tuple(entries))
 
 
 def _feed_forward() -> Study:
@@ -86,7 +86,15 @@ RATES = (0.0003, 0.001, 0.003, 0.01, 0.03)
 """Highest learning rates: 80 is the root of 64, the width, times that of 100, the warm-up."""
 
 STUDIES = {
-    study.name: study for study in (_heads(), _feed_forward(), _mixing(), _stability(), *GRAPH_STUDIES)
+    study.name: study
+    for study in (
+        _heads(),
+        _feed_forward(),
+        _mixing("mixing", "sort", SORT, (1, 4)),
+        _mixing("mixing-copy", "copy", COPY, (4,)),
+        _stability(),
+        *GRAPH_STUDIES,
+    )
 }
 
 
