@@ -382,6 +382,9 @@ def test_the_loader_and_the_trainer_are_timed_on_the_same_batches(tmp_path, monk
     result = CliRunner().invoke(app, ["bench", "loader", "wmt14", "--small", "--repeats", "1"])
     assert result.exit_code == 0, result.output
     assert "times as fast as it is needed" in result.output
+    refused = CliRunner().invoke(app, ["bench", "loader", "sort"])
+    assert refused.exit_code == 2
+    assert "sort is a toy task, drawn in memory: there is nothing to load" in refused.stderr
     row = benchmarks.LoaderRow(read=50.0, trained=10.0)
     assert row.ratio == 5
     assert "5.0 times" in benchmarks.format_loader(row)

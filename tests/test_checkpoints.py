@@ -112,6 +112,17 @@ class TestBrokenFiles:
         save_checkpoint(folder, 2, {}, CONFIG | {"size": {"N": 2, "h": 8}})
         self.refused(folder, "is of another configuration: size.h is 8 there and 4 here")
 
+    def test_what_a_configuration_does_not_say_is_as_usual(self, folder):
+        newest = checkpoints(folder)[-1]
+        usual = {"processes": 1}
+        load_checkpoint(newest, CONFIG, usual)
+        load_checkpoint(newest, CONFIG | usual, usual)
+        with pytest.raises(CheckpointError, match="processes is 1 there and 2 here; there is no whole"):
+            load_checkpoint(newest, CONFIG | {"processes": 2}, usual)
+        save_checkpoint(folder, 2, {}, CONFIG | {"processes": 2})
+        with pytest.raises(CheckpointError, match="processes is 2 there and 1 here; the one before it"):
+            load_checkpoint(newest, CONFIG, usual)
+
     def test_somebody_elses(self, folder):
         save_file({"x": torch.ones(1)}, checkpoints(folder)[-1])
         self.refused(folder, "was not written by edgewise")

@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 from edgewise import __main__ as cli
 from edgewise import distributed, experiments
-from edgewise.checkpoints import checkpoints, load_tensors
+from edgewise.checkpoints import CheckpointError, checkpoints, load_tensors
 from edgewise.commands import running
 from edgewise.distributed import LostError, joined, joining
 from edgewise.experiments import Experiment, Size, Universal
@@ -273,6 +273,8 @@ def test_the_first_process_alone_writes(tmp_path):
     assert codes == [1, 1]
     assert len(lines) == 1
     assert "holds a run already" in lines[0]
+    with pytest.raises(CheckpointError, match="processes is 2 there and 1 here"):
+        experiments.start(TINY, tmp_path / "run", resume=True)
     assert call_all([*words, "--resume"], tmp_path) == ([0, 0], [])
     steps = [
         json.loads(line)["step"] for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
@@ -285,6 +287,22 @@ def test_the_first_process_alone_writes(tmp_path):
     assert codes == [1, 1]
     assert len(lines) == 1
     assert "another process trains in" in lines[0]
+
+
+def test_the_first_process_alone_says_what_takes_long(tmp_path, monkeypatch):
+    monkeypatch.setenv("EDGEWISE_CACHE", str(tmp_path / "cache"))
+    words = ["train", "wmt14", "--small", "--steps", 1, "--out", tmp_path / "run"]
+    assert call_all(words, tmp_path) == ([0, 0], [])
+    first, second = (Path(tmp_path, f"errors-{rank}").read_text() for rank in range(2))
+    assert first.count("learning 400 pieces") == first.count("splitting the training text") == 1
+    assert "pieces" not in second
+    assert "splitting" not in second
+
+
+def test_wrong_usage_is_said_once_a_machine(tmp_path):
+    codes, lines = call_all(["train", "copy", "--device", "cpu", "--nothing"], tmp_path)
+    assert codes == [2, 2]
+    assert len(lines) == 1
 
 
 WORKER = """

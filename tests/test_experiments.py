@@ -6,7 +6,7 @@ from functools import cache
 import pytest
 import torch
 from edgewise import artifacts, experiments
-from edgewise.checkpoints import CheckpointError
+from edgewise.checkpoints import CheckpointError, checkpoints, load_tensors, save_tensors
 from edgewise.decoding import greedy
 from edgewise.experiments import EXPERIMENTS, Experiment, Size, Universal, load_data
 from edgewise.experiments.adaptive import ADAPTIVE, SHORT
@@ -113,6 +113,37 @@ def test_the_same_seed_builds_the_same_model_and_another_one_does_not():
     weight = "encoder.layers.0.self_attn.in_proj.weight"
     assert torch.equal(one.state_dict()[weight], two.state_dict()[weight])
     assert not torch.equal(one.state_dict()[weight], other.state_dict()[weight])
+
+
+@pytest.fixture
+def begun(tmp_path):
+    run = experiments.start(TINY, tmp_path)
+    run.train(max_steps=2)
+    run.save()
+    return tmp_path
+
+
+@pytest.mark.parametrize("other", ["pairs", "vocabulary"])
+def test_a_run_does_not_go_on_with_other_data(other, begun, monkeypatch):
+    data = load_data(TINY)
+    if other == "pairs":
+        data.splits["train"][0] = data.splits["train"][1]
+    else:
+        data.symbols = [*data.symbols[:-2], *data.symbols[:-3:-1]]
+    monkeypatch.setattr("edgewise.experiments.runs.load_data", lambda *given: data)
+    with pytest.raises(CheckpointError, match=rf"data\.{other} is '[0-9a-f]+' there and '[0-9a-f]+' here"):
+        experiments.start(TINY, begun, resume=True)
+
+
+def test_a_run_goes_on_from_a_checkpoint_that_does_not_name_its_data(begun):
+    """Checkpoints did not, once."""
+    path = checkpoints(begun / "checkpoints")[-1]
+    tensors, header = load_tensors(path)
+    assert header["config"].pop("data").keys() == {"pairs", "vocabulary"}
+    save_tensors(path, tensors, header)
+    run = experiments.start(TINY, begun, resume=True)
+    run.train(max_steps=3)
+    assert run.step == 3
 
 
 def test_an_unfinished_run_leaves_no_artifact(tmp_path):

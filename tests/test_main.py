@@ -118,11 +118,36 @@ def test_a_loss_that_is_no_number_is_one_line(tmp_path, monkeypatch):
         ["train"],
         ["evaluate", "copy", "--limit", "0"],
         ["bench", "nothing"],
+        ["bench", "loader", "copy"],
+        ["train", "copy", "--nothing"],
         ["dance"],
     ],
 )
-def test_wrong_usage(words):
-    assert call(*words).exit_code == 2
+def test_wrong_usage_is_one_line(words):
+    result = call(*words)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    assert result.stderr.endswith(" --help\n")
+    assert not result.stdout
+
+
+@pytest.mark.parametrize("words", [[], ["bench"]])
+def test_no_command_at_all_is_a_question(words):
+    result = call(*words)
+    assert result.exit_code == 2
+    assert "Usage" in result.output
+    assert "error" not in result.stderr
+
+
+def test_what_takes_long_is_said_before_it_is_done(tmp_path, monkeypatch):
+    monkeypatch.setenv("EDGEWISE_CACHE", str(tmp_path / "cache"))
+    words = ["train", "wmt14", "--small", "--steps", 1, "--out"]
+    first, second = (call(*words, tmp_path / name) for name in ("one", "two"))
+    assert [line.split()[0] for line in first.stderr.splitlines()] == ["learning", "splitting"]
+    assert str(tmp_path / "cache") in first.stderr
+    assert second.exit_code == 0
+    assert second.stderr == ""
 
 
 def test_info():

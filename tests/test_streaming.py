@@ -103,6 +103,14 @@ class TestCache:
         two = cached(tmp_path / "train", {"tokenizer": "a"}, lambda: pytest.fail("made again"), 10)
         assert one.take(np.array([1]))[2].tolist() == two.take(np.array([1]))[2].tolist() == [4, 4]
 
+    def test_one_that_is_whole_is_only_read(self, tmp_path, monkeypatch):
+        """It may lie where nobody may write."""
+        self.make(tmp_path / "train", {})
+        monkeypatch.setattr("edgewise.distributed.cache.locked", lambda path: pytest.fail("locked"))
+        assert len(self.make(tmp_path / "train", {})) == 2
+        with pytest.raises(pytest.fail.Exception, match="locked"):
+            self.make(tmp_path / "train", {"tokenizer": "another"})
+
     def test_another_tokenizer_is_detected_and_the_cache_made_anew(self, tmp_path):
         old = self.make(tmp_path / "train", {"tokenizer": "a"})
         with pytest.raises(CacheError, match="another cache: tokenizer is 'a' there and 'b' here"):
@@ -295,11 +303,22 @@ def test_other_rules_of_cleaning_make_another_cache(own_cache, monkeypatch):
     assert data.made_from != before
 
 
+def test_caches_of_other_settings_lie_side_by_side(own_cache, tmp_path):
+    settings = [TINY.text, replace(TINY.text, vocab_size=450), replace(TINY.text, longest=11)]
+    caches = [load_data(replace(TINY, text=text)).cache for text in settings]
+    assert len({cache.folder for cache in caches}) == 3
+    for path in (tmp_path / "cache").rglob("*.lock"):
+        path.unlink()
+    said = []
+    again = [load_data(replace(TINY, text=text), say=said.append).cache for text in settings]
+    assert [cache.folder for cache in again] == [cache.folder for cache in caches]
+    assert said == []
+    assert not list((tmp_path / "cache").rglob("*.lock"))  # nothing was written, neither here nor for pieces
+
+
 def test_cleaning_by_pieces_and_bad_settings(own_cache):
     few = load_data(replace(TINY, text=replace(TINY.text, most_pieces=12)))
-    assert len(few.cache) > 0
-    with pytest.warns(UserWarning, match=r"most_pieces is 12 there and 256 here; it is made anew"):
-        assert len(few.cache) < len(load_data(TINY).cache)
+    assert 0 < len(few.cache) < len(load_data(TINY).cache)
     with pytest.raises(ValueError, match="dropout must be 0 where text is split once"):
         replace(TINY.text, dropout=0.1)
     with pytest.raises(ValueError, match="stream must be one of 'wmt14'"):

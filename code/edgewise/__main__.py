@@ -17,7 +17,7 @@ import edgewise
 from edgewise import artifacts, distributed, experiments
 from edgewise.commands.bench import bench
 from edgewise.commands.options import Device, Name
-from edgewise.commands.running import alone, one_line_errors, shown, stopping
+from edgewise.commands.running import Commands, alone, one_line_errors, shown, stopping, tell
 from edgewise.corpora.text import decoded
 from edgewise.graphs import dgl_available
 from edgewise.message_passing import ENGINES
@@ -25,7 +25,7 @@ from edgewise.trainer import Run, StoppedError
 
 gc.freeze()  # what was imported stays; looking through it for garbage would cost every command half a second
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(bench, name="bench", help="Measure speed and memory on this machine.")
 
 
@@ -63,8 +63,9 @@ def train(
         again = shlex.join([*team.command, "train", name, "--resume", *options])
         experiment = experiments.get_experiment(name)
         experiment = experiments.reduced(experiment) if small else experiment
-        progress = team.rank == 0 and sys.stderr.isatty()
-        run = experiments.start(experiment, folder, own_device, resume, progress, team, workers)
+        first = team.rank == 0
+        progress, say = first and sys.stderr.isatty(), tell if first else lambda line: None
+        run = experiments.start(experiment, folder, own_device, resume, progress, team, workers, say)
         with stopping(run):
             try:
                 run.train(steps)

@@ -122,8 +122,19 @@ def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any], config: M
     return path
 
 
-def load_checkpoint(path: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+def load_checkpoint(
+    path: Path, config: Mapping[str, Any], usual: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Read a state back.
+
+    Parameters
+    ----------
+    path : Path
+        As :func:`save_checkpoint` returned it.
+    config : mapping
+        What the run that goes on is started with.
+    usual : mapping, optional
+        What a configuration that says nothing of a field amounts to.
 
     Raises
     ------
@@ -131,15 +142,14 @@ def load_checkpoint(path: Path, config: Mapping[str, Any]) -> dict[str, Any]:
         If the file cannot be used or belongs to another configuration. Names the checkpoint before it, if
         that one is whole.
     """
-    ours = json.loads(json.dumps(dict(config)))
+    usual = json.loads(json.dumps(dict(usual or {})))
+    ours = usual | json.loads(json.dumps(dict(config)))
     try:
         tensors, facts = load_tensors(path)
-        if facts.get("config") != ours:
-            raise CheckpointError(
-                f"{path} is of another configuration: {difference(facts.get('config'), ours)}"
-            )
+        if (theirs := _config(facts, usual)) != ours:
+            raise CheckpointError(f"{path} is of another configuration: {difference(theirs, ours)}")
     except CheckpointError as error:
-        raise CheckpointError(f"{error}; {_advice(path, ours)}") from None
+        raise CheckpointError(f"{error}; {_advice(path, ours, usual)}") from None
     return _put_tensors(facts["tree"], "state", tensors)
 
 
@@ -148,13 +158,18 @@ def checkpoints(folder: Path) -> list[Path]:
     return sorted(folder.glob("step-*.safetensors"))
 
 
-def _advice(path: Path, config: dict[str, Any]) -> str:
+def _config(facts: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any] | None:
+    found = facts.get("config")
+    return None if found is None else {**usual, **found}
+
+
+def _advice(path: Path, config: dict[str, Any], usual: dict[str, Any]) -> str:
     for other in reversed([p for p in checkpoints(path.parent) if p < path]):
         try:
             _, facts = load_tensors(other)
         except CheckpointError:
             continue
-        if facts.get("config") != config:
+        if _config(facts, usual) != config:
             continue
         return f"the one before it, {other.name}, is whole: remove {path.name} to go on from there"
     return (

@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 
 from edgewise import artifacts, benchmarks, experiments
-from edgewise.commands.options import Device, Name
-from edgewise.commands.running import one_line_errors
+from edgewise.commands.options import Device, TextName
+from edgewise.commands.running import one_line_errors, tell
 
 bench = typer.Typer(no_args_is_help=True)
 
@@ -68,7 +68,7 @@ def bench_decoding(
 
 @bench.command("loader")
 def bench_loader(
-    name: Name = "wmt14",
+    name: TextName = "wmt14",
     repeats: Repeats = 3,
     device: Device = "cpu",
     small: Annotated[bool, typer.Option("--small", help="Only see that it runs.")] = False,
@@ -77,7 +77,7 @@ def bench_loader(
     with one_line_errors():
         experiment = experiments.get_experiment(name)
         experiment = experiments.reduced(experiment) if small else experiment
-        data = experiments.load_data(experiment)
+        data = experiments.load_data(experiment, say=tell)
         model = experiment.build(data.vocab_size).to(device)
         row = benchmarks.bench_loader(model, data, experiment.recipe, repeats=repeats)
         typer.echo(f"{artifacts.device_name(device)}: {benchmarks.format_loader(row)}")

@@ -31,8 +31,23 @@ def check_experiment(name: str) -> str:
         raise typer.BadParameter(str(error)) from None
 
 
+def check_text(name: str) -> str:
+    """Return the name of an experiment on text."""
+    if experiments.EXPERIMENTS[check_experiment(name)].text is None:
+        raise typer.BadParameter(f"{name} is a toy task, drawn in memory: there is nothing to load")
+    return name
+
+
 Device = Annotated[str, typer.Option(callback=check_device, help="cpu, cuda or mps.")]
 Name = Annotated[
     str,
     typer.Argument(callback=check_experiment, help=f"One of: {', '.join(experiments.EXPERIMENTS)}."),
+]
+
+TextName = Annotated[
+    str,
+    typer.Argument(
+        callback=check_text,
+        help=f"One of: {', '.join(name for name, found in experiments.EXPERIMENTS.items() if found.text)}.",
+    ),
 ]

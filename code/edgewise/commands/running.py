@@ -2,14 +2,18 @@
 
 import fcntl
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from edgewise.checkpoints import CheckpointError
+from edgewise.distributed import leads_machine
 from edgewise.trainer import DivergedError, Run
 
 EXPECTED = (CheckpointError, DivergedError, OSError, ValueError)
@@ -17,6 +21,32 @@ EXPECTED = (CheckpointError, DivergedError, OSError, ValueError)
 
 shown = {"traceback": False}
 """Whether an error's traceback is shown."""
+
+UsageError = typer.BadParameter.__base__
+"""What click raises, or the click that newer releases of typer bring along."""
+
+
+class Commands(TyperGroup):
+    """Commands whose wrong usage is one line, said once a machine, and exit code 2."""
+
+    def main(self, *arguments: Any, **options: Any) -> NoReturn:
+        """Run the command that the arguments name; end the program."""
+        try:
+            code = super().main(*arguments, **options | {"standalone_mode": False})
+        except UsageError as error:
+            # A group without a command has shown its help by now; that is the whole message.
+            if type(error).__name__ != "NoArgsIsHelpError" and leads_machine():
+                where = f"; see {error.ctx.command_path} --help" if error.ctx else ""
+                typer.echo(f"error: {' '.join(error.format_message().split()).rstrip('.')}{where}", err=True)
+            sys.exit(error.exit_code)
+        except typer.Abort:
+            sys.exit(1)
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def tell(line: str) -> None:
+    """Say what takes long, before it is done, where it is in nobody's way."""
+    typer.echo(line, err=True)
 
 
 @contextmanager

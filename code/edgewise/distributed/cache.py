@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from struct import unpack
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -58,12 +58,9 @@ class TokenCache:
             raise CacheError(f"{folder} holds no cache ({type(error).__name__})") from None
         if recorded != (ours := _made(facts)):
             raise CacheError(f"{folder} is another cache: {difference(recorded, ours)}")
-        for name in FILES:
-            if not (folder / name).is_file() or _sha256(folder / name) != sums.get(name):
-                raise CacheError(f"{folder / name} is missing or damaged: its checksum is not that recorded")
         self.facts, self._kind = dict(facts), kind
-        self._ids, self._starts = (open(folder / name, "rb") for name in FILES)  # noqa: SIM115 (until the end)
-        self._pairs = (folder / FILES[1]).stat().st_size // 16
+        self._ids, self._starts = (_opened(folder / name, sums.get(name)) for name in FILES)
+        self._pairs = os.fstat(self._starts.fileno()).st_size // 16
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Open the same files again in another process."""
@@ -145,12 +142,21 @@ def seal_cache(folder: Path, facts: Mapping[str, Any], kind: np.dtype) -> None:
 
 
 def cached(
-    folder: Path, facts: Mapping[str, Any], make: Callable[[], Iterable[IdPair]], vocab_size: int
+    folder: Path,
+    facts: Mapping[str, Any],
+    make: Callable[[], Iterable[IdPair]],
+    vocab_size: int,
+    say: Callable[[str], None] = lambda line: None,
 ) -> TokenCache:
     """Return the cache in a folder; make it if there is none, and anew if it cannot be used as it is.
 
-    Of several processes one makes it, and the others wait.
+    Of several processes one makes it, and the others wait; ``say`` is told so in each of them, beforehand.
+    One that is whole is only read: it may lie where nobody may write.
     """
+    try:
+        return TokenCache(folder, facts)
+    except CacheError:
+        say(f"splitting the training text, once; its ids are kept in {folder}")
     with locked(folder):
         try:
             return TokenCache(folder, facts)
@@ -158,7 +164,17 @@ def cached(
             if folder.exists():
                 warnings.warn(f"{error}; it is made anew", stacklevel=2)
         write_cache(folder, make(), facts, vocab_size)
-        return TokenCache(folder, facts)  # before another process may make it anew
+        return TokenCache(folder, facts)
+
+
+def _opened(path: Path, sha256: str | None) -> BinaryIO:
+    """Open a file whose checksum is known: what was checked is what is read, whoever replaces the file."""
+    file = open(path, "rb") if path.is_file() else None  # noqa: SIM115 (the cache keeps it open)
+    if file is None or hashlib.file_digest(file, "sha256").hexdigest() != sha256:
+        if file is not None:
+            file.close()
+        raise CacheError(f"{path} is missing or damaged: its checksum is not that recorded")
+    return file
 
 
 def _made(facts: Mapping[str, Any]) -> dict[str, Any]:

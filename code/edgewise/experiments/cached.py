@@ -56,18 +56,30 @@ class CachedText(TextDataset):
         For orders.
     workers : int
         Processes that read ahead.
+    say : callable
+        Told when the training split is about to be split.
     """
 
-    def __init__(self, stream: Stream, splitter: BPE, text: Streamed, seed: int = 0, workers: int = 0):
+    def __init__(
+        self,
+        stream: Stream,
+        splitter: BPE,
+        text: Streamed,
+        seed: int = 0,
+        workers: int = 0,
+        say: Callable[[str], None] = lambda line: None,
+    ):
         super().__init__(stream.corpus, splitter, seed=seed)
         self.stream, self.text, self.workers = stream, text, check_count("workers", workers)
+        self._say = say
         self.splits["train"] = CachedPairs(self)
 
     @cached_property
     def cache(self) -> TokenCache:
-        """The training pairs' ids; made at first use, and anew if corpus, cleaning or splitter changed."""
+        """The training pairs' ids, made at first use; other pairs and other splitters have other folders."""
         facts = self.made_from | {"tokenizer": hashlib.sha256(self.splitter.to_json().encode()).hexdigest()}
-        return cached(_folder(self.stream) / "train", facts, self._id_pairs, self.vocab_size)
+        folder = _folder(self.stream) / f"train-{json_digest(facts)[:16]}"
+        return cached(folder, facts, self._id_pairs, self.vocab_size, self._say)
 
     @property
     def made_from(self) -> dict[str, Any]:
@@ -139,9 +151,16 @@ class CachedText(TextDataset):
 
 
 def load_cached(
-    task: str, text: Streamed, seed: int, splitter: BPE | None = None, workers: int = 0
+    task: str,
+    text: Streamed,
+    seed: int,
+    splitter: BPE | None = None,
+    workers: int = 0,
+    say: Callable[[str], None] = lambda line: None,
 ) -> CachedText:
     """Return a streamed corpus; ``splitter`` is learned from a sample of it, once, if not given.
+
+    ``say`` is told what takes long, before it is done.
 
     Raises
     ------
@@ -150,17 +169,21 @@ def load_cached(
     """
     stream = open_stream(task)
     if splitter is None:
-        splitter = _learned(stream, text, lambda: cleaned(stream.train(), text.longest, text.ratio))
-    return CachedText(stream, splitter, text, seed, workers)
+        splitter = _learned(stream, text, say)
+    return CachedText(stream, splitter, text, seed, workers, say)
 
 
-def _learned(stream: Stream, text: Streamed, pairs: Callable[[], Iterator[Pair]]) -> BPE:
+def _learned(stream: Stream, text: Streamed, say: Callable[[str], None]) -> BPE:
     """Return the pieces of a corpus: learned by the first process that asks, read by the others."""
     asked = [stream.digest, CLEANING, text.vocab_size, text.sample, text.longest, text.ratio]
     path = _folder(stream) / f"tokenizer-{json_digest(asked)[:16]}.json"
+    if path.is_file():
+        return BPE.load(path)
+    say(f"learning {text.vocab_size:,} pieces, once; they are kept in {path}")
     with locked(path):
         if not path.is_file():
-            lines = chain.from_iterable(sampled(pairs(), text.sample))
+            pairs = cleaned(stream.train(), text.longest, text.ratio)
+            lines = chain.from_iterable(sampled(pairs, text.sample))
             write_atomically(path, BPE.train(lines, text.vocab_size).to_json().encode())
     return BPE.load(path)
 

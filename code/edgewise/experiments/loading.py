@@ -1,5 +1,7 @@
 """The data of experiments: toy tasks, text, and text that stays on disk."""
 
+from collections.abc import Callable
+
 from edgewise import corpora
 from edgewise.corpora.streams import json_digest
 from edgewise.experiments.cached import CachedText, load_cached
@@ -9,10 +11,16 @@ from edgewise.tasks import TranslationDataset, get_dataset
 from edgewise.tokenization import BPE
 
 
-def load_data(experiment: Experiment, splitter: BPE | None = None, workers: int = 0) -> TranslationDataset:
+def load_data(
+    experiment: Experiment,
+    splitter: BPE | None = None,
+    workers: int = 0,
+    say: Callable[[str], None] = lambda line: None,
+) -> TranslationDataset:
     """Return an experiment's data set; ``splitter`` is learned from the training split if not given.
 
-    Where text stays on disk, ``workers`` processes read ahead.
+    Where text stays on disk, ``workers`` processes read ahead, and ``say`` is told what takes long, before it
+    is done: the first time only.
 
     Raises
     ------
@@ -23,7 +31,7 @@ def load_data(experiment: Experiment, splitter: BPE | None = None, workers: int 
     if text is None:
         return get_dataset(experiment.task, seed)
     if isinstance(text, Streamed):
-        return load_cached(experiment.task, text, seed, splitter, workers)
+        return load_cached(experiment.task, text, seed, splitter, workers, say)
     corpus = corpora.load(experiment.task)
     if splitter is None:
         lines = (side for pair in corpus.splits["train"] for side in pair)

@@ -1,8 +1,9 @@
 """From an experiment to its artifact, and back."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -40,13 +41,15 @@ def start(
     progress: bool = False,
     team: Alone = ALONE,
     workers: int = 0,
+    say: Callable[[str], None] = lambda line: None,
 ) -> Run:
     """Begin, or continue, the experiment's run in a folder.
 
     A run goes on under a recipe of more epochs than it was begun with, or of other ones to come: they have no
     part in the course of those before. The processes of a team share its batches, and a run goes on with as
     many of them as it was begun with: each has random numbers of its own. Where text stays on disk,
-    ``workers`` processes read ahead of each; their number has no part in the course either.
+    ``workers`` processes read ahead of each; their number has no part in the course either. ``say`` is told
+    what takes long before training begins.
 
     Raises
     ------
@@ -55,29 +58,22 @@ def start(
     FileExistsError
         If the folder holds a run and ``resume`` is false.
     CheckpointError
-        If the newest checkpoint cannot be used.
+        If the newest checkpoint cannot be used: it is damaged, or its configuration, pairs, vocabulary or
+        number of processes are others.
     """
-    course = experiment.config
-    team.agree(course | {"resume": resume})
-    data = load_data(experiment, None, workers)
-    team.agree({"data": digest_of(data), "symbols": digest_of_symbols(data)})
-    for last in ("epochs", "cooldown", "average"):
-        course["recipe"].pop(last)
-    for name in ("rises", "falls"):  # older than checkpoints that say nothing of them
-        if course["recipe"][name]:
-            course["recipe"].pop(name)
-    if course["text"]:
-        course["text"].pop("dropout_epochs")  # each epoch says of itself how it was
-    stage = artifacts.facts(device)
-    if team.size > 1:
-        course["processes"] = stage["processes"] = team.size
+    team.agree(experiment.config | {"resume": resume})
+    data = load_data(experiment, None, workers, say)
+    found = {"data": {"pairs": digest_of(data)[:16], "vocabulary": digest_of_symbols(data)[:16]}}
+    team.agree(found)
+    processes = {"processes": team.size} if team.size > 1 else {}
+    stage = artifacts.facts(device) | processes
     model = experiment.build(data.vocab_size).to(device)
     run = Run(
         model,
         data,
         experiment.recipe,
         folder,
-        course,
+        _course(experiment) | found | processes,
         score=lambda m: decoded_figures(
             m, data, "valid", None if type(experiment.text) is Text else VALIDATED
         ),
@@ -87,6 +83,19 @@ def start(
     )
     run.start(resume)
     return run
+
+
+def _course(experiment: Experiment) -> dict[str, Any]:
+    """Return what of an experiment its course depends on from the first update on."""
+    course = experiment.config
+    for last in ("epochs", "cooldown", "average"):
+        course["recipe"].pop(last)
+    for name in ("rises", "falls"):  # younger than checkpoints that say nothing of them
+        if course["recipe"][name]:
+            course["recipe"].pop(name)
+    if course["text"]:
+        course["text"].pop("dropout_epochs")  # each epoch says of itself how it was
+    return course
 
 
 def finish(run: Run, experiment: Experiment) -> Artifact:

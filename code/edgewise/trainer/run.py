@@ -139,7 +139,8 @@ class Run:
             )
         self.team.agree({"checkpoint": found[-1].name if found else None})
         if found:
-            self._restore(load_checkpoint(found[-1], self.config))
+            silent = {"processes": 1, "data": self.config.get("data")}  # what a checkpoint need not say
+            self._restore(load_checkpoint(found[-1], self.config, silent))
         else:
             self.team.part_ways(self.recipe.seed)
         if self.team.rank == 0:
