@@ -125,6 +125,15 @@ class TestStudy:
         assert "study must be one of" in third.stderr
 
 
+@pytest.mark.parametrize("name", STUDIES)
+def test_committed_figures_are_of_the_studies_in_the_catalogue(name):
+    results = load_study(name)
+    assert results.config == STUDIES[name].config
+    assert not results.provenance["changed"]
+    runs = [(row["variant"], row["seed"]) for row in results.rows]
+    assert runs == [(entry.name, entry.recipe.seed) for entry in STUDIES[name].entries]
+
+
 def test_studies_go_by_their_names_and_name_each_run_once():
     for name, study in STUDIES.items():
         assert study.name == name
