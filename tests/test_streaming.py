@@ -305,8 +305,10 @@ def test_other_rules_of_cleaning_make_another_cache(own_cache, monkeypatch):
 
 def test_caches_of_other_settings_lie_side_by_side(own_cache, tmp_path):
     settings = [TINY.text, replace(TINY.text, vocab_size=450), replace(TINY.text, longest=11)]
-    caches = [load_data(replace(TINY, text=text)).cache for text in settings]
+    said = []
+    caches = [load_data(replace(TINY, text=text), say=said.append).cache for text in settings]
     assert len({cache.folder for cache in caches}) == 3
+    assert [line.split()[0] for line in said] == ["learning", "splitting"] * 3
     for path in (tmp_path / "cache").rglob("*.lock"):
         path.unlink()
     said = []
