@@ -23,8 +23,17 @@ LONG_GRAPHS: dict[str, GraphOf] = {
 """By length; all but the first have about fifty edges a token."""
 
 
+class _Described:
+    """What both kinds of entry can say of themselves."""
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """All of it, as JSON holds it."""
+        return json.loads(json.dumps(asdict(self)))
+
+
 @dataclass(frozen=True)
-class Reading:
+class Reading(_Described):
     """A reader that is trained to copy over a gap or to recall, on one kind of graph.
 
     Attributes
@@ -50,11 +59,6 @@ class Reading:
     tested: tuple[int, ...] = (512, 1024, 4096)
     texts: int = 32
 
-    @property
-    def config(self) -> dict[str, Any]:
-        """All of it, as JSON holds it."""
-        return json.loads(json.dumps(asdict(self)))
-
     def figures(self, device: torch.device | str = "cpu") -> dict[str, Any]:
         """Train and ask: the last hundred updates' loss, and for each length edges a token and answers right.
 
@@ -75,7 +79,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Tagging:
+class Tagging(_Described):
     """A reader that is trained to name grammatical relations, on one kind of graph.
 
     Attributes
@@ -91,11 +95,6 @@ class Tagging:
     name: str
     graph: str
     recipe: LongRecipe
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """All of it, as JSON holds it."""
-        return json.loads(json.dumps(asdict(self)))
 
     def figures(self, device: torch.device | str = "cpu") -> dict[str, Any]:
         """Train on EWT's training split; return the share of words right on the test split, and edges a word.
