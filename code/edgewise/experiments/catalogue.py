@@ -1,7 +1,7 @@
 """The named experiments, each a frozen configuration."""
 
 from edgewise.experiments.adaptive import ADAPTIVE
-from edgewise.experiments.experiment import Experiment, Size, Streamed, Text
+from edgewise.experiments.experiment import Experiment, Size, Sparse, Streamed, Text
 from edgewise.trainer import Recipe
 from edgewise.validation import check_choice
 
@@ -57,6 +57,26 @@ EXPERIMENTS = {
                 autocast=True,
             ),
             Text(6000, 0.1, dropout_epochs=36),
+            ("test2016", "test2017"),
+        ),
+        Experiment(
+            "multi30k-window",
+            "The same, each source token hearing two on either side, with a steeper start.",
+            "multi30k",
+            Sparse(
+                N=4, dim_model=128, dim_ff=256, h=4, dropout=0.3, shared=True, source_graph="window", reach=2
+            ),
+            Recipe(
+                epochs=60,
+                cooldown=26,
+                batch_tokens=4096,
+                factor=1.8,
+                warmup=400,
+                clip=1.0,
+                average=5,
+                autocast=True,
+            ),
+            Text(6000, 0.1, dropout_epochs=26),
             ("test2016", "test2017"),
         ),
         Experiment(
