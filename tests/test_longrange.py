@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from edgewise.corpora.gold import Parse
@@ -7,10 +9,12 @@ from edgewise.longrange import (
     TASKS,
     WORD_GRAPHS,
     AdaptiveSpan,
+    BucketReader,
     LongData,
     LongRecipe,
     Tags,
     accuracy,
+    make_bucket_reader,
     make_reader,
     on_source_graph,
     partitions,
@@ -20,7 +24,15 @@ from edgewise.longrange import (
     train_tagger,
 )
 from edgewise.longrange.texts import FIRST, GAP, HUB, NUM_HUBS, NUM_QUESTIONS, PERIOD, SPAN
-from edgewise.sparse import bigbird, binary_partition, compressive, dependency_tree, heard_within, window
+from edgewise.sparse import (
+    bigbird,
+    binary_partition,
+    compressive,
+    dependency_tree,
+    heard_within,
+    lsh_labels,
+    window,
+)
 from edgewise.transformer import make_model
 from hypothesis import given
 from hypothesis import strategies as st
@@ -159,6 +171,59 @@ class TestReader:
     @pytest.mark.parametrize("name", GRAPHS)
     def test_its_graphs_run_alike_on_every_engine(self, name):
         check_propagation(LongData("copy", GRAPHS[name]).graph(40, 2), "tiles", 2, 4)
+
+
+class TestBucketReader:
+    @given(st.integers(24, 60), st.integers(1, 3), st.integers(5, 30), st.integers(0, 9))
+    def test_tokens_hear_a_chunk_of_their_own_text(self, length, count, chunk, seed):
+        torch.manual_seed(seed)
+        model = make_bucket_reader(TASKS["recall"].vocab_size, chunk, dim_model=16, dim_ff=16).eval()
+        for graph in model.graphs(LongData("recall", complete, seed).batch(length, count)):
+            mask = graph.to_mask()
+            assert torch.equal(mask, mask.T)
+            assert torch.equal(mask, (mask.int() @ mask.int()) > 0)  # who is heard hears the same
+            text = torch.arange(count).repeat_interleave(length)
+            assert not bool((mask & (text[:, None] != text)).any())
+            whole, left = divmod(length, chunk)
+            assert sorted(mask.sum(1).tolist()) == sorted(count * (left * [left] + whole * chunk * [chunk]))
+
+    @torch.no_grad()
+    def test_a_layer_is_the_readers_own_on_the_graph_of_its_states(self):
+        torch.manual_seed(0)
+        model = make_bucket_reader(TASKS["copy"].vocab_size, 12, dim_model=16, dim_ff=16).eval()
+        batch = LongData("copy", complete).batch(48, 1)
+        x = model.embed(model.src_embed, *batch.src)
+        for i, layer in enumerate(model.encoder.layers):
+            order = lsh_labels(x, 4, seed=i).argsort(stable=True)
+            chunk = torch.empty_like(order)
+            chunk[order] = torch.arange(48) // 12
+            mask = chunk[:, None] == chunk
+            normed = layer.sublayer[0].before(x)
+            q, k, v = (layer.self_attn.get(normed, "qkv")[name].transpose(0, 1) for name in "qkv")
+            scores = (q @ k.transpose(1, 2) / q.shape[-1] ** 0.5).masked_fill(~mask, -torch.inf)
+            x = layer.sublayer[0].after(x, layer.self_attn.get_o((scores.softmax(-1) @ v).transpose(0, 1)))
+            x = layer.sublayer[1](x, layer.feed_forward)
+        torch.testing.assert_close(model.encoder.norm(x), model.encode(batch)["enc"], atol=1e-5, rtol=1e-5)
+
+    def test_texts_of_a_batch_do_not_meet(self):
+        model = make_bucket_reader(TASKS["recall"].vocab_size, 10, dim_model=16, dim_ff=16).eval()
+        data = LongData("recall", complete)
+        both = data.batch(30, 2)
+        changed = both.src[0].clone()
+        changed[30:] = changed[30:].flip(0)
+        other = replace(both, src=(changed, both.src[1]))
+        assert torch.equal(model(both)[:NUM_QUESTIONS], model(other)[:NUM_QUESTIONS])
+        assert not torch.equal(model(both), model(other))
+
+    def test_it_learns_to_copy(self):
+        recipe = LongRecipe(steps=200, lengths=(32,), batch_tokens=256, dim_model=32, dim_ff=32, factor=1.0)
+        model, losses = train_reader("copy", complete, recipe, make=make_bucket_reader)
+        assert isinstance(model, BucketReader)
+        assert losses[-1] < 0.7 * losses[0]
+
+    def test_bad_input(self):
+        with pytest.raises(ValueError, match=r"chunk \(tokens of a chunk\) must be at least 1, got 0"):
+            make_bucket_reader(20, 0)
 
 
 class TestTrial:

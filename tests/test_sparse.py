@@ -12,6 +12,7 @@ from edgewise.sparse import (
     counts,
     dependency_tree,
     dilated,
+    even_chunks,
     from_runs,
     global_tokens,
     heard_within,
@@ -387,6 +388,15 @@ class TestBuckets:
         assert torch.equal((found + 3) % 6, lsh_labels(-x, 6, seed=3))
         assert not torch.equal(found, lsh_labels(x, 6, seed=4))
 
+    @given(labels, st.integers(1, 9))
+    def test_chunks_are_even_and_keep_the_order_of_buckets(self, names, size):
+        chunk = even_chunks(torch.tensor(names, dtype=torch.int64), size).tolist()
+        by_chunk = sorted(range(len(names)), key=lambda i: (chunk[i], names[i], i))
+        assert by_chunk == sorted(range(len(names)), key=lambda i: (names[i], i))
+        whole, left = divmod(len(names), size)
+        assert [chunk.count(c) for c in range(whole)] == [size] * whole
+        assert chunk.count(whole) == left
+
     def test_a_union_of_rounds_misses_fewer_neighbours(self):
         """Near vectors, which should hear each other, share a bucket more often the more rounds there are."""
         x = torch.randn(200, 16)
@@ -458,6 +468,12 @@ class TestReach:
         (lambda: lsh_labels(torch.zeros(3, 2), 5), ValueError, "must be even .* got 5"),
         (lambda: lsh_labels(torch.zeros(3), 4), ValueError, r"x must be \[n, d\], got \[3\]"),
         (lambda: lsh_labels(torch.zeros(3, 2).long(), 4), TypeError, "x must be a floating-point tensor"),
+        (lambda: even_chunks(torch.tensor([0, -1]), 2), ValueError, "labels must lie in .* got -1"),
+        (
+            lambda: even_chunks(torch.tensor([0]), 0),
+            ValueError,
+            r"size \(tokens of a chunk\) must be .* got 0",
+        ),
         (lambda: same_bucket(torch.tensor([0, -1])), ValueError, "labels must lie in .* got -1"),
         (lambda: same_bucket(torch.zeros(2, 2).long()), ValueError, r"labels must be \[n\], got \[2, 2\]"),
         (lambda: union(), ValueError, "at least one graph, got none"),

@@ -10,6 +10,7 @@ from edgewise.analysis.mixing import convolve
 from edgewise.corpora.gold import Parse
 from edgewise.decoding import greedy
 from edgewise.experiments import (
+    BUCKETS,
     LONG_GRAPHS,
     STUDIES,
     Experiment,
@@ -24,8 +25,8 @@ from edgewise.experiments import (
     studies,
 )
 from edgewise.gnn import reduce_edges
-from edgewise.graphs import AttentionGraph, GraphPool
-from edgewise.longrange import LongRecipe, accuracy, train_reader
+from edgewise.graphs import AttentionGraph, GraphPool, complete
+from edgewise.longrange import LongRecipe, accuracy, make_bucket_reader, train_reader
 from edgewise.tasks import get_dataset
 from edgewise.trainer import Recipe
 from edgewise.transformer import make_model
@@ -270,6 +271,14 @@ class TestReadings:
             "right 40": accuracy(model, "recall", graph_of, 40, 4),
         }
         assert found["provenance"]["seconds"] > 0
+
+    def test_a_reading_on_buckets_counts_the_edges_its_states_choose(self):
+        entry = Reading("buckets", "copy", BUCKETS, replace(self.recipe, seed=2), tested=(26, 100), texts=4)
+        figures = entry.figures()
+        model, _ = train_reader("copy", complete, entry.recipe, make=make_bucket_reader)
+        assert figures["edges 26"] == 26
+        assert figures["edges 100"] == (2 * 48**2 + 4**2) / 100
+        assert figures["right 100"] == accuracy(model, "copy", complete, 100, 4)
 
     def test_a_study_of_taggers(self, tmp_path, monkeypatch):
         train = [Parse(("a", "b", "c"), (1, 2, -1), ("x", "y", "root"))] * 40

@@ -7,7 +7,7 @@ from edgewise.experiments.experiment import Experiment, Mixing, Size, Sparse, St
 from edgewise.experiments.loading import digest_of, load_data
 from edgewise.experiments.measured import MEASUREMENTS, Measurement, digest_of_weights, run_measurement
 from edgewise.experiments.questions import STUDIES, get_study
-from edgewise.experiments.readings import LONG_GRAPHS, Reading, Tagging
+from edgewise.experiments.readings import BUCKETS, LONG_GRAPHS, Reading, Tagging
 from edgewise.experiments.reduced import reduced
 from edgewise.experiments.runs import (
     deviation,
@@ -34,6 +34,7 @@ from edgewise.experiments.studies import Results, Study, load_study, run_study
 from edgewise.experiments.translator import Translation, Translator
 
 __all__ = [
+    "BUCKETS",
     "EXPERIMENTS",
     "GREEDY",
     "LARGE",

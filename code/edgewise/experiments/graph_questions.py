@@ -1,9 +1,10 @@
 """Chapter 10's studies, by name."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from edgewise.experiments.experiment import Experiment, Sparse, Text
-from edgewise.experiments.readings import LONG_GRAPHS, Reading, Tagging
+from edgewise.experiments.readings import BUCKETS, Reading, Tagging
 from edgewise.experiments.studies import Study
 from edgewise.longrange import TASKS, WORD_GRAPHS, LongRecipe
 from edgewise.trainer import Recipe
@@ -11,16 +12,27 @@ from edgewise.trainer import Recipe
 SEEDS = range(3)
 
 
-def _distances() -> Study:
+def _readings(name: str, about: str, graphs: Sequence[str]) -> Study:
+    """Readers of both tasks on some kinds of graph."""
     entries = [
         Reading(
             f"{task}, {graph}", task, graph, LongRecipe(steps=1200, batch_tokens=2048, factor=0.5, seed=seed)
         )
         for task in TASKS
-        for graph in LONG_GRAPHS
+        for graph in graphs
         for seed in SEEDS
     ]
-    return Study("distances", "Which graphs carry an answer over a distance?", tuple(entries))
+    return Study(name, about, tuple(entries))
+
+
+def _distances() -> Study:
+    fixed = ("complete", "window", "two windows", "segments", "global tokens", "BigBird", "binary partition")
+    return _readings("distances", "Which graphs carry an answer over a distance?", fixed)
+
+
+def _chosen() -> Study:
+    graphs = ("random links", "compressed memory", BUCKETS)
+    return _readings("chosen", "Do drawn links, a fading memory or chosen edges carry it better?", graphs)
 
 
 def _trees() -> Study:
@@ -52,4 +64,4 @@ def _sources() -> Study:
     return Study("sources", "What must a translator's encoder hear?", tuple(entries))
 
 
-GRAPH_STUDIES = (_distances(), _trees(), _sources())
+GRAPH_STUDIES = (_distances(), _chosen(), _trees(), _sources())

@@ -8,8 +8,29 @@ import torch
 
 from edgewise.corpora.gold import treebank
 from edgewise.graphs import complete, window
-from edgewise.longrange import GraphOf, LongRecipe, Tags, accuracy, tagged_right, train_reader, train_tagger
-from edgewise.sparse import bigbird, binary_partition, dilated, global_tokens, segments, union
+from edgewise.longrange import (
+    BucketReader,
+    GraphOf,
+    LongData,
+    LongRecipe,
+    Tags,
+    accuracy,
+    make_bucket_reader,
+    make_reader,
+    tagged_right,
+    train_reader,
+    train_tagger,
+)
+from edgewise.sparse import (
+    bigbird,
+    binary_partition,
+    compressive,
+    dilated,
+    global_tokens,
+    random_links,
+    segments,
+    union,
+)
 
 LONG_GRAPHS: dict[str, GraphOf] = {
     "complete": complete,
@@ -17,10 +38,15 @@ LONG_GRAPHS: dict[str, GraphOf] = {
     "two windows": lambda n: union(window(n, 12, 12), dilated(n, 12, 32)),
     "segments": lambda n: segments(n, 32, 32),
     "global tokens": lambda n: union(window(n, 16, 16), global_tokens(n, 8)),
+    "random links": lambda n: union(window(n, 16, 16), random_links(n, 16, besides=window(n, 16, 16))),
     "BigBird": lambda n: bigbird(n, 12, 8, 8),
     "binary partition": lambda n: binary_partition(n, 3),
+    "compressed memory": lambda n: compressive(n, 32, 16, 15, 16),
 }
 """By length; all but the first have about fifty edges a token."""
+
+BUCKETS = "buckets"
+"""The graph that is none of these, since a reader's states decide it."""
 
 
 class _Described:
@@ -43,7 +69,7 @@ class Reading(_Described):
     task : str
         One of ``longrange.TASKS``.
     graph : str
-        One of ``LONG_GRAPHS``.
+        One of ``LONG_GRAPHS``, or ``BUCKETS``.
     recipe : LongRecipe
         How it is trained.
     tested : tuple of int
@@ -68,12 +94,18 @@ class Reading(_Described):
             If ``device`` is not the CPU: these readers are small.
         """
         _check_cpu(device)
-        graph_of = LONG_GRAPHS[self.graph]
-        model, losses = train_reader(self.task, graph_of, self.recipe)
+        hashed = self.graph == BUCKETS
+        graph_of = complete if hashed else LONG_GRAPHS[self.graph]
+        make = make_bucket_reader if hashed else make_reader
+        model, losses = train_reader(self.task, graph_of, self.recipe, make=make)
         last = losses[-100:]
         row: dict[str, Any] = {"loss": sum(last) / len(last)}
         for n in self.tested:
-            row[f"edges {n}"] = graph_of(n).num_edges / n
+            if isinstance(model, BucketReader):
+                graphs = model.graphs(LongData(self.task, graph_of).batch(n, 1))
+                row[f"edges {n}"] = sum(g.num_edges for g in graphs) / len(graphs) / n
+            else:
+                row[f"edges {n}"] = graph_of(n).num_edges / n
             row[f"right {n}"] = accuracy(model, self.task, graph_of, n, self.texts)
         return row
 

@@ -4,6 +4,7 @@ Texts whose question stands far from its answer, an encoder that reads them on a
 loop for every graph.
 """
 
+from edgewise.longrange.hashing import BucketReader, make_bucket_reader
 from edgewise.longrange.reader import Reader, make_reader
 from edgewise.longrange.span import AdaptiveSpan
 from edgewise.longrange.tagging import WORD_GRAPHS, Tags, tagged_right, train_tagger
@@ -22,6 +23,7 @@ __all__ = [
     "TASKS",
     "WORD_GRAPHS",
     "AdaptiveSpan",
+    "BucketReader",
     "GraphOf",
     "LongBatch",
     "LongData",
@@ -32,6 +34,7 @@ __all__ = [
     "Tags",
     "accuracy",
     "fit",
+    "make_bucket_reader",
     "make_reader",
     "on_source_graph",
     "partitions",

@@ -55,6 +55,11 @@ class LongBatch:
         """Questions."""
         return len(self.tgt_y)
 
+    @property
+    def texts(self) -> int:
+        """Texts, which have equally many questions each."""
+        return self.n_tokens // NUM_QUESTIONS
+
 
 @dataclass(frozen=True)
 class LongTask:

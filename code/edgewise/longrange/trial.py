@@ -1,6 +1,6 @@
 """One model and one training loop for every graph."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -85,7 +85,11 @@ def fit(
 
 
 def train_reader(
-    task: str, graph_of: GraphOf, recipe: LongRecipe = LongRecipe(), progress: bool = False
+    task: str,
+    graph_of: GraphOf,
+    recipe: LongRecipe = LongRecipe(),
+    progress: bool = False,
+    make: Callable[..., Reader] = make_reader,
 ) -> tuple[Reader, list[float]]:
     """Train a new reader on a task and a kind of graph.
 
@@ -99,6 +103,8 @@ def train_reader(
         How.
     progress : bool
         Whether to show a bar.
+    make : callable
+        ``make_reader``, or another that takes the same.
 
     Returns
     -------
@@ -115,7 +121,7 @@ def train_reader(
     check_choice("task", task, TASKS)
     torch.manual_seed(recipe.seed)
     vocab_size = TASKS[task].vocab_size
-    model = make_reader(vocab_size, **recipe.size)
+    model = make(vocab_size, **recipe.size)
     data = LongData(task, graph_of, recipe.seed)
     batches = data.batches(recipe.lengths, recipe.batch_tokens, recipe.steps)
     return model, fit(model, batches, recipe, vocab_size, progress)

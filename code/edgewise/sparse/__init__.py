@@ -8,7 +8,7 @@ the sequence. :func:`~edgewise.graphs.window` is shared with chapter 4.
 from edgewise.graphs import window
 from edgewise.sparse import counts
 from edgewise.sparse.bigbird import bigbird, global_tokens, random_links
-from edgewise.sparse.buckets import lsh_labels, same_bucket
+from edgewise.sparse.buckets import even_chunks, lsh_labels, same_bucket
 from edgewise.sparse.local import dilated
 from edgewise.sparse.memory import compressed_spans, compressive, segments
 from edgewise.sparse.partition import binary_partition, partition_spans
@@ -24,6 +24,7 @@ __all__ = [
     "counts",
     "dependency_tree",
     "dilated",
+    "even_chunks",
     "from_runs",
     "global_tokens",
     "heard_within",

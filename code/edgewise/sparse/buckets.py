@@ -48,6 +48,35 @@ def lsh_labels(x: Tensor, num_buckets: int, seed: int = 0) -> Tensor:
     return torch.cat([along, -along], 1).argmax(1)
 
 
+def even_chunks(labels: Tensor, size: int) -> Tensor:
+    """Cut tokens, sorted by label and then by place, into chunks of one size; return the chunk of each.
+
+    Buckets may be of any size, chunks are not: the Reformer's way to a fixed number of edges (Kitaev et al.
+    2020, sec. 2). A chunk may hold the end of one bucket and the beginning of the next.
+
+    Parameters
+    ----------
+    labels : Tensor
+        int64 [n], none negative.
+    size : int
+        Tokens of a chunk; the last one may have fewer.
+
+    Returns
+    -------
+    Tensor
+        int64 [n]: labels for :func:`same_bucket`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the labels are not that, or ``size`` is below 1.
+    """
+    check_count("size (tokens of a chunk)", size, 1)
+    place = torch.empty_like(_checked(labels))
+    place[labels.argsort(stable=True)] = torch.arange(len(labels), device=labels.device)
+    return place // size
+
+
 def same_bucket(labels: Tensor | Sequence[int], causal: bool = False) -> AttentionGraph:
     """Every token hears those with its label: ``sum(s ** 2)`` edges for buckets of ``s`` tokens.
 
@@ -66,11 +95,15 @@ def same_bucket(labels: Tensor | Sequence[int], causal: bool = False) -> Attenti
     TypeError, ValueError
         If the labels are not that.
     """
-    labels = labels if isinstance(labels, Tensor) else torch.tensor(labels, dtype=torch.int64)
-    check_ids("labels", labels, torch.iinfo(torch.int64).max)
-    if labels.dim() != 1:
-        raise ValueError(f"labels must be [n], got {list(labels.shape)}")
+    labels = _checked(labels if isinstance(labels, Tensor) else torch.tensor(labels, dtype=torch.int64))
     order = labels.cpu().argsort(stable=True)
     sizes = torch.bincount(labels.cpu().unique(return_inverse=True)[1]).tolist()
     grouped = (graphs.causal if causal else graphs.complete)(sizes)
     return from_pairs(order[grouped.src], order[grouped.dst], len(labels))
+
+
+def _checked(labels: Tensor) -> Tensor:
+    check_ids("labels", labels, torch.iinfo(torch.int64).max)
+    if labels.dim() != 1:
+        raise ValueError(f"labels must be [n], got {list(labels.shape)}")
+    return labels

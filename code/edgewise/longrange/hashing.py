@@ -1,0 +1,66 @@
+"""A reader whose own states decide who hears whom."""
+
+from typing import Any
+
+import torch
+
+from edgewise.graphs import AttentionGraph
+from edgewise.longrange.reader import Reader, make_reader
+from edgewise.longrange.texts import LongBatch
+from edgewise.sparse import even_chunks, lsh_labels, same_bucket
+from edgewise.transformer import State
+from edgewise.validation import check_count
+
+
+class BucketReader(Reader):
+    """The same reader, but each layer hashes its tokens' states, and a token hears its chunk of its text.
+
+    The Reformer's graph (Kitaev et al. 2020, sec. 2): tokens are sorted by their bucket and cut into chunks
+    of one size. Three things differ: states are hashed, so that queries and keys stay apart; only the own
+    chunk is heard, not the one before; there is one round of hashing. The graph that comes with a batch is
+    not heard. No gradient flows through the choice of a chunk.
+
+    Attributes
+    ----------
+    chunk : int
+        Tokens of a chunk; a text of n tokens has about ``n / chunk`` buckets.
+    """
+
+    chunk: int = 48
+
+    def encode(self, batch: LongBatch) -> State:
+        """Embed the texts and pass them through the encoder, each layer on a graph of its own."""
+        return self._encode(batch)[0]
+
+    def graphs(self, batch: LongBatch) -> list[AttentionGraph]:
+        """Return the graph of each layer."""
+        return self._encode(batch)[1]
+
+    def _encode(self, batch: LongBatch) -> tuple[State, list[AttentionGraph]]:
+        state, graphs = {"enc": self.embed(self.src_embed, *batch.src)}, []
+        length = len(batch.src[0]) // batch.texts
+        num_buckets = 2 * max(round(length / (2 * self.chunk)), 1)
+        for i in range(self.encoder.N):
+            labels = lsh_labels(state["enc"], num_buckets, seed=i).view(batch.texts, length)
+            chunks = torch.stack([even_chunks(of_text, self.chunk) for of_text in labels])
+            text = torch.arange(batch.texts, device=chunks.device)[:, None]
+            graphs.append(same_bucket((text * length + chunks).flatten()))
+            state = self.update_graph(
+                graphs[i], state, [(self.encoder.pre_func(i), "enc")], [(self.encoder.post_func(i), "enc")]
+            )
+        return state, graphs
+
+
+def make_bucket_reader(vocab_size: int, chunk: int = 48, **size: Any) -> BucketReader:
+    """Build a reader on buckets; ``size`` is that of :func:`edgewise.longrange.make_reader`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not what it should be; the message says which.
+    """
+    check_count("chunk (tokens of a chunk)", chunk, 1)
+    reader = make_reader(vocab_size, **size)
+    model = BucketReader(reader.encoder, reader.src_embed, reader.pos_enc, reader.generator, reader.engine)
+    model.chunk = chunk
+    return model
