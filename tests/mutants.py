@@ -21,13 +21,20 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @dataclass(frozen=True)
 class Mutant:
-    """One fault: ``old`` occurs once in ``file`` (below ``code/edgewise``) and is replaced by ``new``."""
+    """One fault: ``old`` occurs once in ``file`` and is replaced by ``new``.
+
+    ``file`` lies below ``code/edgewise``, or below the book's folder where its name begins with ``book/``.
+    """
 
     name: str
     file: str
     old: str
     new: str
     tests: str
+
+    def path(self, root: Path) -> Path:
+        """Where the file lies below ``root``."""
+        return root / self.file if self.file.startswith("book/") else root / "code" / "edgewise" / self.file
 
 
 FAULTS = tomllib.loads((ROOT / "tests" / "mutants.toml").read_text("utf-8"))["mutant"]
@@ -36,13 +43,12 @@ MUTANTS = [Mutant(**fault) for fault in FAULTS]
 
 @contextmanager
 def scratch_copy() -> Iterator[Path]:
-    """A copy of code, tests, artifacts and the lab's page that may be broken."""
+    """A copy of code, tests and book that may be broken."""
     with tempfile.TemporaryDirectory() as folder:
-        for part in ("code", "tests"):
+        for part in ("code", "tests", "book"):
             shutil.copytree(ROOT / part, Path(folder, part), ignore=shutil.ignore_patterns("__pycache__"))
-        shutil.copytree(ROOT / "book" / "artifacts", Path(folder, "book", "artifacts"))
-        shutil.copy(ROOT / "book" / "lab.md", Path(folder, "book"))
-        shutil.copy(ROOT / "pyproject.toml", folder)
+        for name in ("pyproject.toml", "_config.yml", "_toc.yml"):
+            shutil.copy(ROOT / name, folder)
         yield Path(folder)
 
 
@@ -57,8 +63,7 @@ def run_tests(folder: Path, tests: str) -> subprocess.CompletedProcess:
 def survives(mutant: Mutant) -> bool:
     """Apply a fault to a scratch copy; True if its tests still pass."""
     with scratch_copy() as folder:
-        path = folder / "code" / "edgewise" / mutant.file
-        path.write_text(mutant_source(mutant), encoding="utf-8")
+        mutant.path(folder).write_text(mutant_source(mutant), encoding="utf-8")
         result = run_tests(folder, mutant.tests)
     if result.returncode not in (0, 1):
         raise RuntimeError(f"{mutant.name}: the tests did not run:\n{result.stdout}{result.stderr}")
@@ -67,7 +72,7 @@ def survives(mutant: Mutant) -> bool:
 
 def mutant_source(mutant: Mutant) -> str:
     """The file's text with the fault in it."""
-    text = (ROOT / "code" / "edgewise" / mutant.file).read_text(encoding="utf-8")
+    text = mutant.path(ROOT).read_text(encoding="utf-8")
     if text.count(mutant.old) != 1:
         raise ValueError(f"{mutant.name}: {mutant.old!r} must occur once in {mutant.file}")
     return text.replace(mutant.old, mutant.new)

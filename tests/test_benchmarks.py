@@ -1,4 +1,6 @@
+import json
 import math
+import os
 import time
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
@@ -214,6 +216,40 @@ class TestLong:
         fields = 3 * 4096 * 128 * 4
         assert 2 * fields < row.memory < row.peak
         assert row.first > row.seconds > 0
+
+    @pytest.mark.parametrize("keep", [True, False])
+    def test_processes_are_told_to_keep_memory_and_others_are_not(self, monkeypatch, keep):
+        monkeypatch.setenv("MALLOC_MMAP_MAX_", "7")
+        monkeypatch.delenv("MALLOC_TRIM_THRESHOLD_", raising=False)
+        seen = []
+
+        def measure(name, n, repeats):
+            seen.append([os.environ.get(v) for v in ("MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_")])
+            return long_texts.LongRow(name, n, 1, 1.0, 1.0, 1.0, 1.0)
+
+        monkeypatch.setattr(long_texts, "_measure", measure)
+        benchmarks.bench_long(["window"], (4096,), keep=keep)
+        assert seen == [["0", str(2**36)] if keep else ["7", None]]
+        assert os.environ["MALLOC_MMAP_MAX_"] == "7"
+        assert "MALLOC_TRIM_THRESHOLD_" not in os.environ
+
+    def test_figures_can_be_kept(self, by_law, tmp_path):
+        command = ["bench", "long", "--name", "dense", "--repeats", "2", "--out", str(tmp_path)]
+        result = CliRunner().invoke(app, command)
+        assert result.exit_code == 0, result.output
+        kept = json.loads((tmp_path / "long.json").read_text("utf-8"))
+        assert kept["config"] == {
+            "name": "long",
+            "about": "What does a long text cost?",
+            "keep": True,
+            "repeats": 2,
+        }
+        assert [row["tokens"] for row in kept["rows"]] == list(benchmarks.LENGTHS)
+        for row in kept["rows"]:
+            assert row["variant"] == "dense"
+            assert row["measured"] == (row["tokens"] <= 32_768) == ("peak" in row)
+            assert row["seconds"] == pytest.approx(1e-9 * row["tokens"] ** 2)
+        assert kept["provenance"]["seconds"] >= 0
 
     def test_the_command_prints_the_table(self, by_law):
         command = ["bench", "long", "--longest", "4096", "--name", "bigbird", "--repeats", "1"]

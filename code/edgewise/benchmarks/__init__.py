@@ -18,8 +18,9 @@ from edgewise.benchmarks.engines import (
     bench_engines,
     format_engines,
 )
+from edgewise.benchmarks.growth import LongRow, exponents, format_long
 from edgewise.benchmarks.loading import LoaderRow, bench_loader, format_loader
-from edgewise.benchmarks.long import CONTESTANTS, LENGTHS, LongRow, bench_long, exponents, format_long
+from edgewise.benchmarks.long import CONTESTANTS, LENGTHS, bench_long
 from edgewise.benchmarks.memory import MemoryRow, bench_memory, format_memory
 from edgewise.benchmarks.timing import interleave
 from edgewise.benchmarks.training import TRAININGS, TrainingRow, bench_training, format_training

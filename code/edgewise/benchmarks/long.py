@@ -2,16 +2,18 @@
 
 import math
 import multiprocessing
+import os
 import statistics
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from contextlib import contextmanager
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
+from edgewise.benchmarks.growth import QUADRATIC, LongRow, extrapolated
 from edgewise.benchmarks.memory import peak
 from edgewise.graphs import AttentionGraph, complete
 from edgewise.message_passing import propagate_attention
@@ -26,6 +28,9 @@ MOST_QUADRATIC = 32_768
 
 MOST_MEMORY = 12 * 2**30
 """Bytes; a length that would need more, by what the ones before it took, is extrapolated as well."""
+
+KEEPING = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**36)}
+"""What tells glibc, as a process starts, to keep the memory that it has freed; other systems pass over it."""
 
 HEADS, WIDTH = 4, 32
 
@@ -50,39 +55,6 @@ EDGES: dict[str, Callable[[int], int]] = {
 """Edges of the same, in closed form."""
 
 CONTESTANTS = ("dense", *GRAPHS)
-QUADRATIC = ("dense", "complete")
-
-
-@dataclass(frozen=True)
-class LongRow:
-    """One layer, four heads of 32, forward and backward, in a process of its own.
-
-    Attributes
-    ----------
-    name : str
-        One of ``CONTESTANTS``; ``dense`` is ``scaled_dot_product_attention`` itself, without a graph.
-    tokens, edges : int
-        Of the text, and of its graph.
-    seconds : float
-        Median of the measured passes.
-    first : float
-        Of the first pass, in which the graph and its plan of tiles are made.
-    memory : float
-        Bytes by which the process grew over what it held before: queries, keys and values, graph, plan, pass.
-    peak : float
-        Bytes that the process held at most.
-    measured : bool
-        Else extrapolated by the power laws that fit the measured lengths from 4,096 on.
-    """
-
-    name: str
-    tokens: int
-    edges: int
-    seconds: float
-    first: float
-    memory: float
-    peak: float
-    measured: bool = True
 
 
 def bench_long(
@@ -91,6 +63,7 @@ def bench_long(
     repeats: int = 3,
     most_quadratic: int = MOST_QUADRATIC,
     most_memory: float = MOST_MEMORY,
+    keep: bool = True,
 ) -> list[LongRow]:
     """Measure contestants at every length, shortest first, as far as time and memory allow.
 
@@ -108,6 +81,10 @@ def bench_long(
         Longest text on which dense attention and the complete graph are run.
     most_memory : float
         Bytes that a length may need, judged by the one before it, to be run.
+    keep : bool
+        Whether processes keep memory that they have freed, all contestants alike, as PyTorch does on a GPU.
+        Without that, glibc gives large buffers back and takes them again, page by page, in every pass, and
+        it is this that is timed on long texts.
 
     Raises
     ------
@@ -118,9 +95,24 @@ def bench_long(
     for name in names:
         check_choice("names", name, CONTESTANTS)
     check_count("repeats", repeats, 1)
-    return [
-        row for name in names for row in _rows_of(name, sorted(lengths), repeats, most_quadratic, most_memory)
-    ]
+    limits = most_quadratic, most_memory
+    with _environment(KEEPING if keep else {}):
+        return [row for name in names for row in _rows_of(name, sorted(lengths), repeats, *limits)]
+
+
+@contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    """Let processes that are started meanwhile have these variables."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _rows_of(
@@ -131,7 +123,7 @@ def _rows_of(
         measured = [row for row in rows if row.measured]
         too_slow = name in QUADRATIC and n > most_quadratic
         if too_slow or len(measured) < len(rows) or _needed(measured, n) > most_memory:
-            rows.append(_extrapolated(name, measured, n))
+            rows.append(extrapolated(name, measured, n, EDGES[name](n)))
         else:
             rows.append(_measure(name, n, repeats))
     return rows
@@ -180,63 +172,3 @@ def _passes(name: str, n: int, count: int) -> list[float]:
         seconds.append(time.perf_counter() - begin)
     seconds[0] += built
     return seconds
-
-
-def exponents(
-    rows: Sequence[LongRow], name: str, shortest: int = 16_384, longest: int = 131_072
-) -> tuple[float, float]:
-    """Fit powers of the length to measured time and memory: the slopes of straight lines between logarithms.
-
-    Raises
-    ------
-    ValueError
-        If fewer than two lengths between the two were measured.
-    """
-    rows = [r for r in rows if r.name == name and r.measured and r.seconds > 0]
-    rows = [r for r in rows if shortest <= r.tokens <= longest]
-    if len(rows) < 2:
-        raise ValueError(f"rows must hold two lengths of {name!r} in {shortest}..{longest}, got {len(rows)}")
-    return tuple(_line(rows, figure)[0] for figure in ("seconds", "memory"))
-
-
-def _line(rows: Sequence[LongRow], figure: str) -> tuple[float, float]:
-    """Slope and intercept of the logarithm of a figure over that of the length."""
-    x = [math.log(row.tokens) for row in rows]
-    return statistics.linear_regression(x, [math.log(max(getattr(row, figure), 1e-9)) for row in rows])
-
-
-def _extrapolated(name: str, measured: Sequence[LongRow], n: int) -> LongRow:
-    """Follow the power laws of the measured lengths from 4,096 on; no number where there are not two."""
-    rows = [row for row in measured if row.tokens >= 4096 and row.seconds > 0]
-    figures = dict.fromkeys(("seconds", "first", "memory"), math.nan)
-    if len(rows) > 1:
-        for figure in figures:
-            slope, intercept = _line(rows, figure)
-            figures[figure] = math.exp(intercept + slope * math.log(n))
-    return LongRow(name, n, EDGES[name](n), **figures, peak=math.nan, measured=False)
-
-
-def format_long(rows: Sequence[LongRow]) -> str:
-    """Lay rows of :func:`bench_long` out as a table, with exponents where they can be fitted below it."""
-    head = f"{'':18}{'tokens':>9}{'edges a token':>15}{'seconds':>12}{'with plan':>12}"
-    lines = [head + f"{'MiB':>10}{'peak MiB':>10}"]
-    for row in rows:
-        mark = " " if row.measured else "*"
-        peak = f"{row.peak / 2**20:10.0f}" if row.measured else f"{'':10}"
-        lines.append(
-            f"{row.name:18}{row.tokens:9,}{row.edges / row.tokens:15,.1f}{row.seconds:11.4f}{mark}"
-            f"{row.first:11.4f}{mark}{row.memory / 2**20:9.0f}{mark}{peak}"
-        )
-    if not all(row.measured for row in rows):
-        lines.append("* extrapolated, not measured")
-    for name in dict.fromkeys(row.name for row in rows):
-        shortest = 4096 if name in QUADRATIC else 16_384
-        try:
-            of_time, of_memory = exponents(rows, name, shortest)
-        except ValueError:
-            continue
-        lines.append(
-            f"{name}: time grows as n^{of_time:.2f}, memory as n^{of_memory:.2f} "
-            f"(measured lengths from {shortest:,} to 131,072)"
-        )
-    return "\n".join(lines)

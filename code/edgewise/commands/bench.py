@@ -1,5 +1,7 @@
 """``edgewise bench``: speed and memory on this machine."""
 
+import time
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -33,12 +35,20 @@ def bench_long(
     repeats: Repeats = 3,
     longest: Annotated[int, typer.Option(min=1024, help="Longest text, in tokens.")] = 262_144,
     name: Annotated[list[str] | None, typer.Option(help="Only this contestant; may be repeated.")] = None,
+    keep: Annotated[bool, typer.Option(help="Whether processes keep memory that they have freed.")] = True,
+    out: Annotated[Path | None, typer.Option(help="A folder for long.json, the figures.")] = None,
 ) -> None:
     """Time and memory of one layer on 1,024 to 262,144 tokens: dense attention against sparse graphs."""
     with one_line_errors():
+        stage, began = artifacts.facts("cpu"), time.monotonic()
         lengths = [n for n in benchmarks.LENGTHS if n <= longest]
-        rows = benchmarks.bench_long(name or benchmarks.CONTESTANTS, lengths, repeats)
+        rows = benchmarks.bench_long(name or benchmarks.CONTESTANTS, lengths, repeats, keep=keep)
         typer.echo(benchmarks.format_long(rows))
+        if out is not None:
+            about = {"name": "long", "about": "What does a long text cost?", "keep": keep, "repeats": repeats}
+            stage |= {"seconds": time.monotonic() - began}
+            results = experiments.Results(about, [{"variant": r.name} | r.figures for r in rows], stage)
+            tell(f"Wrote {results.write(out)}")
 
 
 @bench.command("training")
