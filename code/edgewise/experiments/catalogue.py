@@ -67,8 +67,8 @@ EXPERIMENTS = {
                 N=4, dim_model=128, dim_ff=256, h=4, dropout=0.3, shared=True, source_graph="window", reach=2
             ),
             Recipe(
-                epochs=60,
-                cooldown=26,
+                epochs=46,
+                cooldown=20,
                 batch_tokens=4096,
                 factor=1.8,
                 warmup=400,
@@ -76,7 +76,7 @@ EXPERIMENTS = {
                 average=5,
                 autocast=True,
             ),
-            Text(6000, 0.1, dropout_epochs=26),
+            Text(6000, 0.1, dropout_epochs=22),
             ("test2016", "test2017"),
         ),
         Experiment(
