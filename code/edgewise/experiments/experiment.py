@@ -140,8 +140,17 @@ class Streamed(Text):
             raise ValueError(f"dropout must be 0 where text is split once, got {self.dropout}")
 
 
+class Described:
+    """What every entry of a study can say of itself."""
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """All of it, as JSON holds it."""
+        return json.loads(json.dumps(asdict(self)))
+
+
 @dataclass(frozen=True)
-class Experiment:
+class Experiment(Described):
     """A named training run.
 
     Attributes
@@ -170,11 +179,6 @@ class Experiment:
     recipe: Recipe
     text: Text | None = None
     tests: tuple[str, ...] = ("test",)
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """All of it, as JSON holds it."""
-        return json.loads(json.dumps(asdict(self)))
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> "Experiment":

@@ -1,12 +1,12 @@
 """Chapter 10's short trainings, in a study's terms: readers on graphs that are not complete."""
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from edgewise.corpora.gold import treebank
+from edgewise.experiments.experiment import Described
 from edgewise.graphs import complete, window
 from edgewise.longrange import (
     BucketReader,
@@ -49,17 +49,8 @@ BUCKETS = "buckets"
 """The graph that is none of these, since a reader's states decide it."""
 
 
-class _Described:
-    """What both kinds of entry can say of themselves."""
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """All of it, as JSON holds it."""
-        return json.loads(json.dumps(asdict(self)))
-
-
 @dataclass(frozen=True)
-class Reading(_Described):
+class Reading(Described):
     """A reader that is trained to copy over a gap or to recall, on one kind of graph.
 
     Attributes
@@ -111,7 +102,7 @@ class Reading(_Described):
 
 
 @dataclass(frozen=True)
-class Tagging(_Described):
+class Tagging(Described):
     """A reader that is trained to name grammatical relations, on one kind of graph.
 
     Attributes
