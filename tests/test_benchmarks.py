@@ -2,6 +2,7 @@ import json
 import math
 import os
 import time
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from itertools import chain
@@ -145,7 +146,7 @@ class TestLong:
         """Processes that take what power laws say: time n ** 2 or n, memory n ** 1.5 or n."""
         asked = []
 
-        def measure(name, n, repeats):
+        def measure(name, n, repeats, keep):
             asked.append((name, n))
             quadratic = name in long_texts.QUADRATIC
             memory = 1e3 * n ** (1.5 if quadratic else 1)
@@ -217,21 +218,26 @@ class TestLong:
         assert 2 * fields < row.memory < row.peak
         assert row.first > row.seconds > 0
 
-    @pytest.mark.parametrize("keep", [True, False])
-    def test_processes_are_told_to_keep_memory_and_others_are_not(self, monkeypatch, keep):
+    def test_processes_are_told_to_keep_memory_and_this_one_is_left_as_it_was(self, monkeypatch):
         monkeypatch.setenv("MALLOC_MMAP_MAX_", "7")
         monkeypatch.delenv("MALLOC_TRIM_THRESHOLD_", raising=False)
-        seen = []
+        heard = []
 
-        def measure(name, n, repeats):
-            seen.append([os.environ.get(v) for v in ("MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_")])
-            return long_texts.LongRow(name, n, 1, 1.0, 1.0, 1.0, 1.0)
+        class Listening(ProcessPoolExecutor):
+            def submit(self, *call):
+                heard.append([super(Listening, self).submit(os.getenv, v).result() for v in names])
+                return super().submit(dict, name="window", tokens=1)
 
-        monkeypatch.setattr(long_texts, "_measure", measure)
-        benchmarks.bench_long(["window"], (4096,), keep=keep)
-        assert seen == [["0", str(2**36)] if keep else ["7", None]]
-        assert os.environ["MALLOC_MMAP_MAX_"] == "7"
-        assert "MALLOC_TRIM_THRESHOLD_" not in os.environ
+        names = ("MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_")
+        monkeypatch.setattr(long_texts, "ProcessPoolExecutor", Listening)
+        for keep in (True, False):
+            long_texts._measure("window", 64, 1, keep)
+            assert [os.environ.get(name) for name in names] == ["7", None]
+        assert heard == [["0", str(2**36)], ["7", None]]
+
+    def test_a_length_that_is_named_twice_is_measured_once(self, by_law):
+        benchmarks.bench_long(["dense"], (4096, 4096, 65536))
+        assert by_law == [("dense", 4096)]
 
     def test_figures_can_be_kept(self, by_law, tmp_path):
         command = ["bench", "long", "--name", "dense", "--repeats", "2", "--out", str(tmp_path)]
@@ -243,6 +249,8 @@ class TestLong:
             "about": "What does a long text cost?",
             "keep": True,
             "repeats": 2,
+            "names": ["dense"],
+            "longest": 262_144,
         }
         assert [row["tokens"] for row in kept["rows"]] == list(benchmarks.LENGTHS)
         for row in kept["rows"]:

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -217,11 +218,15 @@ class TestBucketReader:
 
     def test_it_learns_to_copy(self):
         recipe = LongRecipe(steps=200, lengths=(32,), batch_tokens=256, dim_model=32, dim_ff=32, factor=1.0)
-        model, losses = train_reader("copy", complete, recipe, make=make_bucket_reader)
+        model, losses = train_reader("copy", complete, recipe, make=partial(make_bucket_reader, chunk=16))
         assert isinstance(model, BucketReader)
         assert losses[-1] < 0.7 * losses[0]
 
     def test_bad_input(self):
+        tags = Tags([Parse(("a", "b"), (1, -1), ("x", "root"))])
+        batch = tags.batch([Parse(("a",), (-1,), ("root",))], "complete")
+        with pytest.raises(ValueError, match="batch must hold texts that all have equally many tokens"):
+            make_bucket_reader(20, dim_model=16, dim_ff=16).graphs(batch)
         with pytest.raises(ValueError, match=r"chunk \(tokens of a chunk\) must be at least 1, got 0"):
             make_bucket_reader(20, 0)
 

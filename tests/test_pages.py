@@ -91,6 +91,7 @@ def test_a_code_name_that_does_not_exist_is_noticed():
 FAULTY = {
     "index.md": "# Index\n\n[Nowhere](nowhere.md)\n",
     "lonely.md": "# A page that nobody lists\n",
+    "hashed.md": "# A picture\n\n![0123456789abcdef.png](_static/picture.svg)\n",
     "picture.md": "# Pictures\n\n![](_static/picture.svg)\n",
     "chapter.md": (
         "---\njupytext:\n  text_representation:\n    extension: .md\n    format_name: myst\n"
@@ -102,7 +103,7 @@ FAULTY = {
 
 @pytest.fixture(scope="module")
 def small_book(tmp_path_factory):
-    """One build of a small book with an address and with five faults: its folder, what became of it."""
+    """One build of a small book with an address and with six faults: its folder, what became of it."""
     tmp_path = tmp_path_factory.mktemp("book")
     shutil.copytree(BOOK / "_ext", tmp_path / "book" / "_ext", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "book" / "_static").mkdir()
@@ -116,7 +117,8 @@ def small_book(tmp_path_factory):
     config["html"]["baseurl"] = "https://example.org/edges/"
     (tmp_path / "_config.yml").write_text(yaml.safe_dump(config), encoding="utf-8")
     (tmp_path / "_toc.yml").write_text(
-        "format: jb-book\nroot: book/index\nchapters:\n  - file: book/picture\n  - file: book/chapter\n"
+        "format: jb-book\nroot: book/index\nchapters:\n"
+        + "".join(f"  - file: book/{name}\n" for name in ("picture", "hashed", "chapter"))
     )
     command = [
         Path(sys.executable).with_name("jupyter-book"),
@@ -146,6 +148,7 @@ def test_faulty_pages_fail_the_build_by_name(small_book):
         r"book/lonely\.md is not in _toc\.yml",
         r"book/picture\.md: .*picture\.svg has no alternative text",
         r"book/picture\.md: .*picture\.svg has no caption",
+        r"book/hashed\.md: .*picture\.svg has no alternative text",
         r"book/chapter\.ipynb is out of step with its page",
     ):
         assert re.search(complaint, said), f"nothing like {complaint} in\n{said}"

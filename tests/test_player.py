@@ -86,6 +86,14 @@ HEED = """() => {
 }"""
 
 
+# Arrow keys that a page around the drawings would hear, a notebook say.
+LEAK = """() => {
+    window.leaked = [];
+    const drawn = event => event.key.startsWith("Arrow") && event.target.localName === "svg";
+    document.addEventListener("keydown", event => drawn(event) && leaked.push(event.key));
+}"""
+
+
 def test_matrix_is_walked_by_keyboard_and_says_every_weight(page):
     """Down and up over the rows, through all heads of both layers: every value of the array."""
 
@@ -97,6 +105,7 @@ def test_matrix_is_walked_by_keyboard_and_says_every_weight(page):
     page.player.locator(".matrix").focus()
     press("ArrowDown")  # the first key chooses the first cell
     page.evaluate(HEED)
+    page.evaluate(LEAK)
     for layer in LAYERS:
         page.player.get_by_label("Layer", exact=True).select_option(layer)
         page.player.get_by_role("slider").press("Home")
@@ -105,6 +114,7 @@ def test_matrix_is_walked_by_keyboard_and_says_every_weight(page):
             press(*["ArrowRight"] * 2, "ArrowDown", *["ArrowLeft"] * 2, "ArrowDown")
             press(*["ArrowRight"] * 2, "ArrowDown", *["ArrowLeft"] * 2)
             press(*["ArrowUp"] * 4, "Shift+Tab", "Shift+Tab")
+    assert not page.evaluate("leaked")
     told_of_all = {
         f"{LAYERS[i]}, {HEADS[j]}: {told(CROSS[i, j], receiver, sender, HEARD)}"
         for i, j, receiver, sender in np.ndindex(CROSS.shape)

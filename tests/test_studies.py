@@ -272,7 +272,7 @@ class TestReadings:
         }
         assert found["provenance"]["seconds"] > 0
 
-    def test_a_reading_on_buckets_counts_the_edges_its_states_choose(self):
+    def test_a_reading_on_buckets_trains_a_bucket_reader_and_tells_its_edges(self):
         entry = Reading("buckets", "copy", BUCKETS, replace(self.recipe, seed=2), tested=(26, 100), texts=4)
         figures = entry.figures()
         model, _ = train_reader("copy", complete, entry.recipe, make=make_bucket_reader)
@@ -288,6 +288,12 @@ class TestReadings:
         assert run_study(Study("taggers", "Do they name?", (entry,)), tmp_path) == 0
         (row,) = json.loads((tmp_path / "taggers.json").read_text("utf-8"))["rows"]
         assert row == {"variant": "tree", "seed": 0, "right": 0.5, "edges": 2.0}
+
+    def test_bad_input(self):
+        with pytest.raises(ValueError, match=r"graph must be one of 'complete'.*'buckets'; got 'bucket'"):
+            Reading("", "copy", "bucket", self.recipe)
+        with pytest.raises(ValueError, match="task must be one of 'copy', 'recall'; got 'sort'"):
+            Reading("", "sort", "window", self.recipe)
 
     def test_they_run_on_the_cpu_alone(self):
         for entry in (Reading("", "copy", "window", self.recipe), Tagging("", "tree", self.recipe)):

@@ -41,8 +41,12 @@ class LongRow:
     measured: bool = True
 
     @property
-    def figures(self) -> dict[str, str | float]:
-        """All that is known, by its name here; of an extrapolated length there is no peak."""
+    def known(self) -> dict[str, str | float]:
+        """All that is known, by its name here.
+
+        Of an extrapolated length there is no peak, nor anything measured where fewer than two lengths were;
+        of a process that was ended there are only text and graph.
+        """
         return {name: value for name, value in asdict(self).items() if value == value}
 
 
@@ -81,7 +85,7 @@ def _line(rows: Sequence[LongRow], figure: str) -> tuple[float, float]:
 
 
 def format_long(rows: Sequence[LongRow]) -> str:
-    """Lay rows of :func:`bench_long` out as a table, with exponents where they can be fitted below it."""
+    """Lay rows of ``bench_long`` out as a table, with exponents where they can be fitted below it."""
     head = f"{'':18}{'tokens':>9}{'edges a token':>15}{'seconds':>12}{'with plan':>12}"
     lines = [head + f"{'MiB':>10}{'peak MiB':>10}"]
     for row in rows:

@@ -4,6 +4,7 @@ import math
 import multiprocessing
 import os
 import statistics
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -31,6 +32,8 @@ MOST_MEMORY = 12 * 2**30
 
 KEEPING = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**36)}
 """What tells glibc, as a process starts, to keep the memory that it has freed; other systems pass over it."""
+
+_ENVIRONMENT = threading.Lock()
 
 HEADS, WIDTH = 4, 32
 
@@ -95,28 +98,12 @@ def bench_long(
     for name in names:
         check_choice("names", name, CONTESTANTS)
     check_count("repeats", repeats, 1)
-    limits = most_quadratic, most_memory
-    with _environment(KEEPING if keep else {}):
-        return [row for name in names for row in _rows_of(name, sorted(lengths), repeats, *limits)]
-
-
-@contextmanager
-def _environment(variables: dict[str, str]) -> Iterator[None]:
-    """Let processes that are started meanwhile have these variables."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+    lengths, limits = sorted(set(lengths)), (most_quadratic, most_memory)
+    return [row for name in names for row in _rows_of(name, lengths, repeats, keep, *limits)]
 
 
 def _rows_of(
-    name: str, lengths: Sequence[int], repeats: int, most_quadratic: int, most_memory: float
+    name: str, lengths: Sequence[int], repeats: int, keep: bool, most_quadratic: int, most_memory: float
 ) -> list[LongRow]:
     rows: list[LongRow] = []
     for n in lengths:
@@ -125,7 +112,7 @@ def _rows_of(
         if too_slow or len(measured) < len(rows) or _needed(measured, n) > most_memory:
             rows.append(extrapolated(name, measured, n, EDGES[name](n)))
         else:
-            rows.append(_measure(name, n, repeats))
+            rows.append(_measure(name, n, repeats, keep))
     return rows
 
 
@@ -134,13 +121,31 @@ def _needed(measured: Sequence[LongRow], n: int) -> float:
     return 1.1 * measured[-1].memory * n / measured[-1].tokens if measured else 0.0
 
 
-def _measure(name: str, n: int, repeats: int) -> LongRow:
+def _measure(name: str, n: int, repeats: int, keep: bool) -> LongRow:
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context) as pool:
         try:
-            return pool.submit(_run, name, n, repeats).result()
+            with _environment(KEEPING if keep else {}):
+                answer = pool.submit(_run, name, n, repeats)  # this starts the process
+            return answer.result()
         except BrokenProcessPool:
             return LongRow(name, n, EDGES[name](n), math.nan, math.nan, math.nan, math.nan)
+
+
+@contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    """Give this process, and those that it starts meanwhile, these variables; one user at a time."""
+    with _ENVIRONMENT:
+        before = {name: os.environ.get(name) for name in variables}
+        os.environ.update(variables)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
 
 
 def _run(name: str, n: int, repeats: int) -> LongRow:

@@ -42,12 +42,15 @@ def bench_long(
     with one_line_errors():
         stage, began = artifacts.facts("cpu"), time.monotonic()
         lengths = [n for n in benchmarks.LENGTHS if n <= longest]
+        if out is not None:
+            out.mkdir(parents=True, exist_ok=True)
         rows = benchmarks.bench_long(name or benchmarks.CONTESTANTS, lengths, repeats, keep=keep)
         typer.echo(benchmarks.format_long(rows))
         if out is not None:
             about = {"name": "long", "about": "What does a long text cost?", "keep": keep, "repeats": repeats}
+            about |= {"names": name or list(benchmarks.CONTESTANTS), "longest": longest}
             stage |= {"seconds": time.monotonic() - began}
-            results = experiments.Results(about, [{"variant": r.name} | r.figures for r in rows], stage)
+            results = experiments.Results(about, [{"variant": r.name} | r.known for r in rows], stage)
             tell(f"Wrote {results.write(out)}")
 
 

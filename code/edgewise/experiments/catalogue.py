@@ -60,6 +60,17 @@ EXPERIMENTS = {
             ("test2016", "test2017"),
         ),
         Experiment(
+            "multi30k-one-layer",
+            "The same with one layer on each side, as the DGL tutorial drew it.",
+            "multi30k",
+            Size(N=1, dim_model=128, dim_ff=256, h=4, dropout=0.2, shared=True),
+            Recipe(
+                epochs=40, batch_tokens=4096, factor=1.6, warmup=1200, clip=1.0, average=10, autocast=True
+            ),
+            Text(6000, 0.1),
+            ("test2016", "test2017"),
+        ),
+        Experiment(
             "multi30k-window",
             "The same, each source token hearing two on either side, with a steeper start.",
             "multi30k",
@@ -77,17 +88,6 @@ EXPERIMENTS = {
                 autocast=True,
             ),
             Text(6000, 0.1, dropout_epochs=22),
-            ("test2016", "test2017"),
-        ),
-        Experiment(
-            "multi30k-one-layer",
-            "The same with one layer on each side, as the DGL tutorial drew it.",
-            "multi30k",
-            Size(N=1, dim_model=128, dim_ff=256, h=4, dropout=0.2, shared=True),
-            Recipe(
-                epochs=40, batch_tokens=4096, factor=1.6, warmup=1200, clip=1.0, average=10, autocast=True
-            ),
-            Text(6000, 0.1),
             ("test2016", "test2017"),
         ),
         Experiment(

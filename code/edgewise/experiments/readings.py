@@ -9,6 +9,7 @@ from edgewise.corpora.gold import treebank
 from edgewise.experiments.experiment import Described
 from edgewise.graphs import complete, window
 from edgewise.longrange import (
+    TASKS,
     BucketReader,
     GraphOf,
     LongData,
@@ -31,6 +32,7 @@ from edgewise.sparse import (
     segments,
     union,
 )
+from edgewise.validation import check_choice
 
 LONG_GRAPHS: dict[str, GraphOf] = {
     "complete": complete,
@@ -43,7 +45,7 @@ LONG_GRAPHS: dict[str, GraphOf] = {
     "binary partition": lambda n: binary_partition(n, 3),
     "compressed memory": lambda n: compressive(n, 32, 16, 15, 16),
 }
-"""By length; all but the first have about fifty edges a token."""
+"""By length; all but the first have forty to fifty edges a token at 512 tokens."""
 
 BUCKETS = "buckets"
 """The graph that is none of these, since a reader's states decide it."""
@@ -76,6 +78,10 @@ class Reading(Described):
     tested: tuple[int, ...] = (512, 1024, 4096)
     texts: int = 32
 
+    def __post_init__(self):
+        check_choice("task", self.task, TASKS)
+        check_choice("graph", self.graph, [*LONG_GRAPHS, BUCKETS])
+
     def figures(self, device: torch.device | str = "cpu") -> dict[str, Any]:
         """Train and ask: the last hundred updates' loss, and for each length edges a token and answers right.
 
@@ -85,15 +91,17 @@ class Reading(Described):
             If ``device`` is not the CPU: these readers are small.
         """
         _check_cpu(device)
-        hashed = self.graph == BUCKETS
-        graph_of = complete if hashed else LONG_GRAPHS[self.graph]
-        make = make_bucket_reader if hashed else make_reader
+        if self.graph == BUCKETS:
+            graph_of, make = complete, make_bucket_reader  # which hears other graphs than this one
+        else:
+            graph_of, make = LONG_GRAPHS[self.graph], make_reader
         model, losses = train_reader(self.task, graph_of, self.recipe, make=make)
         last = losses[-100:]
         row: dict[str, Any] = {"loss": sum(last) / len(last)}
         for n in self.tested:
             if isinstance(model, BucketReader):
-                graphs = model.graphs(LongData(self.task, graph_of).batch(n, 1))
+                with torch.no_grad():
+                    graphs = model.graphs(LongData(self.task, graph_of).batch(n, 1))
                 row[f"edges {n}"] = sum(g.num_edges for g in graphs) / len(graphs) / n
             else:
                 row[f"edges {n}"] = graph_of(n).num_edges / n

@@ -54,7 +54,8 @@ class Results:
         What was run, and when, where and by which code.
     rows : list of dict
         For each entry, in its order: ``variant``, ``seed``, and validation figures after the last epoch; or
-        ``diverged_at``, the update at which a loss or gradient was no number. Of a measurement, what it says.
+        ``diverged_at``, the update at which a loss or gradient was no number. Of a measurement or benchmark,
+        what it says; ``measured`` is false where a benchmark's row is extrapolated.
     """
 
     config: dict[str, Any]
@@ -90,7 +91,8 @@ class Results:
     def caption(self) -> str:
         """One line to stand beneath a figure: which study it shows, when and where it was made."""
         p, model = self.provenance, self.config.get("artifact")
-        what = f"model {model}, measured" if model else f"{len(self.rows)} runs of"
+        measured = sum(row.get("measured", True) for row in self.rows)
+        what = f"model {model}, measured" if model else f"{measured} runs of"
         return (
             f"Study {self.config['name']}: {what} {p['date']}, {p['seconds'] / 60:.0f} "
             f"minutes on {p['device']}, torch {p['torch']}, commit {p['commit'][:10] or 'unknown'}."

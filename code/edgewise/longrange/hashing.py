@@ -15,10 +15,10 @@ from edgewise.validation import check_count
 class BucketReader(Reader):
     """The same reader, but each layer hashes its tokens' states, and a token hears its chunk of its text.
 
-    The Reformer's graph (Kitaev et al. 2020, sec. 2): tokens are sorted by their bucket and cut into chunks
-    of one size. Three things differ: states are hashed, so that queries and keys stay apart; only the own
-    chunk is heard, not the one before; there is one round of hashing. The graph that comes with a batch is
-    not heard. No gradient flows through the choice of a chunk.
+    After the Reformer (Kitaev et al. 2020, sec. 2): tokens are sorted by their bucket and cut into chunks of
+    one size. Here states are hashed, so that queries and keys stay apart, once; all tokens of a chunk hear
+    each other, of whatever bucket they are, and no other chunk. The graph that comes with a batch is not
+    heard. No gradient flows through the choice of a chunk.
 
     Attributes
     ----------
@@ -29,7 +29,13 @@ class BucketReader(Reader):
     chunk: int = 48
 
     def encode(self, batch: LongBatch) -> State:
-        """Embed the texts and pass them through the encoder, each layer on a graph of its own."""
+        """Embed the texts and pass them through the encoder, each layer on a graph of its own.
+
+        Raises
+        ------
+        ValueError
+            If the texts of the batch are not all of one length.
+        """
         return self._encode(batch)[0]
 
     def graphs(self, batch: LongBatch) -> list[AttentionGraph]:
@@ -38,13 +44,16 @@ class BucketReader(Reader):
 
     def _encode(self, batch: LongBatch) -> tuple[State, list[AttentionGraph]]:
         state, graphs = {"enc": self.embed(self.src_embed, *batch.src)}, []
-        length = len(batch.src[0]) // batch.texts
+        length = batch.every
+        if length is None:
+            raise ValueError("batch must hold texts that all have equally many tokens; every is None")
+        texts = len(batch.src[0]) // length
         num_buckets = 2 * max(round(length / (2 * self.chunk)), 1)
         for i in range(self.encoder.N):
-            labels = lsh_labels(state["enc"], num_buckets, seed=i).view(batch.texts, length)
+            labels = lsh_labels(state["enc"], num_buckets, seed=i).view(texts, length)
             chunks = torch.stack([even_chunks(of_text, self.chunk) for of_text in labels])
-            text = torch.arange(batch.texts, device=chunks.device)[:, None]
-            graphs.append(same_bucket((text * length + chunks).flatten()))
+            text = torch.arange(texts, device=chunks.device)[:, None]
+            graphs.append(same_bucket((text * length + chunks).flatten()).to(chunks.device))
             state = self.update_graph(
                 graphs[i], state, [(self.encoder.pre_func(i), "enc")], [(self.encoder.post_func(i), "enc")]
             )

@@ -43,22 +43,20 @@ class LongBatch:
         int64 [n_tokens]: where the questions stand.
     tgt_y : Tensor
         int64 [n_tokens]: their answers.
+    every : int or None
+        Tokens of each text, additional ones included, where all have equally many.
     """
 
     enc: AttentionGraph
     src: tuple[Tensor, Tensor]
     asked: Tensor
     tgt_y: Tensor
+    every: int | None = None
 
     @property
     def n_tokens(self) -> int:
         """Questions."""
         return len(self.tgt_y)
-
-    @property
-    def texts(self) -> int:
-        """Texts, which have equally many questions each."""
-        return self.n_tokens // NUM_QUESTIONS
 
 
 @dataclass(frozen=True)
@@ -189,7 +187,8 @@ class LongData:
         ids = torch.cat([ids, torch.full_like(extra, SPAN)], 1)
         positions = torch.cat([positions, extra % PERIOD], 1)
         asked = torch.arange(count)[:, None] * every + torch.arange(length - NUM_QUESTIONS, length)
-        return LongBatch(graph, (ids.flatten(), positions.flatten()), asked.flatten(), answers.flatten())
+        texts = ids.flatten(), positions.flatten()
+        return LongBatch(graph, texts, asked.flatten(), answers.flatten(), every)
 
     def batches(self, lengths: tuple[int, ...], batch_tokens: int, steps: int) -> Iterator[LongBatch]:
         """Draw batches of about as many tokens each, one length after the other in turn."""

@@ -51,7 +51,7 @@ def lsh_labels(x: Tensor, num_buckets: int, seed: int = 0) -> Tensor:
 def even_chunks(labels: Tensor, size: int) -> Tensor:
     """Cut tokens, sorted by label and then by place, into chunks of one size; return the chunk of each.
 
-    Buckets may be of any size, chunks are not: the Reformer's way to a fixed number of edges (Kitaev et al.
+    Buckets may be of any size, chunks are not: so the number of edges is known beforehand (Kitaev et al.
     2020, sec. 2). A chunk may hold the end of one bucket and the beginning of the next.
 
     Parameters
