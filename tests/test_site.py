@@ -104,6 +104,13 @@ def test_results_are_those_of_the_artifacts():
         assert task
 
 
+def test_results_may_be_those_of_some():
+    rows = landing_page.results(["sort", "copy"])
+    assert [row[0] for row in rows] == ["sort", "copy"]
+    with pytest.raises(ValueError, match="no artifact sorted; there are copy, "):
+        landing_page.results(["sorted"])
+
+
 def test_explorer_shows_what_the_model_did():
     player, text = landing_page.explorer("multi30k-one-layer", "A man rides a bike.")
     assert text.endswith(".")

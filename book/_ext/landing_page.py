@@ -109,10 +109,19 @@ def draw(graph):
     )
 
 
-def results():
-    """Return rows from the committed artifacts: model, task, layers, what was measured, the figure."""
+def results(names=()):
+    """Return rows from these artifacts, or all: model, task, layers, what was measured, the figure.
+
+    Raises
+    ------
+    ValueError
+        If there is none of a name.
+    """
+    found = {path.parent.name: path for path in sorted((ROOT / "book" / "artifacts").glob("*/metrics.json"))}
+    if unknown := set(names) - set(found):
+        raise ValueError(f"no artifact {', '.join(sorted(unknown))}; there are {', '.join(found)}")
     rows = []
-    for path in sorted((ROOT / "book" / "artifacts").glob("*/metrics.json")):
+    for path in [found[name] for name in names or found]:
         metrics = json.loads(path.read_text(encoding="utf-8"))
         config = json.loads(path.with_name("config.json").read_text(encoding="utf-8"))
         for split in config.get("tests", ["test"]):
@@ -185,11 +194,15 @@ class Explorer(SphinxDirective):
 
 
 class Results(SphinxDirective):
-    """``{results}``: a table of the artifacts' figures."""
+    """``{results} NAME NAME ...``: a table of these artifacts' figures, or of all."""
+
+    optional_arguments = 1
+    final_argument_whitespace = True
 
     def run(self):
         """Make the table and the signature of its BLEU."""
-        table = status_page.table([["model", "task", "layers", "measure", "result"]], results())
+        rows = results(" ".join(self.arguments).split())
+        table = status_page.table([["model", "task", "layers", "measure", "result"]], rows)
         told = nodes.paragraph(
             "", "BLEU as sacreBLEU signs it: ", nodes.literal(text=signature()), nodes.Text(".")
         )
