@@ -226,7 +226,7 @@ def restored(name):
     return experiments.restore(artifacts.load(name))
 
 
-IN_TRAINING: set[str] = {"multi30k-window"}
+IN_TRAINING: set[str] = set()
 """Experiments whose runs are not over."""
 
 ABLATIONS = {e.name for e in ADAPTIVE if e.recipe == SHORT}
