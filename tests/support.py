@@ -1,5 +1,7 @@
 """What several test files share: references, graph strategies, small models."""
 
+from functools import partial
+
 import torch
 from edgewise.benchmarks.rivals import PaddedTransformer
 from edgewise.graphs import AttentionGraph, GraphPool, bipartite, causal, complete, window
@@ -162,14 +164,29 @@ def dropped_and_doubled(model, continue_):
 
 
 def torch_twin(model):
-    """Return the model made of ``torch.nn.Transformer``'s own layers, weights copied, in evaluation mode."""
+    """Return the model made of ``torch.nn.Transformer``'s own layers, weights copied, in evaluation mode.
+
+    Where the model's encoder hears windows, PyTorch's gets their mask.
+    """
     layers, vocab = model.encoder.N, model.generator.proj.out_features
     attention, inner = model.encoder.layers[0].self_attn, model.encoder.layers[0].feed_forward.inner
     twin = PaddedTransformer(vocab, layers, attention.dim_model, inner.out_features, attention.h, dropout=0.0)
     copy_to_torch(model, twin.body)
     pairs = [(model.src_embed, twin.src_embed), (model.tgt_embed, twin.tgt_embed)]
     copy_parts([*pairs, (model.generator.proj, twin.proj)])
+    if getattr(model, "source_graph", "complete") != "complete":
+        assert model.source_graph == "window"
+        hear_windows = partial(_with_windows, model.reach, attention.h)
+        twin.body.register_forward_pre_hook(hear_windows, with_kwargs=True)
     return twin.eval()
+
+
+def _with_windows(reach, heads, body, args, kwargs):
+    """Mask, for each sentence and head, what is farther away; padding itself may hear all that is none."""
+    padding = kwargs["src_key_padding_mask"]
+    place = torch.arange(padding.shape[1])
+    far = ((place[:, None] - place).abs() > reach) & ~padding[:, :, None]
+    return args, kwargs | {"src_mask": far.repeat_interleave(heads, 0)}
 
 
 @torch.no_grad()
