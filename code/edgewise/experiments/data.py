@@ -1,5 +1,6 @@
 """Text as data of experiments."""
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,8 @@ class TextDataset(TranslationDataset):
     splitter : BPE
         Splits it.
     dropout : float
-        Of joins, in training batches. Each word type gets ``VARIANTS`` ways to be split, drawn beforehand;
-        every time the word comes up, one of them is drawn.
+        Of joins, in training batches. Each word type gets ``VARIANTS`` ways to be split, drawn before the
+        first batch; every time the word comes up, one of them is drawn.
     seed : int
         For orders and for splits of words.
     dropout_epochs : int, optional
@@ -44,18 +45,22 @@ class TextDataset(TranslationDataset):
             for mode, pairs in corpus.splits.items()
         }
         super().__init__(splits, splitter.symbols, seed)
-        self._variants: dict[str, list[list[str]]] = {}
-        if dropout:
-            words = {w for pair in corpus.splits["train"] for text in pair for w in splitter.words(text)}
-            generator = np.random.default_rng([seed, VARIANTS])
-            self._variants = {
-                word: [splitter.sample_word(word, dropout, generator) for _ in range(VARIANTS)]
-                for word in sorted(words)
-            }
+        self._dropout, self._seed = dropout, seed
+
+    @cached_property
+    def _variants(self) -> dict[str, list[list[str]]]:
+        """Ways to split each word of the training text; drawn when the first pair is, for it takes long."""
+        texts = (text for pair in self.corpus.splits["train"] for text in pair)
+        words = {word for text in texts for word in self.splitter.words(text)}
+        generator = np.random.default_rng([self._seed, VARIANTS])
+        return {
+            word: [self.splitter.sample_word(word, self._dropout, generator) for _ in range(VARIANTS)]
+            for word in sorted(words)
+        }
 
     def draw_pair(self, idx: int, mode: str) -> Pair:
         """Return a pair as a batch shows it: in training, words are split anew each time."""
-        if mode != "train" or not self._variants or self.epoch_facts():
+        if mode != "train" or not self._dropout or self.epoch_facts():
             return super().draw_pair(idx, mode)
         source, target = (self._draw(text) for text in self.corpus.splits[mode][idx])
         return source, target
