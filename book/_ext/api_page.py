@@ -9,11 +9,13 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[2] / "code" / "edgewise"
 MODELS = {
     "adaptive",
+    "analysis",
     "attention",
     "dense",
     "gnn",
     "graphs",
     "layers",
+    "longrange",
     "message_passing",
     "sparse",
     "transformer",
