@@ -1,8 +1,8 @@
 # Attention on Edges. `make help` lists the commands; `make book` and `make test` do all set-up themselves.
 
 PYTHON ?= python3.11 python3.12 python3 python
-# Chapters run two at a time with one thread each: small models gain little from a second thread, and
-# the figures that they print do not depend on the number of cores.
+# Chapters and tests run two at a time with one thread each: small models gain little from a second
+# thread, and the figures that chapters print do not depend on the number of cores.
 JOBS ?= 2
 THREADS ?= 1
 DEVICE ?= cpu
@@ -51,7 +51,7 @@ test: ## lint, tests, every chapter, the book and its pages in a browser
 	@rm -f $(TIMES)
 	@$(call stage,install,$(MAKE) env)
 	@$(call stage,lint,$(MAKE) lint)
-	@$(call stage,tests,$(BIN)/pytest -q tests $(BUILT:%=--ignore=%))
+	@$(call stage,tests,OMP_NUM_THREADS=$(THREADS) $(BIN)/pytest -q -n $(JOBS) --dist worksteal tests $(BUILT:%=--ignore=%))
 	@$(call stage,chapters,$(MAKE) -j$(JOBS) executed)
 	@$(call stage,pages,$(MAKE) _build/rendered)
 	@$(call stage,browser,$(BIN)/pytest -q $(BUILT))

@@ -36,6 +36,16 @@ def pytest_collection_modifyitems(config, items):
                 config.hook.pytest_deselected(items=out)
 
 
+def pytest_sessionfinish(session):
+    if hasattr(session.config, "workeroutput"):  # one process of several, which prints nothing itself
+        session.config.workeroutput["left_out"] = session.config.left_out
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    node.config.left_out = getattr(node, "workeroutput", {}).get("left_out", {})
+
+
 def pytest_terminal_summary(terminalreporter, config):
     for line in getattr(config, "left_out", {}).values():
         terminalreporter.write_line(line)
