@@ -112,7 +112,7 @@ def test_no_raw_markup_is_left(page):
             return body.textContent;
         }"""
     )
-    directives = r":::.*|```.*|\{[a-z][\w:-]*\}`.*|^\s*\{[a-z][\w:-]*\}.*"
+    directives = r":::.*|``.*|:[a-z]+:`.*|\{[a-z][\w:-]*\}`.*|^\s*\{[a-z][\w:-]*\}.*"
     mathematics = r"\$\$.*|\$[^$\n]*[\\^_][^$\n]*\$"
     assert re.findall(f"{directives}|{mathematics}", text, re.MULTILINE) == []
 
@@ -208,6 +208,12 @@ def test_headings_are_in_order(page):
     assert levels[0] == 1
     assert levels.count(1) == 1
     assert all(after - before <= 1 for before, after in itertools.pairwise(levels)), levels
+
+
+def test_contents_of_a_page_keep_to_their_column(page):
+    outside = """entries => entries.filter(entry => entry.getBoundingClientRect().right
+        > entry.closest(".bd-sidebar-secondary").getBoundingClientRect().right).map(e => e.textContent)"""
+    assert page.eval_on_selector_all(".bd-sidebar-secondary .toc-entry a *", outside) == []
 
 
 def test_figures_have_captions(page):

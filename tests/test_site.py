@@ -7,15 +7,18 @@ import re
 import sys
 import zipfile
 from types import SimpleNamespace
+from typing import Protocol
 from xml.etree import ElementTree
 
 import networkx as nx
 import pytest
 from docutils import nodes
+from sphinx.ext.napoleon import NumpyDocstring
 from test_pages import BOOK, CHAPTERS, ROOT
 
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
 
+import api_page
 import contents
 import landing_page
 import site_files
@@ -200,3 +203,43 @@ def test_the_whole_list_says_which_page_cites_what():
     for page, cited in lines:
         assert cited.split(",") == works_cited.keys((ROOT / f"{page}.md").read_text(encoding="utf-8"))
     assert {f"book/{path.stem}" for path in CHAPTERS} <= {page for page, _ in lines}
+
+
+@pytest.mark.parametrize("what", ["attribute", "data", "property"])
+@pytest.mark.parametrize(
+    "said", ["[N]: steps taken.", "The newest and the one before: both.", "A mean.\n\nOf: all."]
+)
+def test_what_an_attribute_is_said_to_be_stays_one_sentence(what, said):
+    lines = said.splitlines()
+    api_page.keep_sentences(None, what, "module.NAME", object(), None, lines)
+    shown = NumpyDocstring(lines, what=what, name="module.NAME").lines()
+    assert "\n".join(shown).strip() == said
+
+
+def test_what_a_function_returns_is_set_as_a_field():
+    lines = ["Count.", "", "Returns", "-------", "int", "    All of them."]
+    api_page.keep_sentences(None, "function", "module.count", len, None, lines)
+    assert ":returns: All of them." in NumpyDocstring(lines, what="function", name="module.count").lines()
+
+
+def test_protocols_show_no_arguments():
+    class Like(Protocol):
+        def go(self): ...
+
+    class Real(Like):
+        def __init__(self, way): ...
+
+    assert api_page.hide_signature(None, "class", "Like", Like, None, "(*args)", None) == ("", None)
+    assert api_page.hide_signature(None, "class", "Real", Real, None, "(way)", None) is None
+
+
+def test_names_of_modules_break_at_dots_and_nowhere_else_is_changed():
+    code = '<code class="literal"><span class="pre">edgewise.graphs.pool</span></code>'
+    broken = code.replace(".", ".<wbr/>")
+    for page, heading in (("book/api", broken), ("book/api-tools", broken), ("book/index", code)):
+        context = {"body": f"<h2>{code}</h2><p>{code}</p>", "toc": f'<a href="#pool">{code}</a>'}
+        api_page.break_at_dots(None, page, "page.html", context, None)
+        assert context == {
+            "body": f"<h2>{heading}</h2><p>{code}</p>",
+            "toc": f'<a href="#pool">{heading}</a>',
+        }

@@ -35,7 +35,7 @@ def padding_mask(lengths: Sequence[int] | Tensor, length: int) -> Tensor:
     TypeError
         If a length is not an integer.
     ValueError
-        If a length does not lie in 0..``length``.
+        If a length is below 0 or above ``length``.
     """
     length, lengths = check_count("length", length), check_counts("lengths", lengths)
     if max(lengths, default=0) > length:

@@ -21,7 +21,8 @@ class UTransformer(Transformer):
     """Encoder and decoder of one layer each, applied to each token until it halts (Dehghani et al. 2019).
 
     At every step a token's position and the number of the step are added to its state. A token that has
-    halted is heard by the others as it was left; nothing more is computed for it.
+    halted is heard by the others as it was left; nothing more is computed for it. In :meth:`attention_of` a
+    layer is a step, and a token that has halted before it hears nobody.
 
     Parameters
     ----------
@@ -53,8 +54,6 @@ class UTransformer(Transformer):
         Of :meth:`extra_loss`, at least 0.
     ponder_warmup : int
         Updates over which that weight rises from zero.
-
-    In :meth:`attention_of` a layer is a step, and a token that has halted before it hears nobody.
 
     Attributes
     ----------
