@@ -1,5 +1,6 @@
 """The built book in a browser: whole, light, legible on a telephone, and asking nothing of the outside."""
 
+import builtins
 import itertools
 import json
 import re
@@ -208,6 +209,12 @@ def test_headings_are_in_order(page):
     assert levels[0] == 1
     assert levels.count(1) == 1
     assert all(after - before <= 1 for before, after in itertools.pairwise(levels)), levels
+
+
+def test_names_of_the_package_are_links(page):
+    dead = "names => names.filter(name => !name.closest('a')).map(name => name.textContent)"
+    foreign = {"Callable", "Hashable", "Mapping", "Sequence", "Tensor"} | set(dir(builtins))
+    assert set(page.eval_on_selector_all("code.xref.py", dead)) <= foreign
 
 
 def test_contents_of_a_page_keep_to_their_column(page):

@@ -10,6 +10,7 @@ from edgewise.gnn import (
     GraphTransformerLayer,
     aggregate,
     neighbourhoods,
+    reduce_edges,
 )
 from edgewise.graphs import AttentionGraph, bipartite, complete, dgl_available, load_dgl
 from edgewise.layers import EncoderLayer, PositionwiseFeedForward
@@ -287,6 +288,11 @@ states = torch.zeros(5, 8)
         (lambda: aggregate(LONELY, states.long(), "sum"), TypeError, "messages must be a floating-point"),
         (lambda: aggregate("graph", states, "sum"), TypeError, "graph must be an AttentionGraph, got str"),
         (lambda: aggregate(LONELY, states, "median"), ValueError, "'max', 'attention'; got 'median'"),
+        (
+            lambda: reduce_edges(LONELY, states, "attention"),
+            ValueError,
+            "how must be one of .*got 'attention'",
+        ),
         (lambda: aggregate(LONELY, states, "attention"), ValueError, "attention needs query and key"),
         (lambda: GCNLayer(8, 6, 4), ValueError, r"dim_out \(6\) must be divisible by num_heads \(4\)"),
         (lambda: GCNLayer(8, 8, how="min"), ValueError, "how must be one of .* got 'min'"),

@@ -291,6 +291,11 @@ long = torch.tensor
         (lambda: complete(2).to_matrix(torch.zeros(3)), ValueError, r"one row an edge \(4\), got 3"),
         (lambda: complete(2).restrict([True, False]), TypeError, "active must be a tensor of bool, got list"),
         (lambda: complete(4).between(slice(0, 4, 2), slice(0, 4)), ValueError, "slices without a step"),
+        (
+            lambda: complete(4).between(slice(0, 4), range(4)),
+            TypeError,
+            r"dst must be a slice, got range\(0, 4\)",
+        ),
         (lambda: complete(4).into(torch.tensor([4])), ValueError, r"receivers must lie in 0\.\.3, got 4"),
         (lambda: complete(4).into(torch.tensor([True])), TypeError, "receivers must be a tensor of int64"),
         (lambda: complete({3}), TypeError, r"sizes must be an integer, got \{3\}"),

@@ -6,18 +6,21 @@ import os
 import re
 import sys
 import zipfile
+from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from xml.etree import ElementTree
 
 import networkx as nx
 import pytest
 from docutils import nodes
+from edgewise.distributed.team import Team
 from sphinx.ext.napoleon import NumpyDocstring
 from test_pages import BOOK, CHAPTERS, ROOT
 
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
 
+import api_links
 import api_page
 import contents
 import landing_page
@@ -211,15 +214,80 @@ def test_the_whole_list_says_which_page_cites_what():
 )
 def test_what_an_attribute_is_said_to_be_stays_one_sentence(what, said):
     lines = said.splitlines()
-    api_page.keep_sentences(None, what, "module.NAME", object(), None, lines)
+    api_page.complete_docstring(None, what, "module.NAME", object(), None, lines)
     shown = NumpyDocstring(lines, what=what, name="module.NAME").lines()
     assert "\n".join(shown).strip() == said
 
 
 def test_what_a_function_returns_is_set_as_a_field():
     lines = ["Count.", "", "Returns", "-------", "int", "    All of them."]
-    api_page.keep_sentences(None, "function", "module.count", len, None, lines)
+    api_page.complete_docstring(None, "function", "module.count", len, None, lines)
     assert ":returns: All of them." in NumpyDocstring(lines, what="function", name="module.count").lines()
+
+
+def shown(what, obj, *lines):
+    """What stands on a page after a docstring's own lines."""
+    lines = list(lines)
+    api_page.complete_docstring(None, what, "module.NAME", obj, None, lines)
+    return lines
+
+
+def test_short_constants_are_shown_and_long_ones_are_not():
+    assert shown("data", ("a", 2), "Two.") == [": Two.", "", "Value: ``('a', 2)``."]
+    assert shown("data", {"a": object()}, "One.") == [": One.", "", "Keys: ``'a'``."]
+    for constant in (object(), (object(),), {1: 2}, "long" * 60):
+        assert shown("data", constant, "Long.") == [": Long."]
+
+
+def test_context_managers_and_parents_are_told():
+    @contextmanager
+    def shut():
+        yield
+
+    def numbers():
+        yield 1
+
+    class Child(api_links.Reader):
+        """Of a parent elsewhere."""
+
+    assert shown("function", shut, "Shut it.") == ["*Context manager.* Shut it."]
+    assert shown("function", numbers, "Count.") == ["Count."]
+    assert shown("class", Child, "More.") == ["More."]
+    assert shown("class", Team, "Many.", "", "Parameters") == [
+        *("Many.", "", "A kind of :class:`~edgewise.trainer.team.Alone`.", ""),
+        *("", "Parameters"),
+    ]
+
+
+def test_names_lead_to_where_they_are_defined():
+    asked = []
+    domain = SimpleNamespace(resolve_xref=lambda *told: asked.append(told[4]))
+    node = {"refdomain": "py", "refdoc": "book/api", "py:module": "edgewise.analysis.mixing"}
+    for target, kind in (
+        ("make_model", None),
+        ("attention_of", "MixingTransformer"),
+        ("edgewise.graphs.window", None),
+    ):
+        found = node | {"reftarget": target, "py:class": kind}
+        api_page.find_definition(
+            SimpleNamespace(builder=None), SimpleNamespace(domains={"py": domain}), found, None
+        )
+    for target, kind in (("nothing", "py"), ("torch.Tensor", "py"), ("edgewise.graphs.window", "std")):
+        found = node | {"reftarget": target, "refdomain": kind}
+        assert api_page.find_definition(None, None, found, None) is None
+    assert [name.removeprefix("edgewise.") for name in asked] == [
+        "transformer.make_model",
+        "transformer.Transformer.attention_of",
+        "graphs.attention_graph.window",
+    ]
+
+
+def test_fields_of_named_tuples_are_told_by_their_class():
+    class Pair(NamedTuple):
+        left: int
+
+    assert api_page.skip_fields(None, "class", "Pair.left", Pair.left, False, None) is True
+    assert api_page.skip_fields(None, "module", "shown", shown, False, None) is None
 
 
 def test_protocols_show_no_arguments():

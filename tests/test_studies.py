@@ -175,6 +175,9 @@ class TestMixing:
         y = layer.sublayer[1](y, layer.feed_forward)
         torch.testing.assert_close(model.encode(batch)["enc"], model.encoder.norm(y))
 
+    def test_the_engine_is_the_one_asked_for(self):
+        assert make_mixing_model(VOCAB, VOCAB, "sum", **SIZE, engine="scatter").engine == "scatter"
+
     @torch.no_grad()
     def test_a_convolution_is_torchs(self):
         """Three heads hear their own place, the one before and the one after: a kernel of width three."""

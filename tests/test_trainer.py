@@ -218,6 +218,12 @@ class TestFaults:
         with pytest.raises(DivergedError, match=where):
             run.train()
 
+    def test_a_run_must_be_begun(self, tmp_path):
+        begun = begin(tmp_path / "one")
+        run = Run(begun.model, begun.data, RECIPE, tmp_path / "two", begun.config)
+        with pytest.raises(RuntimeError, match=r"call start\(\) first"):
+            run.train()
+
     def test_a_folder_with_a_run_is_not_overwritten(self, tmp_path):
         begin(tmp_path).train(max_steps=1)
         with pytest.raises(FileExistsError, match="holds a run already"):

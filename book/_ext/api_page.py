@@ -4,6 +4,8 @@ The modules are found on disk, so that none can be forgotten; each has a section
 """
 
 import ast
+import inspect
+import pydoc
 import re
 from pathlib import Path
 
@@ -24,6 +26,9 @@ MODELS = {
 """Documented on the first page; the rest follows on the second, for the pages' weight."""
 PAGES = {"book/api": True, "book/api-tools": False}
 """The pages, and whether they document the models."""
+
+MOST_SHOWN = 200
+"""Letters of a constant's value."""
 
 
 def modules():
@@ -49,14 +54,56 @@ def add_modules(app, docname, source):
         return
     for name in modules():
         if (name.split(".")[1] in MODELS) == PAGES[docname]:
-            block = f".. automodule:: {name}\n   :members:\n   :ignore-module-all:\n   :no-value:"
+            block = f".. automodule:: {name}\n   :members:\n   :special-members: __call__\n"
+            block += "   :ignore-module-all:\n   :no-value:"
             source[0] += f"\n## `{name}`\n\n```{{eval-rst}}\n{block}\n```\n"
 
 
-def keep_sentences(app, what, name, obj, options, lines):
-    """Begin an attribute's docstring with an empty type; napoleon takes a first clause for one."""
-    if what in ("attribute", "data", "property") and lines:
+def complete_docstring(app, what, name, obj, options, lines):
+    """Add what autodoc leaves out, and keep napoleon from taking a first clause for an attribute's type."""
+    if not lines:
+        return
+    if what in ("attribute", "data", "property"):
         lines[0] = f": {lines[0]}"
+        lines += values(obj) if what == "data" else []
+    elif inspect.isgeneratorfunction(inspect.unwrap(obj)) and not inspect.isgeneratorfunction(obj):
+        lines[0] = f"*Context manager.* {lines[0]}"
+    elif what == "class":
+        parents = [parent for parent in obj.__bases__ if parent.__module__.split(".")[0] == PACKAGE.name]
+        if parents:
+            names = ", ".join(f":class:`~{parent.__module__}.{parent.__qualname__}`" for parent in parents)
+            after = lines.index("") if "" in lines else len(lines)
+            lines[after:after] = ["", f"A kind of {names}.", ""]
+
+
+def values(constant):
+    """Return lines that show a constant, or the keys of a table; none if that is long."""
+    parts = constant if type(constant) is tuple else (constant,)
+    if isinstance(constant, dict) and all(isinstance(key, str) for key in constant):
+        shown, told = ", ".join(f"``{key!r}``" for key in constant), "Keys"
+    elif all(isinstance(part, int | float | str) for part in parts):
+        shown, told = f"``{constant!r}``", "Value"
+    else:
+        return []
+    return ["", f"{told}: {shown}."] if len(shown) <= MOST_SHOWN else []
+
+
+def find_definition(app, env, node, contnode):
+    """Lead a name that is imported where it is used, or from a subpackage, to where it is defined."""
+    if node.get("refdomain") != "py":
+        return None
+    module, kind, target = node.get("py:module"), node.get("py:class"), node["reftarget"]
+    places = f"{module}.{kind}.{target}", f"{module}.{target}", target
+    meant = next(filter(None, map(pydoc.locate, places)), None)
+    if not getattr(meant, "__module__", "").startswith(PACKAGE.name):
+        return None
+    entry = f"{meant.__module__}.{meant.__qualname__}"
+    return env.domains["py"].resolve_xref(env, node["refdoc"], app.builder, "obj", entry, node, contnode)
+
+
+def skip_fields(app, what, name, obj, skip, options):
+    """Leave out the fields of named tuples, which their classes describe."""
+    return True if (getattr(obj, "__doc__", None) or "").startswith("Alias for field number") else None
 
 
 def hide_signature(app, what, name, obj, options, signature, returns):
@@ -80,7 +127,9 @@ def setup(app):
     app.setup_extension("sphinx.ext.autodoc")
     app.setup_extension("sphinx.ext.napoleon")
     app.connect("source-read", add_modules)
-    app.connect("autodoc-process-docstring", keep_sentences, priority=400)  # before napoleon
+    app.connect("autodoc-process-docstring", complete_docstring, priority=400)  # before napoleon
+    app.connect("autodoc-skip-member", skip_fields)
+    app.connect("missing-reference", find_definition)
     app.connect("autodoc-process-signature", hide_signature)
     app.connect("html-page-context", break_at_dots)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -55,7 +55,7 @@ def dot_product_attention(
     context : Tensor
         [..., n, d_v], each row a weighted mean of the values.
     weights : Tensor
-        [..., n, m], each row a probability distribution over the keys.
+        [..., n, m], each row a probability distribution over the keys, or zeros where all are masked.
 
     Raises
     ------

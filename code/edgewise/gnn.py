@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import networkx
 
 AGGREGATORS = ("sum", "mean", "max", "attention")
+"""Ways to combine the messages that reach a node."""
 
 
 def aggregate(
@@ -70,7 +71,14 @@ def aggregate(
 
 
 def reduce_edges(graph: AttentionGraph, sent: Tensor, how: str = "sum") -> Tensor:
-    """Combine what travels on the edges, [E, h, d_k], at the receivers: [num_dst, h, d_k]."""
+    """Combine what travels on the edges, [E, h, d_k], at the receivers: [num_dst, h, d_k].
+
+    Raises
+    ------
+    ValueError
+        If ``how`` is not ``"sum"``, ``"mean"`` or ``"max"``.
+    """
+    check_choice("how", how, ["sum", "mean", "max"])
     silence = sent.new_zeros(graph.num_dst, *sent.shape[1:])
     if how == "max":
         receiver = graph.dst[:, None, None].expand_as(sent)

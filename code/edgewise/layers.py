@@ -159,7 +159,19 @@ class SublayerConnection(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """The parts of one encoder layer: self-attention and feed-forward, each in a sub-layer connection."""
+    """The parts of one encoder layer: self-attention and feed-forward, each in a sub-layer connection.
+
+    Parameters
+    ----------
+    size : int
+        Width of the states.
+    self_attn, feed_forward : MultiHeadAttention, PositionwiseFeedForward
+        The sub-layers, of that width.
+    dropout : float
+        Of what a sub-layer adds.
+    norm_first : bool
+        Whether a sub-layer's norm goes before it (pre-norm) or after the sum (post-norm).
+    """
 
     def __init__(
         self,
@@ -177,7 +189,10 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """The parts of one decoder layer: self-attention, attention to the source, feed-forward."""
+    """The parts of one decoder layer: self-attention, attention to the source (``src_attn``), feed-forward.
+
+    Parameters as in :class:`EncoderLayer`.
+    """
 
     def __init__(
         self,
@@ -197,7 +212,7 @@ class DecoderLayer(nn.Module):
 
 
 class Stack(nn.Module):
-    """``N`` copies of a layer and a norm for what leaves the last of them."""
+    """``N`` copies of ``layer``, at least one, and a norm for what leaves the last of them."""
 
     def __init__(self, layer: EncoderLayer | DecoderLayer, N: int):  # noqa: N803 (the tutorial's keyword)
         super().__init__()
@@ -207,7 +222,7 @@ class Stack(nn.Module):
 
 
 class Generator(nn.Module):
-    """States to log-probabilities over the vocabulary."""
+    """States [..., dim_model] to log-probabilities over the vocabulary, [..., vocab]."""
 
     def __init__(self, dim_model: int, vocab: int):
         super().__init__()

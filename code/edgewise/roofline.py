@@ -161,8 +161,8 @@ class Counted:
     plan : Plan
         What all have in common.
     sentences : int
-        In the smaller of the passes counted; a number that fills the rows of the output layer, if there are
-        more of them than rows.
+        Sentences in the smaller of the two passes counted. Where batches are large enough to fill the output
+        layer's chunk of rows, take as many as fill it.
     """
 
     def __init__(self, plan: Plan, sentences: int = 1):
@@ -180,7 +180,7 @@ class Counted:
 
 
 def lagrange(nodes: Sequence[float], x: float) -> list[float]:
-    """Return by what the values at ``nodes`` count in the polynomial through them, taken at ``x``."""
+    """Return the weights of the values at ``nodes`` in the polynomial through them, taken at ``x``."""
     return [math.prod((x - b) / (a - b) for b in nodes if b != a) for a in nodes]
 
 
@@ -272,7 +272,7 @@ def step_of(costs: Costs, weights: int, machines: Machines, gpus: int) -> Step:
     """Compute how long an update takes; ``costs`` are those of one GPU's share of the batch.
 
     GPU and CPU work at the same time, and the slower decides. Gradients, in single precision, travel during
-    ``overlap`` of the backward pass, which is two thirds of the rest; what does not fit in comes on top.
+    ``overlap`` of the backward pass, two thirds of the computing without Adam; what does not fit is added.
     """
     on_gpu = [machines.seconds(costs[kind]) for kind in KINDS]
     starting = machines.call * sum(cost.calls for cost in costs.values())

@@ -24,7 +24,7 @@ class BPE:
     Parameters
     ----------
     tokenizer : tokenizers.Tokenizer
-        As :meth:`train` or :meth:`load` gives it.
+        A byte-level byte-pair encoding; :meth:`train` and :meth:`load` make it, and a BPE of it.
     """
 
     def __init__(self, tokenizer: Tokenizer):

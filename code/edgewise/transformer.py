@@ -32,7 +32,8 @@ PostFunc = Callable[[Tensor, Tensor], Tensor]
 """States [N, dim_model] and what attention brought them [N, h, d_k], to new states."""
 
 Heard = tuple[AttentionGraph, AttentionGraph, Tensor, Tensor]
-"""A graph of the batch, that of its edges which attention ran on, queries and keys of all tokens."""
+"""Where attention ran: a graph of the batch, the graph of those of its edges that were used, and the queries
+and keys of all its tokens."""
 
 
 class Encoder(Stack):
@@ -106,17 +107,28 @@ def _sublayer(decoder: Decoder, i: int, l: int) -> tuple[DecoderLayer, MultiHead
 
 
 class Transformer(nn.Module):
-    """Encoder and decoder as message passing on the graphs of a batch.
+    """Encoder and decoder as message passing on the graphs of a batch; :func:`make_model` builds one whole.
+
+    Parameters
+    ----------
+    encoder, decoder : Encoder, Decoder
+        The layers.
+    src_embed, tgt_embed : Embeddings
+        Of source and target ids.
+    pos_enc : PositionalEncoding
+        Added to both.
+    generator : Generator
+        States to predictions.
+    engine : str
+        How attention is executed; see :func:`edgewise.message_passing.propagate_attention`. An attribute too.
 
     Attributes
     ----------
-    engine : str
-        How attention is executed; see :func:`edgewise.message_passing.propagate_attention`.
     att_weight_map : list of Tensor or None
         Attention of the last layer on one sentence, ``[e2e, e2d, d2d]``, each [heads, receivers, senders].
         Set it to ``None``: in evaluation mode the next batch that has a sentence ``viz_index`` fills it.
     viz_index : int
-        Which sentence of the batch that is.
+        Which sentence of the batch that is, from 0; 3 unless set. Smaller batches are passed over.
     pondered : dict
         Empty here; see :class:`edgewise.adaptive.UTransformer`.
     """

@@ -315,12 +315,12 @@ def make_universal_model(
     norm_first: bool = True,
     shared: bool = False,
 ) -> UTransformer:
-    """Build a Universal Transformer; the defaults are those of DGL's example.
+    """Build a Universal Transformer; the defaults, but for ``frozen``, are those of DGL's example.
 
     Parameters
     ----------
     src_vocab, tgt_vocab, dim_model, dim_ff, h, dropout, engine, norm_first, shared
-        As in :func:`make_model`.
+        As in :func:`edgewise.transformer.make_model`.
     max_steps, eps, halting, prior, frozen, ponder_weight, ponder_warmup
         As in :class:`UTransformer`.
     bias : float

@@ -25,7 +25,8 @@ class ConvolutionAttention(nn.Module):
     Parameters
     ----------
     conv : torch.nn.Conv1d
-        Of odd width, with as many zeros on either side as keep the length.
+        Of odd width with at least two input channels; stride, dilation and groups 1; as many zeros on either
+        side, given as a number, as keep the length.
     sharpness : float
         :math:`\alpha`: neighbours of the right token get :math:`e^{-\alpha}` of its weight.
 

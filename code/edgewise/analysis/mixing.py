@@ -10,6 +10,7 @@ from edgewise.transformer import Transformer, make_model
 from edgewise.validation import check_choice
 
 MIXERS = (*AGGREGATORS, "convolution")
+"""Ways to combine what a token hears."""
 
 
 class MixingTransformer(Transformer):
@@ -75,7 +76,16 @@ def convolve(graph: AttentionGraph, v: Tensor, places: Tensor) -> Tensor:
 
 
 def make_mixing_model(src_vocab: int, tgt_vocab: int, how: str = "attention", **size) -> MixingTransformer:
-    """Build one; ``size`` as in :func:`make_model`, from the same random numbers.
+    """Build one, from the same random numbers as :func:`make_model`.
+
+    Parameters
+    ----------
+    src_vocab, tgt_vocab : int
+        Sizes of the vocabularies.
+    how : str
+        One of ``MIXERS``.
+    **size
+        As in :func:`make_model`.
 
     Raises
     ------
@@ -85,7 +95,13 @@ def make_mixing_model(src_vocab: int, tgt_vocab: int, how: str = "attention", **
     check_choice("how", how, MIXERS)
     plain = make_model(src_vocab, tgt_vocab, **size)
     model = MixingTransformer(
-        plain.encoder, plain.decoder, plain.src_embed, plain.tgt_embed, plain.pos_enc, plain.generator
+        plain.encoder,
+        plain.decoder,
+        plain.src_embed,
+        plain.tgt_embed,
+        plain.pos_enc,
+        plain.generator,
+        plain.engine,
     )
     model.how = how
     return model

@@ -42,7 +42,7 @@ class LongRow:
 
     @property
     def known(self) -> dict[str, str | float]:
-        """All that is known, by its name here.
+        """The fields that have a value, by their names.
 
         Of an extrapolated length there is no peak, nor anything measured where fewer than two lengths were;
         of a process that was ended there are only text and graph.

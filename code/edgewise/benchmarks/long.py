@@ -58,6 +58,7 @@ EDGES: dict[str, Callable[[int], int]] = {
 """Edges of the same, in closed form."""
 
 CONTESTANTS = ("dense", *GRAPHS)
+"""What is measured: dense attention, and each graph."""
 
 
 def bench_long(

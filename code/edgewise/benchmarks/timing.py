@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from edgewise.validation import check_count
 
 TURN = 0.05
-"""Seconds that a fast function may take in its turn ..."""
+"""Seconds that all calls of a fast function in its turn may take."""
 
 MOST_CALLS = 20
-"""... and how often it is called in it at most."""
+"""Calls in a turn, at most."""
 
 LONG = 1.0
 """Seconds from which a call is too long to be made in vain."""

@@ -12,7 +12,8 @@ from edgewise.checks.report import Report
 from edgewise.checks.runner import Exam, Unfinished, Wrong, build, call, need, work
 
 BATCH, N, M, H, D = 2, 5, 7, 3, 12
-"""Sentences, receivers, senders, heads, width: all different, so that no axis passes for another."""
+"""Sizes in the checks, all different, so that no axis passes for another: ``BATCH`` sentences, ``N``
+receivers, ``M`` senders, ``H`` heads, width ``D``."""
 
 SLIPS = {
     "no scale": "The scores are not divided by √d_k.",

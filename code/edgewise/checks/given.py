@@ -121,7 +121,8 @@ class Transformer(nn.Module):
         """Log-probabilities where there is a target, else a translation.
 
         Source ids [batch, m] with target ids [batch, n] give [batch, n, tgt_vocab], of which row t predicts
-        target t. Without a target they give ids [batch, at most max_len].
+        target t. Without a target they give ids [batch, at most max_len]: what follows the start symbol 0
+        up to the end symbol 1, which fills shorter rows.
         """
         memory = self.embed(self.src_embed, source)
         for stack in self.encoder:

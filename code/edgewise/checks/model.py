@@ -14,7 +14,8 @@ from edgewise.checks.runner import Exam, Wrong, build, call, need, work
 from edgewise.checks.stacks import FF, Tilt, check_part
 
 SOURCES, TARGETS, LAYERS, LONGEST = 11, 9, 2, 8
-"""Words in the two vocabularies, stacks on each side, longest translation."""
+"""Sizes in the checks: ``SOURCES`` and ``TARGETS`` are words in the vocabularies, ``LAYERS`` those of a side,
+``LONGEST`` is the most words of a translation."""
 
 SOS, EOS = 0, 1
 

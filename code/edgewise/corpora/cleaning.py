@@ -21,8 +21,8 @@ def cleaned(pairs: Iterable[Pair], longest: int = 100, ratio: float = 2.0) -> It
     longest : int
         Words a side at most; at least one.
     ratio : float
-        By how much the longer side may be longer, in words; each side may have two more besides, since short
-        phrases differ most.
+        The longer side may have this many times the shorter side's words, and two more, since short phrases
+        differ most.
 
     Raises
     ------

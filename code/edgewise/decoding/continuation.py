@@ -69,7 +69,7 @@ class Continuation:
         return x
 
     def keep(self, rows: Tensor) -> None:
-        """Go on with some of the targets, in the order of ``rows``; one may stand there more than once.
+        """Go on with some of the targets, in the order of ``rows``, int64 [B], in which one may recur.
 
         Sources are not copied: the receivers of two targets of one source hear the same senders.
         """

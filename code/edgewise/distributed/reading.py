@@ -35,7 +35,7 @@ def cut_by_tokens(
     bucketed: bool,
     generator: np.random.Generator,
 ) -> Cut:
-    """Cut an order as :meth:`TranslationDataset.by_tokens` does, without a list of lists.
+    """Cut an order as :meth:`edgewise.tasks.TranslationDataset.by_tokens` does, without a list of lists.
 
     Parameters
     ----------

@@ -63,7 +63,7 @@ class Universal:
 
 @dataclass(frozen=True)
 class Mixing(Size):
-    """The same, its tokens combining what they hear in another way: ``how``, as in ``make_mixing_model``."""
+    """A :class:`Size` whose tokens combine what they hear otherwise: ``how`` as in ``make_mixing_model``."""
 
     how: str = "attention"
 
@@ -74,7 +74,7 @@ class Mixing(Size):
 
 @dataclass(frozen=True)
 class Sparse(Size):
-    """The same, its encoder on another graph: ``source_graph`` and ``reach`` as in ``on_source_graph``."""
+    """A :class:`Size` on other source graphs: ``source_graph`` and ``reach`` as in ``on_source_graph``."""
 
     source_graph: str = "complete"
     reach: int = 0
@@ -116,6 +116,8 @@ class Text:
 @dataclass(frozen=True)
 class Streamed(Text):
     """How the text of a corpus larger than memory becomes symbols; they are kept on disk, split once.
+
+    ``dropout`` must stay 0: joins cannot be left out anew of what is split once.
 
     Attributes
     ----------

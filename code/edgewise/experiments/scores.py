@@ -83,7 +83,15 @@ def final_figures(
 
 
 def choose_search(model: Transformer, data: TextDataset, limit: int | None = None) -> tuple[Search, Figures]:
-    """Choose the length penalty by BLEU on the validation split; return that of each penalty too."""
+    """Choose the length penalty by BLEU on the validation split.
+
+    Returns
+    -------
+    search : Search
+        With the best penalty.
+    figures : dict of str to float
+        BLEU of each penalty that was tried.
+    """
     pairs = data.corpus.splits["valid"][:limit]
     references = [target for _, target in pairs]
     found = {

@@ -16,7 +16,18 @@ def curves(
     ax: Axes | None = None,
     markers: bool = False,
 ) -> Figure:
-    """Draw named lines (x, y), told apart by colour, dash and, if asked for, marker.
+    """Draw named lines, told apart by colour, dash and, if asked for, marker.
+
+    Parameters
+    ----------
+    series : mapping of str to (x, y)
+        The lines' names, each with two sequences of numbers.
+    xlabel, ylabel : str
+        Of the axes.
+    ax : matplotlib axes, optional
+        Where to draw; a new figure without it.
+    markers : bool
+        Whether points are marked.
 
     Raises
     ------

@@ -42,7 +42,7 @@ def draw_graph(
     Raises
     ------
     ValueError
-        If there is not one label a node, the layout is unknown or does not fit, or nobody is highlighted.
+        If there is not one label a node, the layout is unknown or does not fit, or ``highlight`` is no node.
     """
     nodes = list(graph)
     if len(labels) != len(nodes):
@@ -96,7 +96,15 @@ def _sides(nodes: Sequence[Hashable]) -> dict[Hashable, tuple[float, float]]:
 def draw_batch(
     enc: nx.DiGraph, cross: nx.DiGraph, dec: nx.DiGraph, source: Sequence[str], target: Sequence[str]
 ) -> Figure:
-    """Draw the three graphs of a sentence pair in one picture: source tokens above, target tokens below."""
+    """Draw the three graphs of a sentence pair in one picture: source tokens above, target tokens below.
+
+    Parameters
+    ----------
+    enc, cross, dec : networkx.DiGraph
+        Of ``AttentionGraph.to_networkx()``, each of one sentence (pair).
+    source, target : sequence of str
+        Labels of their tokens.
+    """
     fig, ax = plt.subplots(figsize=(6.4, 4.2))
     room = _node_size([*source, *target])
     top = {i: (i - (len(source) - 1) / 2, 1.0) for i in range(len(source))}
@@ -150,7 +158,7 @@ def draw_social(
     Raises
     ------
     ValueError
-        If there is not one group a node, there are too many, or nobody is highlighted.
+        If there is not one group a node, there are too many, or ``highlight`` is no node.
     """
     nodes, names = list(graph), list(dict.fromkeys(groups))
     if len(groups) != len(nodes) or len(names) > 4:

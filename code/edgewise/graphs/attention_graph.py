@@ -31,6 +31,15 @@ class AttentionGraph:
         Number of receiving tokens. Without it the two sides are the same ``num_src`` tokens
         (self-attention); with it they are two sets (cross-attention).
 
+    Attributes
+    ----------
+    num_src, num_dst : int
+        Sending and receiving tokens.
+    self_attention : bool
+        Whether both are the same tokens.
+    intervals : tuple of Tensor, or None
+        ``start`` and ``stop`` of a graph that :meth:`from_intervals` made.
+
     Raises
     ------
     TypeError
@@ -63,12 +72,22 @@ class AttentionGraph:
     ) -> "AttentionGraph":
         """Receiver ``i`` attends to senders ``start[i] .. stop[i] - 1``, or to none if the two are equal.
 
+        Parameters
+        ----------
+        start, stop : Tensor
+            int64 [num_dst].
+        num_src : int
+            Number of sending tokens.
+        self_attention : bool
+            Whether senders and receivers are the same tokens.
+
         Raises
         ------
         TypeError
             If ``start`` or ``stop`` is not a tensor of int64.
         ValueError
-            If ``0 <= start <= stop <= num_src`` does not hold for every receiver.
+            If ``0 <= start <= stop <= num_src`` does not hold for every receiver, or self-attention has not
+            one interval a token.
         """
         check_ids("start", start, check_count("num_src", num_src) + 1)
         check_ids("stop", stop, num_src + 1)
@@ -223,11 +242,21 @@ class AttentionGraph:
 
         It counts as self-attention where this graph does and both runs are the same.
 
+        Parameters
+        ----------
+        src, dst : slice
+            The runs, as for a list.
+
         Raises
         ------
+        TypeError
+            If one is no slice.
         ValueError
             If a slice has a step.
         """
+        for name, run in (("src", src), ("dst", dst)):
+            if not isinstance(run, slice):
+                raise TypeError(f"{name} must be a slice, got {run!r}")
         if (src.step or 1) != 1 or (dst.step or 1) != 1:
             raise ValueError(f"src and dst must be slices without a step, got {src} and {dst}")
         (first_src, last_src), (first_dst, last_dst) = (

@@ -73,7 +73,7 @@ class Batch:
         return self.tgt_y.device
 
     def sentence(self, index: int) -> tuple[slice, slice]:
-        """Return where sentence ``index`` lies among the packed source and target tokens.
+        """Return two slices: where sentence ``index`` lies among the packed source and target tokens.
 
         Raises
         ------

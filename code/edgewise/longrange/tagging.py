@@ -19,7 +19,7 @@ UNKNOWN = 0
 
 
 def drawn_tree(parse: Parse) -> AttentionGraph:
-    """Return a tree of as many edges that says nothing: each word hangs on one drawn by chance."""
+    """Return a tree with as many edges as the parse, but without its knowledge: heads are drawn by chance."""
     n = len(parse.words)
     generator = torch.Generator().manual_seed(n)
     order = torch.randperm(n, generator=generator).tolist()

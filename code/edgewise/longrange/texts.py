@@ -10,8 +10,8 @@ from edgewise.graphs import AttentionGraph, batch
 from edgewise.validation import check_choice, check_count
 
 PAD, HUB, SPAN, GAP, FIRST = range(5)
-"""Ids: of nothing, of the first tokens of a text, of additional tokens of a graph, of what fills a text up,
-and the first one that a task may use."""
+"""Ids 0 to 4. ``PAD``: nothing; ``HUB``: the first tokens of a text; ``SPAN``: additional tokens of a graph;
+``GAP``: what fills a text up; ``FIRST``: the first one that a task may use."""
 
 NUM_HUBS = 8
 """Tokens before the text proper: a place for global tokens, where a graph has them."""
@@ -20,6 +20,7 @@ PERIOD = 64
 """Positions of the filling repeat, so that a longer text holds none that training has not shown."""
 
 NUM_QUESTIONS = 8
+"""Answers that a text asks for."""
 NUM_LETTERS = 16
 NUM_KEYS = NUM_VALUES = 16
 

@@ -43,6 +43,7 @@ ENGINES: dict[str, Engine] = {
     "scatter": scatter,
     "tiles": tiles,
 }
+"""How the sum over edges is executed; the first three are DGL's."""
 
 
 def propagate_attention(

@@ -10,10 +10,10 @@ from edgewise.graphs import AttentionGraph
 from edgewise.message_passing.cuts import Cut, cut_graph
 
 MOST_WASTE = 8
-"""A plan may compute this many scores an edge ..."""
+"""Scores an edge that a plan may compute."""
 
 ALWAYS_AFFORDABLE = 10_000_000
-"""... or this many scores in all."""
+"""Scores in all that a plan may compute, however many that is an edge."""
 
 BUCKET_RATIO = 1.5
 """Tiles whose longer sides differ by less than about this factor share a bucket; where that wastes too much,

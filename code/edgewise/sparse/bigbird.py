@@ -38,7 +38,8 @@ def random_links(
 ) -> AttentionGraph:
     """Every token hears ``per_token`` others, any set of them as likely as any other.
 
-    ``n * R`` edges with ``R = min(per_token, n - 1)``, causal ``n * R - R * (R + 1) / 2``.
+    ``n * R`` edges with ``R = min(per_token, n - 1)``, causal ``n * R - R * (R + 1) / 2``; fewer where
+    ``besides`` leaves a token too few to draw from.
 
     Parameters
     ----------

@@ -1,4 +1,7 @@
-"""Edges in closed form: each function takes its constructor's arguments and builds no graph."""
+"""Edges in closed form, no graph built: each function takes those arguments of its constructor that count.
+
+What does not count is left out: seeds of a draw, a tree's shape, labels beside the sizes of their groups.
+"""
 
 from collections.abc import Sequence
 
@@ -28,7 +31,7 @@ def global_tokens(n: int, count: int, causal: bool = False) -> int:
 
 
 def random_links(n: int, per_token: int, causal: bool = False) -> int:
-    """Edges of :func:`edgewise.sparse.random_links`."""
+    """Edges of :func:`edgewise.sparse.random_links`, where nobody is left out but the token itself."""
     drawn = min(per_token, max(n - 1, 0))
     return n * drawn - (drawn * (drawn + 1) // 2 if causal else 0)
 

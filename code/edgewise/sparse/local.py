@@ -11,7 +11,8 @@ def dilated(n: int, reach: int, step: int, causal: bool = False) -> AttentionGra
     """Every token hears itself and every ``step``-th token on either side, ``reach`` of them.
 
     A window of width ``2 * reach + 1`` seen through a comb (Beltagy et al. 2020, sec. 3.1). With
-    ``T = min(reach, (n - 1) // step)``, it has ``n + 2 * (T * n - step * T * (T + 1) / 2)`` edges.
+    ``T = min(reach, (n - 1) // step)``, it has ``n + 2 * (T * n - step * T * (T + 1) / 2)`` edges;
+    causal, half of those beyond ``n``.
 
     Parameters
     ----------

@@ -155,15 +155,19 @@ class Run:
             log.truncate(self._log_end)  # what came after the checkpoint will come again
 
     def train(self, max_steps: int | None = None) -> None:
-        """Train to the end of the recipe, or until ``max_steps`` updates are made.
+        """Train to the end of the recipe, or until ``max_steps`` updates are made; :meth:`start` goes first.
 
         Raises
         ------
+        RuntimeError
+            If the stage was not begun.
         DivergedError
             If a loss or gradient is not finite; says where. The newest checkpoint stays.
         StoppedError
             If ``stop_requested`` was set.
         """
+        if not self.stages:
+            raise RuntimeError("train() goes on where start() begins: call start() first")
         self.team.agree({"steps": max_steps})
         while not self.finished and (max_steps is None or self.step < max_steps):
             self.model.train()

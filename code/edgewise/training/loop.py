@@ -132,13 +132,18 @@ def run_epoch(
     data_iter : iterable of Batch
         One epoch.
     model : torch.nn.Module
-        Batch to log-probabilities. Put into training or evaluation mode first.
+        Batch to log-probabilities; its mode, training or evaluation, stays as it is.
     loss_compute : SimpleLossCompute
         Learns if it holds an optimiser.
     is_train : bool
         Whether gradients are kept.
     progress : bool
         Whether to show a bar that counts target tokens, and how many pass a second.
+
+    Returns
+    -------
+    EpochResult
+        Means over the epoch's target tokens.
 
     Raises
     ------
