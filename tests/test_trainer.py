@@ -224,6 +224,11 @@ class TestFaults:
         with pytest.raises(RuntimeError, match=r"call start\(\) first"):
             run.train()
 
+    def test_patience_watches_a_figure_that_is_there(self, tmp_path):
+        run = begin(tmp_path, replace(RECIPE, monitor="bleu", patience=1))
+        with pytest.raises(ValueError, match="one of 'loss', 'accuracy', 'length'; got 'bleu'"):
+            run.train()
+
     def test_a_folder_with_a_run_is_not_overwritten(self, tmp_path):
         begin(tmp_path).train(max_steps=1)
         with pytest.raises(FileExistsError, match="holds a run already"):

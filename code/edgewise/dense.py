@@ -140,6 +140,8 @@ class Transformer(nn.Module):
 
     Padding stands at the ends of rows. Only the source's has to be masked: the causal mask hides the
     target's from every token before it. What comes out at a padded place means nothing.
+
+    Parameters as in :class:`edgewise.transformer.Transformer`, without an engine.
     """
 
     def __init__(

@@ -39,7 +39,8 @@ class Recipe:
     average : int
         Epochs, the last ones, whose weights are averaged for validation's last word and the artifact.
     monitor : str
-        Validation figure that early stopping watches; ``"loss"`` should fall, any other rise.
+        Validation figure that early stopping watches: ``"loss"``, which should fall, or one that should rise,
+        ``"accuracy"`` or what the run's ``score`` adds.
     patience : int or None
         Epochs without improvement after which training stops.
     autocast : bool

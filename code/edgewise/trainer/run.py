@@ -23,6 +23,7 @@ from edgewise.trainer.recipe import Recipe
 from edgewise.trainer.team import ALONE, Alone
 from edgewise.training import LabelSmoothing, NoamOpt, run_epoch
 from edgewise.transformer import Transformer
+from edgewise.validation import check_choice
 
 Score = Callable[[Transformer], dict[str, float]]
 """Figures of a model on validation data, by decoding."""
@@ -161,6 +162,8 @@ class Run:
         ------
         RuntimeError
             If the stage was not begun.
+        ValueError
+            If patience watches a figure that validation does not have; said after the first epoch.
         DivergedError
             If a loss or gradient is not finite; says where. The newest checkpoint stays.
         StoppedError
@@ -329,6 +332,8 @@ class Run:
             "train": {"loss": self.loss.avg_loss, "accuracy": self.loss.accuracy},
             "valid": {"loss": valid.avg_loss, "accuracy": valid.accuracy, **scores, **counted.figures},
         }
+        if self.recipe.patience is not None:
+            check_choice("monitor", self.recipe.monitor, epoch["valid"])
         if self.opt.scale != 1:
             epoch["scale"] = self.opt.scale
         if counted.histograms:
