@@ -25,8 +25,11 @@ def missing(marker):
     return None
 
 
-def pytest_collection_modifyitems(config, items):
+def pytest_configure(config):
     config.left_out = {}
+
+
+def pytest_collection_modifyitems(config, items):
     for marker in ("corpus", "cuda"):
         if reason := missing(marker):
             out = [item for item in items if item.get_closest_marker(marker)]
@@ -43,9 +46,9 @@ def pytest_sessionfinish(session):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node):
-    node.config.left_out = getattr(node, "workeroutput", {}).get("left_out", {})
+    node.config.left_out |= getattr(node, "workeroutput", {}).get("left_out", {})
 
 
 def pytest_terminal_summary(terminalreporter, config):
-    for line in getattr(config, "left_out", {}).values():
+    for line in config.left_out.values():
         terminalreporter.write_line(line)

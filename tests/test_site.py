@@ -265,19 +265,24 @@ def test_names_lead_to_where_they_are_defined():
     node = {"refdomain": "py", "refdoc": "book/api", "py:module": "edgewise.analysis.mixing"}
     for target, kind in (
         ("make_model", None),
-        ("attention_of", "MixingTransformer"),
+        ("update_graph", "MixingTransformer"),
         ("edgewise.graphs.window", None),
     ):
         found = node | {"reftarget": target, "py:class": kind}
         api_page.find_definition(
             SimpleNamespace(builder=None), SimpleNamespace(domains={"py": domain}), found, None
         )
-    for target, kind in (("nothing", "py"), ("torch.Tensor", "py"), ("edgewise.graphs.window", "std")):
+    for target, kind in (
+        ("nothing", "py"),
+        ("edgewise.trainer.run.ALONE", "py"),
+        ("torch.Tensor", "py"),
+        ("edgewise.graphs.window", "std"),
+    ):
         found = node | {"reftarget": target, "refdomain": kind}
         assert api_page.find_definition(None, None, found, None) is None
     assert [name.removeprefix("edgewise.") for name in asked] == [
         "transformer.make_model",
-        "transformer.Transformer.attention_of",
+        "transformer.Transformer.update_graph",
         "graphs.attention_graph.window",
     ]
 

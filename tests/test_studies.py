@@ -6,7 +6,7 @@ import torch
 from edgewise import artifacts, experiments
 from edgewise.__main__ import app
 from edgewise.analysis import make_mixing_model
-from edgewise.analysis.mixing import convolve
+from edgewise.analysis.mixing import MIXERS, convolve
 from edgewise.corpora.gold import Parse
 from edgewise.decoding import greedy
 from edgewise.experiments import (
@@ -27,6 +27,7 @@ from edgewise.experiments import (
 from edgewise.gnn import reduce_edges
 from edgewise.graphs import AttentionGraph, GraphPool, complete
 from edgewise.longrange import LongRecipe, accuracy, make_bucket_reader, train_reader
+from edgewise.message_passing import ENGINES
 from edgewise.tasks import get_dataset
 from edgewise.trainer import Recipe
 from edgewise.transformer import make_model
@@ -175,8 +176,26 @@ class TestMixing:
         y = layer.sublayer[1](y, layer.feed_forward)
         torch.testing.assert_close(model.encode(batch)["enc"], model.encoder.norm(y))
 
-    def test_the_engine_is_the_one_asked_for(self):
-        assert make_mixing_model(VOCAB, VOCAB, "sum", **SIZE, engine="scatter").engine == "scatter"
+    def test_attention_runs_on_the_engine_asked_for(self, monkeypatch):
+        run = []
+        for name in ("scatter", "tiles"):
+            engine = ENGINES[name]
+            monkeypatch.setitem(ENGINES, name, lambda *given, n=name, e=engine: (run.append(n), e(*given))[1])
+        model = make_mixing_model(VOCAB, VOCAB, "attention", **SIZE, engine="scatter")
+        model(GraphPool()(*random_pairs([(3, 4), (2, 2)])))
+        assert run == ["scatter"] * 3
+
+    @pytest.mark.parametrize("how", MIXERS)
+    def test_attention_can_be_looked_at_where_there_is_any(self, how):
+        model = make_mixing_model(VOCAB, VOCAB, how, **SIZE).eval()
+        batch = GraphPool()(*random_pairs([(3, 4), (2, 2), (1, 1), (2, 3)]))
+        torch.testing.assert_close(model(batch), model.generator(model.hidden(batch)))
+        if how == "attention":
+            assert [x.shape for x in model.att_weight_map] == [x.shape for x in model.attention_of(batch, 3)]
+        else:
+            assert model.att_weight_map is None
+            with pytest.raises(ValueError, match=f"there is no attention .* by '{how}'"):
+                model.attention_of(batch, 0)
 
     @torch.no_grad()
     def test_a_convolution_is_torchs(self):

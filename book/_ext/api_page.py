@@ -95,8 +95,8 @@ def find_definition(app, env, node, contnode):
     module, kind, target = node.get("py:module"), node.get("py:class"), node["reftarget"]
     places = f"{module}.{kind}.{target}", f"{module}.{target}", target
     meant = next(filter(None, map(pydoc.locate, places)), None)
-    if not getattr(meant, "__module__", "").startswith(PACKAGE.name):
-        return None
+    if not (hasattr(meant, "__qualname__") and meant.__module__.startswith(PACKAGE.name)):
+        return None  # nothing of the package, or an object that does not know where it is defined
     entry = f"{meant.__module__}.{meant.__qualname__}"
     return env.domains["py"].resolve_xref(env, node["refdoc"], app.builder, "obj", entry, node, contnode)
 

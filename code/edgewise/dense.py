@@ -141,7 +141,8 @@ class Transformer(nn.Module):
     Padding stands at the ends of rows. Only the source's has to be masked: the causal mask hides the
     target's from every token before it. What comes out at a padded place means nothing.
 
-    Parameters as in :class:`edgewise.transformer.Transformer`, without an engine.
+    Parameters as in :class:`edgewise.transformer.Transformer`, without an engine; encoder and decoder are
+    those of this module.
     """
 
     def __init__(

@@ -161,7 +161,7 @@ class Counted:
     plan : Plan
         What all have in common.
     sentences : int
-        Sentences in the smaller of the two passes counted. Where batches are large enough to fill the output
+        Sentences in the smaller of the two batches counted. Where batches are large enough to fill the output
         layer's chunk of rows, take as many as fill it.
     """
 

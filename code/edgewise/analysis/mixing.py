@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from edgewise.gnn import AGGREGATORS, aggregate
-from edgewise.graphs import AttentionGraph
+from edgewise.graphs import AttentionGraph, Batch
 from edgewise.layers import Embeddings
 from edgewise.transformer import Transformer, make_model
 from edgewise.validation import check_choice
@@ -36,9 +36,29 @@ class MixingTransformer(Transformer):
 
     def propagate_attention(self, graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Let every receiver of ``graph`` combine what it hears: [num_dst, h, d_k]."""
+        if self.how == "attention":
+            return super().propagate_attention(graph, q, k, v)
         if self.how == "convolution":
             return convolve(graph, v, self._places)
-        return aggregate(graph, v, self.how, q, k)
+        return aggregate(graph, v, self.how)
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Return log-probabilities as every Transformer does; where there is no attention none is kept."""
+        return super().forward(batch) if self.how == "attention" else self.generator(self.hidden(batch))
+
+    def attention_of(self, batch: Batch, sentence: int, layer: int = -1) -> list[Tensor]:
+        """Return the attention on one sentence.
+
+        Raises
+        ------
+        ValueError
+            If tokens combine what they hear in another way.
+        IndexError
+            If there is no such sentence or layer.
+        """
+        if self.how != "attention":
+            raise ValueError(f"there is no attention where tokens combine what they hear by {self.how!r}")
+        return super().attention_of(batch, sentence, layer)
 
 
 def convolve(graph: AttentionGraph, v: Tensor, places: Tensor) -> Tensor:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from edgewise.validation import check_count
 
 TURN = 0.05
-"""Seconds that all calls of a fast function in its turn may take."""
+"""Seconds: a function that takes less is called in its turn until about so many have passed."""
 
 MOST_CALLS = 20
-"""Calls in a turn, at most."""
+"""Measured calls in a turn, at most."""
 
 LONG = 1.0
 """Seconds from which a call is too long to be made in vain."""

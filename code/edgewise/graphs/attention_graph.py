@@ -38,7 +38,7 @@ class AttentionGraph:
     self_attention : bool
         Whether both are the same tokens.
     intervals : tuple of Tensor, or None
-        ``start`` and ``stop`` of a graph that :meth:`from_intervals` made.
+        ``start`` and ``stop``, as :meth:`from_intervals` takes them, of a graph that is kept as such.
 
     Raises
     ------
@@ -86,8 +86,8 @@ class AttentionGraph:
         TypeError
             If ``start`` or ``stop`` is not a tensor of int64.
         ValueError
-            If ``0 <= start <= stop <= num_src`` does not hold for every receiver, or self-attention has not
-            one interval a token.
+            If ``start`` and ``stop`` are not two lists of one length on one device, ``0 <= start <= stop <=
+            num_src`` does not hold for every receiver, or self-attention has not one interval a token.
         """
         check_ids("start", start, check_count("num_src", num_src) + 1)
         check_ids("stop", stop, num_src + 1)

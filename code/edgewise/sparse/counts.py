@@ -37,7 +37,7 @@ def random_links(n: int, per_token: int, causal: bool = False) -> int:
 
 
 def bigbird(n: int, reach: int, num_global: int, num_random: int, causal: bool = False) -> int:
-    """Edges of :func:`edgewise.sparse.bigbird`.
+    """Edges of :func:`edgewise.sparse.bigbird.bigbird`.
 
     Window edges between tokens that are not global, edges of the global ones, and links: each of ``m`` tokens
     draws from those that it does not hear. Tokens near the ends of the window hear fewer neighbours.
