@@ -208,35 +208,33 @@ def test_the_whole_list_says_which_page_cites_what():
     assert {f"book/{path.stem}" for path in CHAPTERS} <= {page for page, _ in lines}
 
 
-@pytest.mark.parametrize("what", ["attribute", "data", "property"])
-@pytest.mark.parametrize(
-    "said", ["[N]: steps taken.", "The newest and the one before: both.", "A mean.\n\nOf: all."]
-)
-def test_what_an_attribute_is_said_to_be_stays_one_sentence(what, said):
-    lines = said.splitlines()
-    api_page.complete_docstring(None, what, "module.NAME", object(), None, lines)
-    shown = NumpyDocstring(lines, what=what, name="module.NAME").lines()
-    assert "\n".join(shown).strip() == said
-
-
-def test_what_a_function_returns_is_set_as_a_field():
-    lines = ["Count.", "", "Returns", "-------", "int", "    All of them."]
-    api_page.complete_docstring(None, "function", "module.count", len, None, lines)
-    assert ":returns: All of them." in NumpyDocstring(lines, what="function", name="module.count").lines()
-
-
-def shown(what, obj, *lines):
-    """What stands on a page after a docstring's own lines."""
+def completed(what, obj, *lines):
+    """A docstring's lines as napoleon gets them."""
     lines = list(lines)
     api_page.complete_docstring(None, what, "module.NAME", obj, None, lines)
     return lines
 
 
+@pytest.mark.parametrize("what", ["attribute", "data", "property"])
+@pytest.mark.parametrize(
+    "said", ["[N]: steps taken.", "The newest and the one before: both.", "A mean.\n\nOf: all."]
+)
+def test_what_an_attribute_is_said_to_be_stays_one_sentence(what, said):
+    lines = completed(what, object(), *said.splitlines())
+    shown = NumpyDocstring(lines, what=what, name="module.NAME").lines()
+    assert "\n".join(shown).strip() == said
+
+
+def test_what_a_function_returns_is_set_as_a_field():
+    lines = completed("function", len, "Count.", "", "Returns", "-------", "int", "    All of them.")
+    assert ":returns: All of them." in NumpyDocstring(lines, what="function", name="module.count").lines()
+
+
 def test_short_constants_are_shown_and_long_ones_are_not():
-    assert shown("data", ("a", 2), "Two.") == [": Two.", "", "Value: ``('a', 2)``."]
-    assert shown("data", {"a": object()}, "One.") == [": One.", "", "Keys: ``'a'``."]
+    assert completed("data", ("a", 2), "Two.") == [": Two.", "", "Value: ``('a', 2)``."]
+    assert completed("data", {"a": object()}, "One.") == [": One.", "", "Keys: ``'a'``."]
     for constant in (object(), (object(),), {1: 2}, "long" * 60):
-        assert shown("data", constant, "Long.") == [": Long."]
+        assert completed("data", constant, "Long.") == [": Long."]
 
 
 def test_context_managers_and_parents_are_told():
@@ -250,10 +248,10 @@ def test_context_managers_and_parents_are_told():
     class Child(api_links.Reader):
         """Of a parent elsewhere."""
 
-    assert shown("function", shut, "Shut it.") == ["*Context manager.* Shut it."]
-    assert shown("function", numbers, "Count.") == ["Count."]
-    assert shown("class", Child, "More.") == ["More."]
-    assert shown("class", Team, "Many.", "", "Parameters") == [
+    assert completed("function", shut, "Shut it.") == ["*Context manager.* Shut it."]
+    assert completed("function", numbers, "Count.") == ["Count."]
+    assert completed("class", Child, "More.") == ["More."]
+    assert completed("class", Team, "Many.", "", "Parameters") == [
         *("Many.", "", "A kind of :class:`~edgewise.trainer.team.Alone`.", ""),
         *("", "Parameters"),
     ]
@@ -292,7 +290,7 @@ def test_fields_of_named_tuples_are_told_by_their_class():
         left: int
 
     assert api_page.skip_fields(None, "class", "Pair.left", Pair.left, False, None) is True
-    assert api_page.skip_fields(None, "module", "shown", shown, False, None) is None
+    assert api_page.skip_fields(None, "module", "completed", completed, False, None) is None
 
 
 def test_protocols_show_no_arguments():

@@ -9,6 +9,8 @@ import pydoc
 import re
 from pathlib import Path
 
+from api_links import entry_of
+
 PACKAGE = Path(__file__).resolve().parents[2] / "code" / "edgewise"
 MODELS = {
     "adaptive",
@@ -24,6 +26,7 @@ MODELS = {
     "transformer",
 }
 """Documented on the first page; the rest follows on the second, for the pages' weight."""
+
 PAGES = {"book/api": True, "book/api-tools": False}
 """The pages, and whether they document the models."""
 
@@ -95,9 +98,9 @@ def find_definition(app, env, node, contnode):
     module, kind, target = node.get("py:module"), node.get("py:class"), node["reftarget"]
     places = f"{module}.{kind}.{target}", f"{module}.{target}", target
     meant = next(filter(None, map(pydoc.locate, places)), None)
-    if not (hasattr(meant, "__qualname__") and meant.__module__.startswith(PACKAGE.name)):
-        return None  # nothing of the package, or an object that does not know where it is defined
-    entry = f"{meant.__module__}.{meant.__qualname__}"
+    entry = entry_of(meant)
+    if entry is None or not entry.startswith(f"{PACKAGE.name}."):
+        return None
     return env.domains["py"].resolve_xref(env, node["refdoc"], app.builder, "obj", entry, node, contnode)
 
 

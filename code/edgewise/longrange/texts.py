@@ -21,6 +21,7 @@ PERIOD = 64
 
 NUM_QUESTIONS = 8
 """Answers that a text asks for."""
+
 NUM_LETTERS = 16
 NUM_KEYS = NUM_VALUES = 16
 
