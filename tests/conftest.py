@@ -4,6 +4,7 @@ from pathlib import Path
 import matplotlib
 import pytest
 import torch
+from edgewise.graphs import dgl_available
 from hypothesis import settings
 
 matplotlib.use("agg")
@@ -22,6 +23,8 @@ def missing(marker):
         return "EDGEWISE_DATA names no folder of corpora"
     if marker == "cuda" and not torch.cuda.is_available():
         return "there is no CUDA device"
+    if marker == "dgl" and not dgl_available():
+        return "DGL cannot be imported here"
     return None
 
 
@@ -29,8 +32,17 @@ def pytest_configure(config):
     config.left_out = {}
 
 
+DGL_ENGINES = {"mailbox", "builtin", "fused"}
+
+
 def pytest_collection_modifyitems(config, items):
-    for marker in ("corpus", "cuda"):
+    for item in items:  # a test that is given one of DGL's engines needs DGL
+        given = getattr(item, "callspec", None)
+        if given and not DGL_ENGINES.isdisjoint(
+            value for value in given.params.values() if isinstance(value, str)
+        ):
+            item.add_marker("dgl")
+    for marker in ("corpus", "cuda", "dgl"):
         if reason := missing(marker):
             out = [item for item in items if item.get_closest_marker(marker)]
             items[:] = [item for item in items if item not in out]

@@ -44,7 +44,7 @@ sizes = st.lists(st.integers(0, 7), min_size=1, max_size=4).filter(any)
 
 @st.composite
 def interval_graphs(draw):
-    """Sentences, windows and arbitrary intervals, some of their receivers silenced."""
+    """Sentences, windows and arbitrary intervals, some of their receivers without in-edges."""
     lengths = draw(sizes)
     kind = draw(st.sampled_from(["complete", "causal", "bipartite", "window", "any"]))
     if kind == "bipartite":
@@ -74,7 +74,7 @@ def random_fields(graph, heads, width, scale=1.0, dtype=torch.float32, seed=0):
 
 
 def check_propagation(graph, engine, heads, width, scale=1.0, seed=0):
-    """Hold an engine's values and gradients against the dense formula in float64."""
+    """Compare an engine's values and gradients with the dense formula in float64."""
     fields = random_fields(graph, heads, width, scale, seed=seed)
     doubles = [x.detach().double().requires_grad_() for x in fields]
     actual = propagate_attention(graph, *fields, engine)
@@ -148,7 +148,7 @@ def copy_parts(parts):
 def dropped_and_doubled(model, continue_):
     """Grow three targets, drop one, double another, swap them, and grow on.
 
-    Returns their last states, and what the model has for the same targets computed at once.
+    Returns their last states, and the model's for the same targets computed at once.
     """
     sources, targets = random_pairs([(3, 6), (5, 6), (2, 6)])
     ids = torch.tensor(targets)
@@ -166,7 +166,7 @@ def dropped_and_doubled(model, continue_):
 def torch_twin(model):
     """Return the model made of ``torch.nn.Transformer``'s own layers, weights copied, in evaluation mode.
 
-    Where the model's encoder hears windows, PyTorch's gets their mask.
+    If the model's encoder attends to windows, PyTorch's gets their mask.
     """
     layers, vocab = model.encoder.N, model.generator.proj.out_features
     attention, inner = model.encoder.layers[0].self_attn, model.encoder.layers[0].feed_forward.inner
@@ -176,13 +176,13 @@ def torch_twin(model):
     copy_parts([*pairs, (model.generator.proj, twin.proj)])
     if getattr(model, "source_graph", "complete") != "complete":
         assert model.source_graph == "window"
-        hear_windows = partial(_with_windows, model.reach, attention.h)
-        twin.body.register_forward_pre_hook(hear_windows, with_kwargs=True)
+        mask_windows = partial(_with_windows, model.reach, attention.h)
+        twin.body.register_forward_pre_hook(mask_windows, with_kwargs=True)
     return twin.eval()
 
 
 def _with_windows(reach, heads, body, args, kwargs):
-    """Mask, for each sentence and head, what is farther away; padding itself may hear all that is none."""
+    """Mask, for each sentence and head, what is farther away; padding may attend to all real tokens."""
     padding = kwargs["src_key_padding_mask"]
     place = torch.arange(padding.shape[1])
     far = ((place[:, None] - place).abs() > reach) & ~padding[:, :, None]

@@ -48,6 +48,7 @@ class TestHeads:
         assert len(heads) == len(set(heads)) == 3 * 3 * 2
         assert Head("cross", 2, 1) in heads
 
+    @pytest.mark.proves("09-what-heads-learn", "removing a head equals zeroing its output columns")
     @pytest.mark.parametrize("graph", ["enc", "dec", "cross"])
     def test_leaving_a_head_out_is_zeroing_its_columns(self, graph):
         model, batch = model_and_batch()
@@ -73,11 +74,11 @@ class TestHeads:
         sources = random_pairs(LENGTHS)[0]
         heads = [head for head in heads_of(model) if head.graph == "cross"]
         with without_heads(model, heads):
-            deaf = greedy(model, sources, 0, 1, max_len=5)
+            blind = greedy(model, sources, 0, 1, max_len=5)
         for layer in model.decoder.layers:
             torch.nn.init.zeros_(layer.src_attn.out_proj.weight)
-        assert deaf == greedy(model, sources, 0, 1, max_len=5)
-        assert len({h.ids for h in deaf}) == 1  # nothing of the source is heard
+        assert blind == greedy(model, sources, 0, 1, max_len=5)
+        assert len({h.ids for h in blind}) == 1  # nothing of the source is attended to
 
     def test_unknown_heads_and_places(self):
         model, _ = model_and_batch()
@@ -92,13 +93,14 @@ class TestHeads:
 class TestImportance:
     criterion = LabelSmoothing(VOCAB, 2)
 
+    @pytest.mark.proves("09-what-heads-learn", "importance is the derivative by a gate on the head, to 1e-4")
     def test_it_is_the_derivative_by_a_gate(self):
         model, _ = model_and_batch()
         model.double()
         pairs = random_pairs(LENGTHS)
         found = importance(model, [batch_of()], self.criterion)
         for head in (Head("enc", 0, 1), Head("dec", 1, 0), Head("cross", 1, 1)):
-            slopes = []
+            derivatives = []
             for source, target in zip(*pairs, strict=True):
                 one = GraphPool()([source], [target])
                 losses = []
@@ -110,8 +112,8 @@ class TestImportance:
                         attention.out_proj.weight[:, columns] *= gate
                         losses.append(float(self.criterion(model(one), one.tgt_y)))
                         attention.out_proj.weight.copy_(kept)
-                slopes.append(abs(losses[0] - losses[1]) / 2e-5)
-            assert found[head] == pytest.approx(np.mean(slopes), rel=1e-4)
+                derivatives.append(abs(losses[0] - losses[1]) / 2e-5)
+            assert found[head] == pytest.approx(np.mean(derivatives), rel=1e-4)
 
     def test_batches_make_no_difference_and_nothing_is_touched(self):
         model, _ = model_and_batch()
@@ -164,15 +166,15 @@ class TestAlignment:
         st.lists(st.integers(1, 3), min_size=1, max_size=5),
         st.lists(st.integers(1, 3), min_size=1, max_size=5),
     )
-    def test_pooled_rows_are_distributions_too(self, listening, heard):
+    def test_pooled_rows_are_distributions_too(self, receivers, senders):
         def spans(sizes):
             ends = np.cumsum(sizes)
             return [range(end - size, end) for end, size in zip(ends, sizes, strict=True)]
 
         rng = np.random.default_rng(0)
-        weights = rng.dirichlet(np.ones(sum(heard)), (2, sum(listening)))
-        pooled = pool_words(weights, spans(listening), spans(heard))
-        assert pooled.shape == (2, len(listening), len(heard))
+        weights = rng.dirichlet(np.ones(sum(senders)), (2, sum(receivers)))
+        pooled = pool_words(weights, spans(receivers), spans(senders))
+        assert pooled.shape == (2, len(receivers), len(senders))
         np.testing.assert_allclose(pooled.sum(-1), 1)
 
     def test_links(self):
@@ -221,6 +223,7 @@ class TestSyntax:
         if tree:
             assert uuas([spanning_tree(weights)], [tree]) == 1
 
+    @pytest.mark.proves("09-what-heads-learn", "the spanning tree has the largest weight of all trees")
     @settings(max_examples=30)
     @given(st.integers(0, 10_000))
     def test_the_spanning_tree_is_the_best_of_all(self, seed):
@@ -246,7 +249,7 @@ class TestSyntax:
         assert uuas([chain(5), set()], [gold, gold_tree([1, -1])]) == 3 / 5
         weights = np.full((5, 5), 0.1)
         weights[0, 1] = weights[2, 3] = 0.5
-        np.fill_diagonal(weights, 0.9)  # listening to itself does not count
+        np.fill_diagonal(weights, 0.9)  # attention to itself does not count
         assert attached(weights, heads).tolist() == [True, False, False, False]
 
     @pytest.mark.parametrize(
@@ -266,13 +269,14 @@ class TestSyntax:
     def test_what_else_is_refused(self):
         with pytest.raises(ValueError, match=r"must be \[words, words\], got \[2, 3\]"):
             spanning_tree(np.ones((2, 3)))
-        with pytest.raises(ValueError, match="one tree a sentence, got 1 and 0"):
+        with pytest.raises(ValueError, match="one tree per sentence, got 1 and 0"):
             uuas([set()], [])
         with pytest.raises(ValueError, match="at least one pair"):
             uuas([set()], [set()])
 
 
 class TestConvolution:
+    @pytest.mark.proves("09-what-heads-learn", "attention equals nn.Conv1d, values and gradients, to 1e-6")
     @pytest.mark.parametrize("width", [1, 3, 7])
     @pytest.mark.parametrize("bias", [True, False])
     def test_it_equals_the_convolution(self, width, bias):

@@ -83,6 +83,10 @@ def test_the_adaptive_command_prints_the_table(monkeypatch):
     assert "10%" in result.output
 
 
+@pytest.mark.proves(
+    "05-message-passing",
+    "the padded attention that engines are timed against computes the same",
+)
 @pytest.mark.parametrize("lengths", [(3, 3), (1, 4, 2)])
 def test_the_padded_rival_computes_the_same(lengths):
     fields = [torch.randn(sum(lengths), 2, 3) for _ in range(3)]
@@ -221,19 +225,19 @@ class TestLong:
     def test_processes_are_told_to_keep_memory_and_this_one_is_left_as_it_was(self, monkeypatch):
         monkeypatch.setenv("MALLOC_MMAP_MAX_", "7")
         monkeypatch.delenv("MALLOC_TRIM_THRESHOLD_", raising=False)
-        heard = []
+        started = []
 
-        class Listening(ProcessPoolExecutor):
+        class Recording(ProcessPoolExecutor):
             def submit(self, *call):
-                heard.append([super(Listening, self).submit(os.getenv, v).result() for v in names])
+                started.append([super(Recording, self).submit(os.getenv, v).result() for v in names])
                 return super().submit(dict, name="window", tokens=1)
 
         names = ("MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_")
-        monkeypatch.setattr(long_texts, "ProcessPoolExecutor", Listening)
+        monkeypatch.setattr(long_texts, "ProcessPoolExecutor", Recording)
         for keep in (True, False):
             long_texts._measure("window", 64, 1, keep)
             assert [os.environ.get(name) for name in names] == ["7", None]
-        assert heard == [["0", str(2**36)], ["7", None]]
+        assert started == [["0", str(2**36)], ["7", None]]
 
     def test_a_length_that_is_named_twice_is_measured_once(self, by_law):
         benchmarks.bench_long(["dense"], (4096, 4096, 65536))
@@ -399,11 +403,11 @@ class TestDecoding:
         assert second == ["2", "20", "2.500", "2.50", "12.000", "4.00", "4.8", "x"]
 
     def test_what_differs_is_not_compared(self, monkeypatch):
-        class Deaf(Continuation):
+        class Wrong(Continuation):
             def step(self, ids):
                 return super().step(ids).flip(1)
 
-        monkeypatch.setitem(WAYS, "cached", Deaf)
+        monkeypatch.setitem(WAYS, "cached", Wrong)
         with pytest.raises(RuntimeError, match="source 0: cached gives Hypothesis"):
             benchmarks.bench_cache(small_model(), [[3, 4, 5]], *self.SYMBOLS, repeats=1)
 

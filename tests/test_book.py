@@ -280,7 +280,7 @@ def cell(browser, site):
     """A code cell with links, on a page that may use the clipboard."""
     page = open_page(browser, site + TRAINING, permissions=["clipboard-read", "clipboard-write"])
     page.name = TRAINING
-    yield page.locator(".cell_input:has(a.api-link)").first
+    yield page.locator(".cell_input:has(a.api-link):visible").first
     page.context.close()
 
 
@@ -338,7 +338,7 @@ def test_player_draws_only_edges_of_the_view(player):
     assert player.locator("line.edge").count() == player.locator("rect.weight").count()
     assert player.locator("line.edge").count() == size * (size + 1) // 2
     assert pairs
-    assert all(sender <= receiver for sender, receiver in pairs), "nobody hears a later token"
+    assert all(sender <= receiver for sender, receiver in pairs), "no token attends to a later one"
     assert "target to target" in player.locator(".graph").get_attribute("aria-label")
 
 

@@ -433,7 +433,7 @@ WRONG = [
     (4, [("if maskout:", "if True:")], "although `maskout` is false"),
     (4, [("-torch.inf", "-50.0")], "large scores: .*not small enough"),
     (4, [("-torch.inf", "-2.0")], "values: The numbers are wrong"),
-    (4, [("if maskout:", "if False:")], "changes nothing yet"),
+    (4, [("if maskout:", "if False:")], "has no effect yet"),
     (4, [("scores = scores.masked_fill", "scores.masked_fill")], "`masked_fill` returns a new tensor"),
     (4, [("scores.masked_fill(later", "scores + later * (-torch.inf) # (")], r"are nan.* 0 \* inf"),
     (5, [(", maskout=True", "")], "not switched on"),

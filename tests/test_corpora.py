@@ -598,7 +598,7 @@ class TestSplits:
             "valid": 8,
             "test": 10,
         }
-        assert found.digests == {"t/x.zip": digest(data)}
+        assert {file.path: file.sha256 for file in found.files} == {"t/x.zip": digest(data)}
         assert "\u202f" not in str(found.splits)
         members[1] = ("fra-eng/fra.txt", lines.encode().replace(b"Mot 7", b"Mot \xff"))
         data = make_zip(tmp_path / "x.zip", members).read_bytes()
@@ -713,7 +713,7 @@ def test_multi30k_reads_every_split_from_its_files(monkeypatch, tmp_path):
     assert list(found.splits) == ["train", "valid", "test2016", "test2017"]
     assert list(found.tokenised) == ["valid", "test2016", "test2017"]
     assert found.tokenised["valid"][1] == ("tok/val.lc.norm.tok.en 2", "tok/val.lc.norm.tok.de 2")
-    assert len(found.digests) == 14
+    assert len(found.files) == 14
 
 
 ALL_FILES = [

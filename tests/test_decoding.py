@@ -38,6 +38,9 @@ def plain_greedy(model, source, limit):
         log_prob += float(best)
 
 
+@pytest.mark.proves(
+    "08-translation", "step by step with kept keys and values, states equal those of one whole pass, to 1e-5"
+)
 @given(lengths, st.booleans())
 @settings(max_examples=25)
 @torch.no_grad()
@@ -65,22 +68,22 @@ def without_edge(graph, gone):
 
 
 def masked_dense(model, source, target, sender, receiver):
-    """Log-probabilities of the dense model, in float64, where ``receiver`` may not hear ``sender``."""
+    """Log-probabilities of the dense model, in float64, with ``sender`` masked for ``receiver``."""
     attention, inner = model.encoder.layers[0].self_attn, model.encoder.layers[0].feed_forward.inner
     size = (model.encoder.N, attention.dim_model, inner.out_features, attention.h)
     twin = make_dense_model(VOCAB, VOCAB, *size).eval()
     copy_weights(model, twin)
     twin.double().pos_enc.table = twin.pos_enc.table.double()
-    heard = torch.ones(1, 1, len(target) - 1, len(source), dtype=torch.bool)
-    heard[..., receiver, sender] = False
+    mask = torch.ones(1, 1, len(target) - 1, len(source), dtype=torch.bool)
+    mask[..., receiver, sender] = False
     memory = twin.encode(torch.tensor([source]))
-    return twin.generator(twin.decode(torch.tensor([target[:-1]]), memory, heard))[0]
+    return twin.generator(twin.decode(torch.tensor([target[:-1]]), memory, mask))[0]
 
 
 @given(st.data())
 @settings(max_examples=40)
 @torch.no_grad()
-def test_the_decoder_hears_exactly_its_in_edges(data):
+def test_the_decoder_attends_to_exactly_its_in_edges(data):
     """Without an edge from the source: as the dense model with that pair masked, and no other change."""
     torch.manual_seed(1)
     model = small_model()
@@ -109,7 +112,7 @@ def test_the_decoder_hears_exactly_its_in_edges(data):
 @given(st.integers(2, 6), st.integers(1, 6), st.data())
 @settings(max_examples=25)
 @torch.no_grad()
-def test_a_target_that_grows_hears_exactly_its_in_edges(n, m, data):
+def test_a_decoded_target_attends_to_exactly_its_in_edges(n, m, data):
     """The same at the step that adds the edge's receiver: what was there before stays as it was."""
     torch.manual_seed(1)
     model = small_model()
@@ -124,6 +127,7 @@ def test_a_target_that_grows_hears_exactly_its_in_edges(n, m, data):
         assert_equal_as_stated(model.generator(states)[0], expected[position])
 
 
+@pytest.mark.proves("08-translation", "greedy decoding gives the tokens that PyTorch's own layers give")
 @given(st.integers(0, 50))
 @settings(max_examples=10)
 def test_greedy_decoding_is_that_of_pytorchs_layers(seed):
@@ -213,9 +217,13 @@ class TestBeamSearch:
         scored = [(s / ((6 + len(ids)) / 6) ** penalty, s, ids) for s, ids in zip(sums, targets, strict=True)]
         return sorted(scored, reverse=True)
 
+    @pytest.mark.proves(
+        "08-translation",
+        "a beam that holds every hypothesis finds what exhaustive search finds, on random models",
+    )
     @given(st.integers(0, 200), st.sampled_from([0.0, 0.6, 2.0]), st.integers(1, 3))
     @settings(max_examples=40)
-    def test_it_equals_exhaustive_search_when_the_beam_covers_every_beginning(self, seed, penalty, n_best):
+    def test_it_equals_exhaustive_search_when_the_beam_covers_every_prefix(self, seed, penalty, n_best):
         model = self.model(seed)
         source = torch.randint(0, VOCAB, (3,)).tolist()
         beam = self.VOCABULARY ** (self.LIMIT + 1)

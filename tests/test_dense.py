@@ -57,6 +57,9 @@ def torchs(model, norm_first):
     return twin, copy_to_torch(model, twin)
 
 
+@pytest.mark.proves(
+    "02-transformer", "the gradients of all parameters equal torch.nn.Transformer's too, against float64"
+)
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_equals_torchs_transformer_in_value_and_gradient(norm_first):
     """With its final norms, which it has in both orders; padded, causal, every parameter and both inputs."""
@@ -174,9 +177,12 @@ def test_padding_changes_no_real_output():
     other_tgt = tgt.masked_fill(~real, 4)
     first, second = model(src, tgt, batch.src_lengths), model(other_src, other_tgt, batch.src_lengths)
     assert torch.equal(first[real], second[real])
-    assert not torch.allclose(model(src, tgt)[real], first[real]), "without lengths padding is heard"
+    assert not torch.allclose(model(src, tgt)[real], first[real]), "without lengths padding is attended to"
 
 
+@pytest.mark.proves(
+    "02-transformer", "no output depends on a later target token, by its gradients, in 20 random models"
+)
 @given(st.integers(1, 6), st.integers(0, 5), st.booleans())
 @settings(max_examples=20)
 def test_a_target_token_changes_no_output_before_it(n, seed, norm_first):
@@ -206,7 +212,7 @@ def test_one_layer_is_its_two_or_three_equations():
 
 
 class TestGreedy:
-    def test_writes_the_likeliest_token_each_time_and_reads_it(self):
+    def test_decodes_the_most_probable_token_each_time_and_reads_it(self):
         """Sentence by sentence from log-probabilities of whole prefixes, against all at once, padded."""
         model = dense_model()
         lengths = [4, 2, 6]
@@ -263,6 +269,9 @@ def test_the_papers_models_are_counted_without_memory():
         assert sum(p.numel() for p in model.parameters()) == layers + 37_000 * d + 37_000
 
 
+@pytest.mark.proves(
+    "02-transformer", "dropout acts on what sub-layers add and on embedded tokens, nowhere else"
+)
 def test_dropout_acts_where_the_paper_has_it():
     model = make_dense_model(VOCAB, VOCAB, **REAL | {"dropout": 0.5})
     acted = []
@@ -301,7 +310,7 @@ IDS = torch.zeros(1, 2, dtype=torch.int64)
         (lambda: dense_model()(IDS + VOCAB, IDS), ValueError, rf"token id must lie in 0\.\.{VOCAB - 1}"),
         (lambda: dense_model()(IDS[0], IDS), ValueError, r"ids must be \[B, length\], got \[2\]"),
         (lambda: dense_model()(IDS, IDS.expand(3, 2)), ValueError, "as many rows, got 1 and 3"),
-        (lambda: dense_model()(IDS, IDS, [2, 1]), ValueError, "one length a row: 1 rows, 2 lengths"),
+        (lambda: dense_model()(IDS, IDS, [2, 1]), ValueError, "one length per row: 1 rows, 2 lengths"),
         (lambda: dense_model(norm_first="no"), TypeError, "norm_first must be True or False, got 'no'"),
         (lambda: greedy(dense_model(), IDS, 0, -1, 3), ValueError, "eos_id must be at least 0, got -1"),
         (lambda: greedy(dense_model(), IDS, VOCAB, 1, 3), ValueError, f"sos_id must lie in 0..{VOCAB - 1}"),

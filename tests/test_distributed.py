@@ -72,7 +72,7 @@ def in_team(function, *arguments, size=2):
 
 
 PLAIN = Recipe(epochs=50, batch_size=7, warmup=20, factor=0.3, grad_accum=2, clip=1.0)
-"""44 sentences make seven batches an epoch, the last one smaller and an update of its own."""
+"""44 sentences make seven batches per epoch, the last one smaller and an update of its own."""
 
 SMALL = Size(N=1, dim_model=8, dim_ff=8, h=2)
 
@@ -124,6 +124,9 @@ def without_key_biases(name, weight):
     return torch.cat([q, v])
 
 
+@pytest.mark.proves(
+    "12-beyond-one-machine", "two processes follow one through whole runs: losses to 1e-5, weights to 1e-4"
+)
 @pytest.mark.parametrize("name", COURSES)
 def test_two_processes_with_half_of_each_batch_are_one_with_the_whole(name, in_one_and_two):
     alone, team = in_one_and_two
@@ -147,6 +150,9 @@ def test_two_processes_with_half_of_each_batch_are_one_with_the_whole(name, in_o
 pairs = st.lists(st.integers(1, 9), min_size=1, max_size=30)
 
 
+@pytest.mark.proves(
+    "12-beyond-one-machine", "batch for batch, the shares of all processes are what one process reads"
+)
 @given(pairs, st.integers(2, 5), st.integers(1, 40), st.booleans(), st.integers(0, 3))
 def test_every_example_is_seen_once_over_all_processes(lengths, size, budget, bucketed, seed):
     """Batch for batch the shares are what one process gets, each sentence in one of them."""
@@ -192,6 +198,9 @@ def dropout_course(team, folder):
     return outcomes[0] == outcomes[1], outcomes[1][3], outcomes[1][0]
 
 
+@pytest.mark.proves(
+    "12-beyond-one-machine", "each process samples its own dropout, and a resumed run goes on exactly"
+)
 def test_each_process_drops_by_itself_and_goes_on_exactly(tmp_path):
     (same, drawn, weights), (other_same, other_drawn, other_weights) = in_team(dropout_course, str(tmp_path))
     assert same
@@ -265,6 +274,7 @@ def test_differences_are_named():
                      for name in ("data", "steps")]  # fmt: skip
 
 
+@pytest.mark.proves("12-beyond-one-machine", "the first process alone writes log, checkpoint and artifact")
 def test_the_first_process_alone_writes(tmp_path):
     """Artifact, log and checkpoint come once; a folder in use and a run that is there are one line each."""
     words = ["train", "copy", "--out", tmp_path / "run"]
@@ -319,6 +329,10 @@ cli.app()
 """
 
 
+@pytest.mark.proves(
+    "12-beyond-one-machine",
+    "a killed process ends the job; resumed, the run ends with the same bytes as one left alone",
+)
 def test_a_process_that_is_killed_ends_the_job_and_the_run_goes_on(tmp_path):
     (tmp_path / "worker.py").write_text(WORKER)
     (tmp_path / "pids").mkdir()
@@ -494,7 +508,7 @@ def test_torchruns_signal_counts_as_ctrl_c_in_a_team_only():
         assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_a_loss_that_is_no_number_in_one_process_ends_all_alike(tmp_path):
+def test_a_nan_loss_in_one_process_ends_all_alike(tmp_path):
     """At the same batch, with the same words."""
     said = in_team(diverge, str(tmp_path))
     assert said[0] == said[1]

@@ -139,5 +139,5 @@ def test_pdf_shows_a_player_as_its_still_picture(printed, tmp_path):
     sheets = pdf.pages[landing.first : references.first]
     assert [picture for sheet in sheets for picture in sheet.images if picture.image.width > 200]
     words = "".join(sheet.extract_text() for sheet in sheets)
-    assert "tokens listen to" in words
+    assert "tokens attend to" in words
     assert "Play" not in words

@@ -6,7 +6,8 @@ import matplotlib.pyplot as plt
 import networkx as nx
 import numpy as np
 import pytest
-from edgewise.attention import dot_product_attention
+import torch
+from edgewise.attention import attention_scores, dot_product_attention
 from edgewise.dense import greedy
 from edgewise.figures import (
     PALETTE,
@@ -25,8 +26,10 @@ from edgewise.figures import (
     draw_shares,
     draw_social,
     show_source,
+    table,
     use_style,
 )
+from edgewise.figures.source import _computation
 from edgewise.figures.style import EDGE_KINDS
 from edgewise.graphs import bipartite, causal, complete
 from edgewise.message_passing import propagate_attention
@@ -119,7 +122,7 @@ def test_the_architecture_has_a_norm_a_sublayer_and_one_a_side(norm_first):
     for text in ax.texts:
         places.setdefault(text.get_text(), []).append(text.get_position())
     assert len(places["norm"]) == 5 + 2
-    assert len(places["+"]) == 5 + 2, "a sum a sub-layer, and one for the position on each side"
+    assert len(places["+"]) == 5 + 2, "a sum per sub-layer, and one for the position on each side"
     trunks = {x for x, _ in places["+"]}
     assert sum(x in trunks for x, _ in places["norm"]) == (2 if norm_first else 7)
     assert kinds(ax) == {"enc", "dec", "cross"}
@@ -188,12 +191,17 @@ class TestPlayer:
         data = data_of(player)
         assert data["dimensions"][1] == {"name": "head", "values": ["0", "1", "2"]}
         assert data["views"][0]["weights"][1 * 3 + 2] == [110, 120]
-        assert "Attention, g, 1, 2: 1 tokens listen to 2; the token heard most gets 0.06" in player.describe()
+        assert (
+            "Attention, g, 1, 2: 1 tokens attend to 2; a token's largest weight is 0.06" in player.describe()
+        )
 
     def test_without_a_script_there_is_a_described_picture(self):
         text = self.player()._repr_html_()
         assert 'src="data:image/png;base64,iVBOR' in text
-        assert 'alt="&quot;T&quot;, g, step 2: 2 tokens listen to 2; the token heard most gets 1.00' in text
+        assert (
+            'alt="&quot;T&quot;, g, step 2: 2 tokens attend to 2; a token&#x27;s largest weight is 1.00'
+            in text
+        )
 
     def test_it_asks_for_nothing_from_outside(self):
         text = re.sub(r"base64,[^\"]*", "", self.player()._repr_html_())
@@ -242,8 +250,53 @@ def test_source_is_the_packages_own_without_its_docstring():
     assert "noqa" not in str(show_source(Decoder))
     assert str(show_source(greedy)).startswith("# edgewise/dense.py: greedy\n@torch.no_grad()")
     assert '"""' not in text
+    assert "raise" not in str(show_source(attention_scores))
+    assert str(show_source(attention_scores)).endswith("math.sqrt(query.shape[-1])")
+    assert "raise ValueError" in str(show_source(attention_scores, docstrings=True))
     assert '"""' in str(show_source(dot_product_attention, docstrings=True))
     assert "<script" not in show_source(dot_product_attention)._repr_html_()
+
+
+def test_of_a_function_what_it_computes_is_shown():
+    code = [
+        "def f(x):",
+        "    check_count('x', x)",
+        "    _check_mask(x)",
+        "    if x < 0:",
+        "        raise ValueError(x)",
+        "    if x:",
+        "        raise KeyError",
+        "    else:",
+        "        y = 1",
+        "    checked(x)",
+    ]
+    assert _computation("\n".join(code)).split("\n") == [code[0], *code[5:]]
+
+
+def test_table_formats_by_column_and_aligns_numbers_to_the_right():
+    shown = table(
+        ["name", "count", "share"], [["a<b", 1234, torch.tensor(0.126)], ["c", 5, "none"]], ["", "", ".0%"]
+    )
+    assert str(shown).splitlines()[2:] == ["a<b       1,234      13%", "c             5     none"]
+    assert "a&lt;b" in shown._repr_html_()
+    assert 'right;">  1,234<' in shown._repr_html_()
+    assert [row[1] for row in table(["a", "b"], [["x", 0.00012345], ["y", True]]).rows] == [
+        "0.000123",
+        "True",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "formats", "message"),
+    [
+        ([], None, "a table needs a row"),
+        ([[1, 2], [1]], None, "row 1 has 1 entries, but there are 2 columns"),
+        ([[1, 2]], [".1f"], "formats has 1 entries, but there are 2 columns"),
+    ],
+)
+def test_table_refuses_what_does_not_fit(rows, formats, message):
+    with pytest.raises(ValueError, match=message):
+        table(["a", "b"], rows, formats)
 
 
 maps = [[np.zeros((1, 2, 2))] * 3]

@@ -12,7 +12,7 @@ from edgewise.gnn import (
     neighbourhoods,
     reduce_edges,
 )
-from edgewise.graphs import AttentionGraph, bipartite, complete, dgl_available, load_dgl
+from edgewise.graphs import AttentionGraph, bipartite, complete, load_dgl
 from edgewise.layers import EncoderLayer, PositionwiseFeedForward
 from edgewise.message_passing import propagate_attention, softmax_over_in_edges
 from hypothesis import given
@@ -22,7 +22,7 @@ from torch import nn
 
 heads = st.sampled_from([1, 2, 4])
 social_graphs = edge_graphs().filter(lambda g: g.self_attention)
-LONELY = AttentionGraph(torch.tensor([0, 1, 1, 0]), torch.tensor([1, 0, 2, 2]), 5)  # 3 and 4 hear nobody
+LONELY = AttentionGraph(torch.tensor([0, 1, 1, 0]), torch.tensor([1, 0, 2, 2]), 5)  # 3 and 4 have no in-edges
 
 
 def uneven(module):
@@ -79,7 +79,7 @@ def test_aggregators_equal_dense_ones(graph, how, num_heads):
 
 
 @pytest.mark.parametrize("how", AGGREGATORS)
-def test_who_hears_nobody_gets_zeros_and_sends_no_gradient_astray(how):
+def test_a_node_without_in_edges_gets_zeros_and_a_zero_gradient(how):
     q, k, v = (torch.randn(5, 2, 3, requires_grad=True) for _ in range(3))
     out = aggregate(LONELY, v, how, q, k)
     assert torch.equal(out[3:], torch.zeros(2, 2, 3))
@@ -94,12 +94,16 @@ def test_the_largest_may_be_negative():
 
 
 @given(social_graphs)
-def test_a_mean_is_attention_without_a_question(graph):
+def test_a_mean_is_attention_with_equal_scores(graph):
     v = torch.randn(graph.num_src, 2, 3)
     nothing = torch.zeros(graph.num_dst, 2, 3)
     torch.testing.assert_close(aggregate(graph, v, "mean"), propagate_attention(graph, nothing, v, v))
 
 
+@pytest.mark.proves(
+    "03-transformers-are-gnns",
+    "with sum, mean and max, four heads equal one bit for bit; with attention they do not",
+)
 @pytest.mark.parametrize("how", AGGREGATORS)
 def test_heads_matter_to_attention_alone(how):
     one, four = (GCNLayer(6, 8, num_heads, how) for num_heads in (1, 4))
@@ -108,6 +112,10 @@ def test_heads_matter_to_attention_alone(how):
     assert torch.equal(one(graph, x), four(graph, x)) == (how != "attention")
 
 
+@pytest.mark.proves(
+    "03-transformers-are-gnns",
+    "GCNLayer equals its equation on random graphs, with every aggregator, in value and all gradients",
+)
 @given(social_graphs, st.sampled_from(AGGREGATORS), heads)
 def test_gcn_equals_its_equation_with_the_adjacency_matrix(graph, how, num_heads):
     layer = uneven(GCNLayer(5, 8, num_heads, how, activation=torch.tanh))
@@ -116,13 +124,13 @@ def test_gcn_equals_its_equation_with_the_adjacency_matrix(graph, how, num_heads
     def reference():
         split = {name: (x @ p.T).reshape(len(x), num_heads, -1) for name, p in layer.named_parameters()}
         asked = [split[name] for name in ("query.weight", "key.weight") if name in split]
-        heard = aggregate_densely(graph.to_mask(), split["value.weight"], how, *asked)
-        return (split["own.weight"] + heard).reshape(len(x), 8).tanh()
+        total = aggregate_densely(graph.to_mask(), split["value.weight"], how, *asked)
+        return (split["own.weight"] + total).reshape(len(x), 8).tanh()
 
     assert_same_function(lambda: layer(graph, x), reference, [x, *layer.parameters()])
 
 
-def test_gcn_bends_with_relu_and_adds_every_neighbour():
+def test_gcn_applies_relu_to_the_sum_of_its_neighbours():
     layer = uneven(GCNLayer(3, 4))
     x = torch.randn(5, 3, dtype=torch.float64)
     adjacency = LONELY.to_mask().double()
@@ -153,7 +161,11 @@ def test_gat_equals_its_equation_with_the_adjacency_matrix(graph, num_heads):
     )
 
 
-@pytest.mark.skipif(not dgl_available(), reason="DGL cannot be imported here")
+@pytest.mark.proves(
+    "03-transformers-are-gnns",
+    "GATLayer equals DGL's GATConv with the same weights, in value and all gradients, to 1e-5",
+)
+@pytest.mark.dgl
 @given(social_graphs, heads)
 def test_gat_equals_dgls(graph, num_heads):
     ours = uneven(GATLayer(5, 8, num_heads))
@@ -226,13 +238,13 @@ def test_graph_transformer_equals_the_dense_layer_under_the_graphs_mask(graph, n
     results = [ours(graph, parts[0][0]), encoder_layer(theirs, parts[1][0][None], graph.to_mask())[0]]
     assert_equal_as_stated(*results)
     upstream = torch.randn_like(x)
-    slopes = [torch.autograd.grad(y, p, upstream) for y, p in zip(results, parts, strict=True)]
-    for mine, other in zip(*slopes, strict=True):
+    grads = [torch.autograd.grad(y, p, upstream) for y, p in zip(results, parts, strict=True)]
+    for mine, other in zip(*grads, strict=True):
         assert_equal_as_stated(mine, other)
 
 
 @pytest.mark.parametrize("layer", list(layers()), ids=lambda layer: type(layer).__name__)
-def test_every_layer_defines_what_a_node_that_hears_nobody_gets(layer):
+def test_every_layer_defines_what_a_node_without_in_edges_gets(layer):
     layer, x = uneven(layer), torch.randn(5, 8, dtype=torch.float64, requires_grad=True)
     out = layer(LONELY, x)
     if isinstance(layer, GCNLayer):
@@ -243,10 +255,14 @@ def test_every_layer_defines_what_a_node_that_hears_nobody_gets(layer):
         kept = x + layer.self_attn.out_proj.bias
         expected = kept + layer.feed_forward(layer.sublayer[1].norm(kept))
     assert_equal_as_stated(out[3:], expected[3:])
-    (slope,) = torch.autograd.grad(out.sum(), x)
-    assert slope.isfinite().all()
+    (grad,) = torch.autograd.grad(out.sum(), x)
+    assert grad.isfinite().all()
 
 
+@pytest.mark.proves(
+    "03-transformers-are-gnns",
+    "every layer is permutation equivariant on random graphs, to 1e-5",
+)
 @given(social_graphs, st.randoms(use_true_random=False))
 def test_renaming_the_nodes_renames_the_result(graph, random):
     order = torch.tensor(random.sample(range(graph.num_src), graph.num_src))
@@ -269,11 +285,11 @@ def test_softmax_over_in_edges_is_a_softmax_of_whatever_scores(graph, num_heads)
 
 @pytest.mark.parametrize("self_loops", [False, True])
 @pytest.mark.parametrize("kind", [nx.Graph, nx.DiGraph])
-def test_neighbours_listen_to_each_other(kind, self_loops):
+def test_neighbours_attend_to_each_other(kind, self_loops):
     friends = kind([("ann", "bob"), ("bob", "cem"), ("cem", "cem")])
     friends.add_node("dot")
     mask = neighbourhoods(friends, self_loops).to_mask()
-    expected = torch.from_numpy(nx.to_numpy_array(friends)).bool().T  # networkx: row sends, column hears
+    expected = torch.from_numpy(nx.to_numpy_array(friends)).bool().T  # networkx: rows send, columns receive
     assert torch.equal(mask, expected | torch.eye(4, dtype=torch.bool) if self_loops else expected)
 
 

@@ -51,6 +51,10 @@ def test_window_reaches_left_and_right(n, left, right):
     assert edges(window(n, left, right)) == expected
 
 
+@pytest.mark.proves(
+    "04-sentences-as-graphs",
+    "a constructor given several sizes makes the disjoint union of single graphs",
+)
 @given(sizes)
 def test_several_sizes_are_the_disjoint_union(lengths):
     for make in (complete, causal, lambda n: window(n, 1, 2)):
@@ -73,6 +77,10 @@ def test_batch_of_explicit_graphs_keeps_every_edge(graphs):
     assert (whole.num_src, whole.num_dst) == (src, dst)
 
 
+@pytest.mark.proves(
+    "04-sentences-as-graphs",
+    "mask and networkx graph have exactly the edges of the two lists",
+)
 @given(st.one_of(edge_graphs(), interval_graphs()))
 def test_mask_matrix_and_networkx_tell_the_same_edges(graph):
     expected = set(edges(graph))
@@ -152,6 +160,7 @@ def test_what_is_remembered_can_be_forgotten():
     assert graph.remember("x", object) is not first
 
 
+@pytest.mark.dgl
 def test_dgl_graph_has_the_same_edges_in_the_same_order():
     src, dst = causal(4).to_dgl().edges()
     assert list(zip(src.tolist(), dst.tolist(), strict=True)) == edges(causal(4))
@@ -192,6 +201,7 @@ class TestPool:
         assert made.tgt_y.tolist() == [8, 9, 1, 1]
         assert made.sentence(1) == (slice(2, 3), slice(3, 4))
 
+    @pytest.mark.dgl
     @given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), min_size=1, max_size=4))
     def test_g_is_dgls_batch_of_the_pairs_graphs(self, lengths):
         dgl, pool = load_dgl(), GraphPool()
@@ -203,6 +213,7 @@ class TestPool:
         assert torch.equal(made.g.batch_num_nodes(), expected.batch_num_nodes())
         assert torch.equal(made.g.batch_num_edges(), expected.batch_num_edges())
 
+    @pytest.mark.dgl
     @given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), min_size=1, max_size=4))
     def test_g_joins_the_three_graphs(self, lengths):
         made = GraphPool()(*random_pairs(lengths))
@@ -257,6 +268,10 @@ class TestPool:
 long = torch.tensor
 
 
+@pytest.mark.proves(
+    "04-sentences-as-graphs",
+    "an edge out of range or listed twice is refused, with a message that names it",
+)
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
@@ -269,11 +284,15 @@ long = torch.tensor
         (
             lambda: window(5, -1, 0),
             ValueError,
-            r"left \(tokens heard before one's own\) must be at least 0, got -1",
+            r"left \(tokens attended to before the token\) must be at least 0, got -1",
         ),
         (lambda: AttentionGraph(long([0]), long([3]), 3), ValueError, "dst must lie in 0..2, got 3"),
         (lambda: AttentionGraph(long([-1]), long([0]), 3), ValueError, "src must lie in 0..2, got -1"),
-        (lambda: AttentionGraph(long([1, 0, 1]), long([2, 0, 2]), 3), ValueError, r"twice, got \(1, 2\)"),
+        (
+            lambda: AttentionGraph(long([1, 0, 1]), long([2, 0, 2]), 3),
+            ValueError,
+            r"edges must be distinct, got \(1, 2\)",
+        ),
         (lambda: AttentionGraph(long([0.0]), long([0]), 3), TypeError, "src must be a tensor of int64"),
         (lambda: AttentionGraph([0], long([0]), 3), TypeError, "src must be a tensor of int64, got list"),
         (
@@ -288,7 +307,7 @@ long = torch.tensor
             r"active must be bool \[3\]",
         ),
         (lambda: complete(3).restrict(torch.ones(3)), ValueError, r"bool \[3\], got torch.float32"),
-        (lambda: complete(2).to_matrix(torch.zeros(3)), ValueError, r"one row an edge \(4\), got 3"),
+        (lambda: complete(2).to_matrix(torch.zeros(3)), ValueError, r"one row per edge \(4\), got 3"),
         (lambda: complete(2).restrict([True, False]), TypeError, "active must be a tensor of bool, got list"),
         (lambda: complete(4).between(slice(0, 4, 2), slice(0, 4)), ValueError, "slices without a step"),
         (
@@ -315,7 +334,7 @@ long = torch.tensor
         (
             lambda: AttentionGraph.from_intervals(long([0]), long([1]), 3, self_attention=True),
             ValueError,
-            "one interval a token, got 1 for num_src=3",
+            "one interval per token, got 1 for num_src=3",
         ),
     ],
 )

@@ -30,8 +30,8 @@ from edgewise.sparse import (
     binary_partition,
     compressive,
     dependency_tree,
-    heard_within,
     lsh_labels,
+    receptive_field,
     window,
 )
 from edgewise.transformer import make_model
@@ -156,8 +156,9 @@ class TestReader:
             mine = together[text * NUM_QUESTIONS : (text + 1) * NUM_QUESTIONS]
             torch.testing.assert_close(model(alone), mine, atol=1e-5, rtol=1e-5)
 
+    @pytest.mark.proves("10-sparse-graphs", "gradients reach an answer along paths only")
     @pytest.mark.parametrize("name", GRAPHS)
-    def test_an_answer_can_depend_on_what_it_has_heard_of_and_on_nothing_else(self, name):
+    def test_an_answer_depends_on_its_receptive_field_and_on_nothing_else(self, name):
         """With two layers, gradients reach an answer from just those tokens that the graph lets through."""
         data, graph = LongData("copy", GRAPHS[name]), GRAPHS[name](32)
         model = make_reader(TASKS["copy"].vocab_size, N=2, dim_model=16, dim_ff=16)
@@ -165,9 +166,9 @@ class TestReader:
         model.src_embed.register_forward_hook(lambda module, inputs, output: embedded.append(output))
         result = model(batch)
         for question in (0, NUM_QUESTIONS - 1):
-            slope = torch.autograd.grad(result[question] @ torch.randn(21), embedded, retain_graph=True)[0]
-            expected = heard_within(graph, 2)[2, batch.asked[question]]
-            assert torch.equal(slope.norm(dim=1) > 0, expected)
+            grad = torch.autograd.grad(result[question] @ torch.randn(21), embedded, retain_graph=True)[0]
+            expected = receptive_field(graph, 2)[2, batch.asked[question]]
+            assert torch.equal(grad.norm(dim=1) > 0, expected)
 
     @pytest.mark.parametrize("name", GRAPHS)
     def test_its_graphs_run_alike_on_every_engine(self, name):
@@ -176,13 +177,13 @@ class TestReader:
 
 class TestBucketReader:
     @given(st.integers(24, 60), st.integers(1, 3), st.integers(5, 30), st.integers(0, 9))
-    def test_tokens_hear_a_chunk_of_their_own_text(self, length, count, chunk, seed):
+    def test_tokens_attend_to_a_chunk_of_their_own_text(self, length, count, chunk, seed):
         torch.manual_seed(seed)
         model = make_bucket_reader(TASKS["recall"].vocab_size, chunk, dim_model=16, dim_ff=16).eval()
         for graph in model.graphs(LongData("recall", complete, seed).batch(length, count)):
             mask = graph.to_mask()
             assert torch.equal(mask, mask.T)
-            assert torch.equal(mask, (mask.int() @ mask.int()) > 0)  # who is heard hears the same
+            assert torch.equal(mask, (mask.int() @ mask.int()) > 0)  # an equivalence relation
             text = torch.arange(count).repeat_interleave(length)
             assert not bool((mask & (text[:, None] != text)).any())
             whole, left = divmod(length, chunk)
@@ -279,6 +280,7 @@ class TestAdaptiveSpan:
         weights = mask * (q @ k.transpose(1, 2) / q.shape[-1] ** 0.5).exp()
         return (weights / weights.sum(-1, keepdim=True) @ v).transpose(0, 1)
 
+    @pytest.mark.proves("10-sparse-graphs", "adaptive spans equal the paper's equation, with gradients")
     @given(st.integers(1, 25), st.integers(1, 3), st.integers(1, 9), st.integers(1, 5), st.integers(0, 9))
     def test_equals_the_papers_equation(self, n, heads, longest, ramp, seed):
         torch.manual_seed(seed)
@@ -295,7 +297,7 @@ class TestAdaptiveSpan:
         ):
             torch.testing.assert_close(*gradients)
 
-    def test_edges_that_no_head_hears_are_not_there(self):
+    def test_edges_outside_every_heads_span_do_not_exist(self):
         layer = AdaptiveSpan(2, longest=20, ramp=4)
         with torch.no_grad():
             layer.share.copy_(torch.tensor([0.0, 0.35]))
@@ -313,8 +315,8 @@ class TestAdaptiveSpan:
             q = torch.zeros_like(v)
             answer = layer(layer.graph(60), q, q, v)
             loss = (answer[7:] - v[:-7]).square().mean() + weight * layer.penalty()
-            (slope,) = torch.autograd.grad(loss, layer.share)
-            assert (slope.item() < 0) == grows
+            (grad,) = torch.autograd.grad(loss, layer.share)
+            assert (grad.item() < 0) == grows
 
     def test_bad_input(self):
         with pytest.raises(ValueError, match=r"longest \(tokens .*\) must be at least 1, got 0"):
@@ -355,11 +357,11 @@ class TestTags:
             heads = tuple(i - 1 for i in range(n))
             graph = WORD_GRAPHS[name](Parse(("word",) * n, heads, ("dep",) * n))
             assert graph.num_edges == (n * n if name == "complete" else 3 * n - 2)
-            assert bool(heard_within(graph, n)[n].all())
+            assert bool(receptive_field(graph, n)[n].all())
 
     def test_a_drawn_tree_is_not_the_gold_one_and_comes_again(self):
         parse = Parse(("word",) * 30, tuple(i - 1 for i in range(30)), ("dep",) * 30)
-        drawn, again = (WORD_GRAPHS["drawn tree"](parse).to_mask() for _ in range(2))
+        drawn, again = (WORD_GRAPHS["random tree"](parse).to_mask() for _ in range(2))
         assert torch.equal(drawn, again)
         assert int((drawn & WORD_GRAPHS["tree"](parse).to_mask()).sum()) < 50
 
@@ -415,6 +417,7 @@ class TestSparseTransformer:
         )
         self.batch = GraphPool()(self.sources, [[1, *target, 2] for target in targets])
 
+    @pytest.mark.proves("10-sparse-graphs", "a window as wide as the text is the plain model")
     @torch.no_grad()
     def test_on_the_complete_graph_or_a_window_as_wide_it_is_the_plain_model(self):
         expected = self.plain(self.batch)
@@ -455,7 +458,7 @@ class TestSparseTransformer:
         assert spans == graph.num_src
         assert graph.num_edges == sum(binary_partition(n, k).num_edges for n in sizes)
 
-    def test_spans_are_heard_and_learned(self):
+    def test_spans_are_attended_to_and_learned(self):
         model = on_source_graph(self.plain, "binary partition", 1)
         model.hidden(self.batch).sum().backward()
         assert float(model.span.grad.abs().sum()) > 0
@@ -464,10 +467,10 @@ class TestSparseTransformer:
     @torch.no_grad()
     def test_attention_and_decoding_run_on_it(self, graph, reach):
         model = on_source_graph(self.plain, graph, reach)
-        heard, _, _ = model.attention_of(self.batch, 2)
-        listens = heard[0] > 0
+        weights, _, _ = model.attention_of(self.batch, 2)
+        attends = weights[0] > 0
         kinds = {"window": window(9, 1, 1), "binary partition": binary_partition(9, 2)}
-        assert torch.equal(listens, kinds[graph].to_mask()[:9, :9])
+        assert torch.equal(attends, kinds[graph].to_mask()[:9, :9])
         whole = model(self.batch).argmax(1)
         first = [int(whole[self.batch.sentence(i)[1].start]) for i in range(3)]
         decoded = greedy(model, self.sources, 1, 2, 1)

@@ -99,12 +99,12 @@ def test_a_full_disk_is_one_line_and_the_checkpoint_before_is_whole(tmp_path, mo
     assert call("train", "copy", "--out", tmp_path, "--resume", "--steps", 3).exit_code == 0
 
 
-def test_a_loss_that_is_no_number_is_one_line(tmp_path, monkeypatch):
+def test_a_nan_loss_is_one_line(tmp_path, monkeypatch):
     wild = replace(TINY, recipe=replace(TINY.recipe, factor=1e30, warmup=1))
     monkeypatch.setitem(experiments.EXPERIMENTS, "copy", wild)
     line = one_line(call("train", "copy", "--out", tmp_path))
     assert "at step" in line
-    assert "of epoch 1; there is no checkpoint yet: start anew with another recipe" in line
+    assert "of epoch 1; there is no checkpoint yet: start again with another recipe" in line
 
 
 @pytest.mark.parametrize(

@@ -41,12 +41,13 @@ def test_windows_grow_narrower_and_the_widest_changes_nothing(model, data):
     assert [row["reach"] for row in rows] == sorted({row["reach"] for row in rows}, reverse=True)
     edges = [row["edges"] for row in (whole, *rows)]
     assert edges == sorted(edges, reverse=True)
-    assert edges[-1] == 1  # each hears itself
+    assert edges[-1] == 1  # each attends to itself
     sizes = [len(data.splitter.split(source)) for source in sources]
     assert edges[0] == pytest.approx(sum(n * n for n in sizes) / sum(sizes))
 
 
 class TestPruning:
+    @pytest.mark.proves("09-what-heads-learn", "each order of pruning removes the heads that it names")
     def test_every_order_leaves_out_what_it_says(self, model, data, monkeypatch):
         """Each head left out spoils one more translation: its number in the list of heads, and all before."""
         heads = heads_of(model)
@@ -105,33 +106,34 @@ class TestPruning:
 
 
 def plant(model, data, weights_of):
-    """Let the model hear what ``weights_of(batch, layer)`` says."""
+    """Replace the model's attention weights by ``weights_of(batch, layer)``."""
     model.attention_of = lambda batch, sentence, layer=-1: weights_of(batch, layer)
 
 
 class TestAlignment:
+    @pytest.mark.proves("09-what-heads-learn", "links planted in attention are found, AER 0")
     def test_planted_links_are_found(self, model, data):
-        """Head 0 of layer 1 hears, where a word is written, its own place; head 1 where it has been read."""
+        """Head 0 of layer 1 aligns words in the rows that predict them; head 1 in those that read them."""
         links = frozenset((i, i) for i in range(4))
         source, target = ("two", "dogs", "run", "."), ("zwei", "Hunde", "rennen", ".")
         pairs = [AlignedPair(source, target, links, links)] * 150
         spans = [against.split_words(data.splitter, side)[1] for side in (pairs[0].source, pairs[0].target)]
 
-        def hear(batch, layer):
+        def planted(batch, layer):
             weights = torch.full((2, batch.tgt_lengths[0], batch.src_lengths[0]), 1e-3)
             if layer == 1:
-                for heard, written in zip(*spans, strict=True):
-                    weights[0, written[0], list(heard)] = 1.0
-                    weights[1, written[-1] + 1, list(heard)] = 1.0
+                for source, written in zip(*spans, strict=True):
+                    weights[0, written[0], list(source)] = 1.0
+                    weights[1, written[-1] + 1, list(source)] = 1.0
             return [None, weights, None]
 
-        plant(model, data, hear)
+        plant(model, data, planted)
         rows = measure_alignment(model, data, pairs)
         heads = {(r["layer"], r["row"], r["head"]): r for r in rows if r["kind"] == "head"}
         assert len(heads) == 2 * 2 * 3
-        assert heads[1, "writes", 0]["aer"] == heads[1, "has read", 1]["chosen_on"] == 0
-        assert heads[1, "has read", 0]["aer"] > 0.3
-        assert heads[0, "writes", "mean"]["aer"] > 0.3
+        assert heads[1, "predicts", 0]["aer"] == heads[1, "reads", 1]["chosen_on"] == 0
+        assert heads[1, "reads", 0]["aer"] > 0.3
+        assert heads[0, "predicts", "mean"]["aer"] > 0.3
         assert rows[0] == {"kind": "diagonal", "pairs": 150, "chosen_on": 0.0, "aer": 0.0}
         assert [row["text"] for row in rows[-2:]] == ["own test", "aligned"]
         assert all(2 < row["nats"] < 10 for row in rows[-2:])
@@ -148,27 +150,28 @@ class TestAlignment:
 class TestSyntax:
     PARSE = Parse(("the", "man", "rides", "bikes"), (1, 2, -1, 2), ("det", "nsubj", "root", "obj"))
 
+    @pytest.mark.proves("09-what-heads-learn", "trees planted in attention are found, UUAS 1")
     def test_planted_trees_are_found(self, model, data, monkeypatch):
-        """Head 1 of layer 0 hears its governor, the other heads the word before."""
+        """Head 1 of layer 0 attends to a word's head, the other heads to the word before."""
         monkeypatch.setattr(against, "COMMON", 3)
         parse = self.PARSE
         alone = Parse(("yes",), (-1,), ("root",))
         splits = {"valid": [parse] * 4, "test": [parse, alone, parse, parse]}
         _, spans = against.split_words(data.splitter, parse.words)
 
-        def hear(batch, layer):
+        def planted(batch, layer):
             n = batch.src_lengths[0]
             weights = torch.full((2, n, n), 1e-3)
             words = enumerate(parse.heads if n == spans[-1].stop else [])
             for word, governor in words:
                 for row in spans[word]:
                     for head in (0, 1):
-                        heard = governor if (layer, head) == (0, 1) else word - 1
-                        if heard >= 0:
-                            weights[head, row, list(spans[heard])] = 1.0
+                        sender = governor if (layer, head) == (0, 1) else word - 1
+                        if sender >= 0:
+                            weights[head, row, list(spans[sender])] = 1.0
             return [weights, None, None]
 
-        plant(model, data, hear)
+        plant(model, data, planted)
         drawn = Size(N=2, dim_model=16, dim_ff=16, h=2, shared=True).build(data.vocab_size).eval()
         rows = measure_syntax({"trained": model, "drawn": drawn}, data, splits)
         assert rows[0] == {"kind": "adjacent", "sentences": 4, "valid": 1.0, "test": 1.0}
@@ -211,6 +214,7 @@ class TestRunning:
         assert found["config"]["weights"] == measured.digest_of_weights(artifacts.load("multi30k"))
         assert found["provenance"]["seconds"] >= 0
 
+    @pytest.mark.proves("09-what-heads-learn", "results of trained models belong to the committed weights")
     def test_committed_figures_are_of_the_committed_models(self):
         for name, measurement in MEASUREMENTS.items():
             results = load_study(name)

@@ -22,6 +22,10 @@ def test_equal_to_dense_attention_on_any_graph(engine, graph, heads, width, seed
     check(graph, engine, heads, width, seed=seed)
 
 
+@pytest.mark.proves(
+    "05-message-passing",
+    "every engine, builtin too, equals dense attention for scores up to 100, in value and gradient",
+)
 @engines
 @settings(max_examples=25)
 @given(
@@ -41,7 +45,7 @@ def test_equal_on_a_window_that_needs_several_tiles(engine):
 @pytest.mark.parametrize("rows", [(1, 1), (2, 3), (16, 256)])
 @settings(max_examples=40)
 @given(graph=graphs)
-def test_tiles_of_any_height_agree(rows, graph):
+def test_tiles_of_any_height_give_the_same_result(rows, graph):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(importlib.import_module("edgewise.message_passing.cuts"), "ROWS", rows)
         patch.setattr(planning, "BUCKET_RATIO", 1.1)
@@ -50,7 +54,7 @@ def test_tiles_of_any_height_agree(rows, graph):
 
 @settings(max_examples=25)
 @given(edge_graphs(max_tokens=40))
-def test_tiles_of_irregular_graphs_agree(graph):
+def test_tiles_of_irregular_graphs_give_the_same_result(graph):
     check(graph, "tiles", 1, 2)
 
 
@@ -95,9 +99,9 @@ def test_weights_are_the_softmax_that_the_engines_use(graph):
     q, k, v = random_fields(graph, 2, 3)
     weights = attention_weights(graph, q, k)
     assert weights.shape == (graph.num_edges, 2)
-    heard = torch.bincount(graph.dst, minlength=graph.num_dst) > 0
+    connected = torch.bincount(graph.dst, minlength=graph.num_dst) > 0
     totals = torch.zeros(graph.num_dst, 2).index_add(0, graph.dst, weights)
-    torch.testing.assert_close(totals, heard[:, None].expand(-1, 2).float())
+    torch.testing.assert_close(totals, connected[:, None].expand(-1, 2).float())
     messages = weights[..., None] * v[graph.src]
     output = torch.zeros(graph.num_dst, 2, 3).index_add(0, graph.dst, messages)
     torch.testing.assert_close(output, propagate_attention(graph, q, k, v))
@@ -182,13 +186,17 @@ class TestPlan:
 
 
 def ladder(tokens):
-    """A graph no tile likes: each token hears two that are far away and apart."""
+    """A graph that tiles badly: each token attends to two that are far away and far apart."""
     i = torch.arange(tokens)
     src = torch.cat([i * 37 % tokens, (i * 37 + tokens // 2) % tokens])
     return AttentionGraph(src, torch.cat([i, i]), tokens)
 
 
-def test_tiles_refuses_a_plan_it_cannot_afford_and_auto_takes_another_engine(monkeypatch):
+@pytest.mark.proves(
+    "05-message-passing",
+    "tiles refuses a plan that computes too much, and auto takes another engine",
+)
+def test_tiles_refuses_a_plan_over_its_limits_and_auto_takes_another_engine(monkeypatch):
     graph = ladder(2_001)
     monkeypatch.setattr(planning, "ALWAYS_AFFORDABLE", 10_000)
     fields = random_fields(graph, 1, 2)
@@ -199,6 +207,10 @@ def test_tiles_refuses_a_plan_it_cannot_afford_and_auto_takes_another_engine(mon
     )
 
 
+@pytest.mark.proves(
+    "05-message-passing",
+    "auto takes tiles for sentences and windows, else fused, or scatter where there is no DGL",
+)
 def test_auto_takes_the_engine_that_fits(monkeypatch):
     taken = []
 
@@ -206,6 +218,7 @@ def test_auto_takes_the_engine_that_fits(monkeypatch):
         return lambda graph, q, k, v: taken.append(name)
 
     monkeypatch.setattr(message_passing, "ENGINES", {name: spy(name) for name in ENGINES})
+    monkeypatch.setattr(message_passing, "dgl_available", lambda: True)
 
     def auto(graph):
         propagate_attention(graph, *random_fields(graph, 1, 1))

@@ -96,6 +96,7 @@ FAULTY = {
     "chapter.md": (
         "---\njupytext:\n  text_representation:\n    extension: .md\n    format_name: myst\n"
         "kernelspec:\n  display_name: Python 3\n  language: python\n  name: python3\n---\n\n# Chapter\n"
+        "\n```{code-cell} ipython3\nassert True\n```\n"
     ),
     "chapter.ipynb": '{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}',
 }
@@ -103,7 +104,7 @@ FAULTY = {
 
 @pytest.fixture(scope="module")
 def small_book(tmp_path_factory):
-    """One build of a small book with an address and with six faults: its folder, what became of it."""
+    """One build of a small book with an address and with seven faults: its folder, what became of it."""
     tmp_path = tmp_path_factory.mktemp("book")
     shutil.copytree(BOOK / "_ext", tmp_path / "book" / "_ext", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "book" / "_static").mkdir()
@@ -150,5 +151,6 @@ def test_faulty_pages_fail_the_build_by_name(small_book):
         r"book/picture\.md: .*picture\.svg has no caption",
         r"book/hashed\.md: .*picture\.svg has no alternative text",
         r"book/chapter\.ipynb is out of step with its page",
+        r"book/chapter\.md: an open cell asserts: assert True",
     ):
         assert re.search(complaint, said), f"nothing like {complaint} in\n{said}"

@@ -8,16 +8,16 @@ from browser import PHONE, SCREEN, chromium
 from edgewise.figures import AttentionPlayer, AttentionView
 
 LAYERS, HEADS = ["layer 1", "layer 2"], ["head 0", "head 1", "head 2"]
-HEARD, LISTENING = ["der", "Hut", "."], ["the", "red", "hat", "."]
+SOURCE, TARGET = ["der", "Hut", "."], ["the", "red", "hat", "."]
 
 
 def softmax(scores):
     return np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
 
 
-def weights_of(receivers, senders, heard=1.0):
+def weights_of(receivers, senders, mask=1.0):
     scores = np.random.default_rng(0).normal(size=(len(LAYERS), len(HEADS), receivers, senders))
-    weights = softmax(2 * scores) * heard
+    weights = softmax(2 * scores) * mask
     return weights / weights.sum(-1, keepdims=True)
 
 
@@ -25,8 +25,8 @@ CAUSAL = weights_of(4, 4, np.tri(4))
 CROSS = weights_of(4, 3)
 PLAYER = AttentionPlayer(
     [
-        AttentionView("target to target", CAUSAL, LISTENING, LISTENING),
-        AttentionView("source to target", CROSS, LISTENING, HEARD),
+        AttentionView("target to target", CAUSAL, TARGET, TARGET),
+        AttentionView("source to target", CROSS, TARGET, SOURCE),
     ],
     {"layer": LAYERS, "head": HEADS},
     "Attention",
@@ -62,9 +62,9 @@ def said(page):
     return page.player.locator("p").inner_text()
 
 
-def told(weights, receiver, sender, senders=LISTENING):
+def told(weights, receiver, sender, senders=TARGET):
     """What is said of an edge."""
-    who, whom = f"“{LISTENING[receiver]}” ({receiver + 1})", f"“{senders[sender]}” ({sender + 1})"
+    who, whom = f"“{TARGET[receiver]}” ({receiver + 1})", f"“{senders[sender]}” ({sender + 1})"
     return f"{who} gives {whom} {round(weights[receiver, sender] * 1000) / 1000:.3f}"
 
 
@@ -80,13 +80,13 @@ def chosen(page):
 
 
 HEED = """() => {
-    window.heard = [];
+    window.announced = [];
     const status = document.querySelector(".edgewise-player p");
-    new MutationObserver(() => heard.push(status.textContent)).observe(status, {childList: true});
+    new MutationObserver(() => announced.push(status.textContent)).observe(status, {childList: true});
 }"""
 
 
-# Arrow keys that a page around the drawings would hear, a notebook say.
+# Arrow keys that would reach the surrounding page, a notebook say.
 LEAK = """() => {
     window.leaked = [];
     const drawn = event => event.key.startsWith("Arrow") && event.target.localName === "svg";
@@ -116,10 +116,10 @@ def test_matrix_is_walked_by_keyboard_and_says_every_weight(page):
             press(*["ArrowUp"] * 4, "Shift+Tab", "Shift+Tab")
     assert not page.evaluate("leaked")
     told_of_all = {
-        f"{LAYERS[i]}, {HEADS[j]}: {told(CROSS[i, j], receiver, sender, HEARD)}"
+        f"{LAYERS[i]}, {HEADS[j]}: {told(CROSS[i, j], receiver, sender, SOURCE)}"
         for i, j, receiver, sender in np.ndindex(CROSS.shape)
     }
-    assert told_of_all <= set(page.evaluate("heard"))
+    assert told_of_all <= set(page.evaluate("announced"))
 
 
 def test_graph_is_walked_by_keyboard_from_edge_to_edge(page):
@@ -155,7 +155,7 @@ def test_an_edge_chosen_in_one_drawing_is_marked_in_the_other(page):
     assert [cursor.get_attribute(n) for n in "xy"] == [cell.get_attribute(n) for n in "xy"]
     assert chosen(page)[1:] == (["hat", "red"], ["hat", "red"])
     matrix.press("ArrowRight")
-    matrix.press("ArrowRight")  # hat hears itself, and not what follows
+    matrix.press("ArrowRight")  # hat attends to itself, not to what follows
     assert "has no edge from" in said(page)
     assert chosen(page)[0] == []
 
@@ -163,7 +163,7 @@ def test_an_edge_chosen_in_one_drawing_is_marked_in_the_other(page):
 @pytest.mark.parametrize("touch", [False, True])
 @pytest.mark.parametrize("page", [{"has_touch": True}], indirect=True)
 def test_pointing_at_a_line_or_a_cell_chooses_its_edge(page, touch):
-    """Every line a third of the way from where it is heard, where no other line passes as near."""
+    """Every line a third of the way from its sender, where no other line passes as near."""
     page.player.get_by_label("View", exact=True).select_option("source to target")
     act = page.touchscreen.tap if touch else page.mouse.move
     middle = (
@@ -180,11 +180,11 @@ def test_pointing_at_a_line_or_a_cell_chooses_its_edge(page, touch):
     for number in range(12):
         edge = divmod(number, 3)
         act(*page.player.locator("rect.weight").nth(number).evaluate(middle))
-        assert said(page).endswith(told(CROSS[0, 2], *edge, HEARD))
+        assert said(page).endswith(told(CROSS[0, 2], *edge, SOURCE))
     places = page.player.locator("line.edge:not(.chosen)").evaluate_all(f"lines => lines.map({third})")
     for number, place in enumerate(places):  # the last is chosen, and stands last
         act(*place)
-        assert said(page).endswith(told(CROSS[0, 2], *divmod(number, 3), HEARD))
+        assert said(page).endswith(told(CROSS[0, 2], *divmod(number, 3), SOURCE))
 
 
 @pytest.mark.parametrize("page", [{"viewport": SCREEN}, {"viewport": PHONE}], indirect=True)

@@ -15,10 +15,10 @@ from edgewise.sparse import (
     even_chunks,
     from_runs,
     global_tokens,
-    heard_within,
     lsh_labels,
     partition_spans,
     random_links,
+    receptive_field,
     same_bucket,
     segments,
     union,
@@ -70,6 +70,7 @@ CONSTRUCTORS = {
 }  # fmt: skip
 
 
+@pytest.mark.proves("10-sparse-graphs", "all graphs: engines equal masked dense attention, with gradients")
 @engines
 @pytest.mark.parametrize("name", CONSTRUCTORS)
 @settings(max_examples=10)
@@ -95,37 +96,37 @@ def test_graphs_of_many_tiles_too(engine, name):
     check_propagation(MANY_TILES[name](), engine, 1, 4)
 
 
-def mask_of(n, hears):
-    """The mask written out pair by pair; ``hears(receiver, sender)``."""
-    return torch.tensor([[hears(j, i) for i in range(n)] for j in range(n)], dtype=torch.bool).view(n, n)
+def mask_of(n, attends):
+    """The mask written out pair by pair; ``attends(receiver, sender)``."""
+    return torch.tensor([[attends(j, i) for i in range(n)] for j in range(n)], dtype=torch.bool).view(n, n)
 
 
 class TestEdgesAreThoseOfTheDefinition:
     @given(tokens, small, st.integers(1, 6), either)
     def test_dilated(self, n, reach, step, is_causal):
-        def hears(j, i):
+        def attends(j, i):
             near = (j - i) % step == 0 and abs(j - i) <= reach * step
             return near and (i <= j or not is_causal)
 
-        assert torch.equal(dilated(n, reach, step, is_causal).to_mask(), mask_of(n, hears))
+        assert torch.equal(dilated(n, reach, step, is_causal).to_mask(), mask_of(n, attends))
 
     @given(tokens, small, either)
     def test_global_tokens(self, n, count, is_causal):
-        def hears(j, i):
+        def attends(j, i):
             return (i < count or j < count) and (i <= j or not is_causal)
 
         graph = global_tokens(n, count, is_causal)
-        assert torch.equal(graph.to_mask(), mask_of(n, hears))
+        assert torch.equal(graph.to_mask(), mask_of(n, attends))
         assert not graph.has_edge_lists
 
     @given(tokens, st.integers(1, 9), small, either)
     def test_segments(self, n, length, memory, is_causal):
-        def hears(j, i):
+        def attends(j, i):
             first = j - j % length
             return first - memory <= i <= (j if is_causal else first + length - 1)
 
         graph = segments(n, length, memory, is_causal)
-        assert torch.equal(graph.to_mask(), mask_of(n, hears))
+        assert torch.equal(graph.to_mask(), mask_of(n, attends))
         assert not graph.has_edge_lists
 
     @given(memories)
@@ -133,8 +134,8 @@ class TestEdgesAreThoseOfTheDefinition:
         n, length, memory, compressed, rate = arguments
         length, memory = length * rate, memory * rate
 
-        def hears(j, i):
-            if j >= n:  # a span hears its tokens
+        def attends(j, i):
+            if j >= n:  # a span attends to its tokens
                 return (j - n) * rate <= i < min((j - n + 1) * rate, n)
             remembered = j - j % length - memory
             if i >= n:
@@ -143,24 +144,24 @@ class TestEdgesAreThoseOfTheDefinition:
             return remembered <= i <= j
 
         graph = build_compressive(*arguments)
-        assert torch.equal(graph.to_mask(), mask_of(n + n // rate, hears))
+        assert torch.equal(graph.to_mask(), mask_of(n + n // rate, attends))
 
     @given(trees())
     def test_dependency_tree(self, heads):
-        def hears(j, i):
+        def attends(j, i):
             return i == j or heads[j] == i or heads[i] == j
 
         graph = dependency_tree(heads)
-        assert torch.equal(graph.to_mask(), mask_of(len(heads), hears))
+        assert torch.equal(graph.to_mask(), mask_of(len(heads), attends))
         assert graph.num_edges == counts.dependency_tree(len(heads))
 
     @given(labels, either)
     def test_same_bucket(self, names, is_causal):
-        def hears(j, i):
+        def attends(j, i):
             return names[i] == names[j] and (i <= j or not is_causal)
 
         graph = same_bucket(torch.tensor(names), is_causal)
-        assert torch.equal(graph.to_mask(), mask_of(len(names), hears))
+        assert torch.equal(graph.to_mask(), mask_of(len(names), attends))
         sizes = [names.count(name) for name in set(names)]
         assert graph.num_edges == counts.same_bucket(sizes, is_causal)
 
@@ -209,28 +210,30 @@ class TestRandomLinks:
         assert not torch.equal(first.to_mask(), other.to_mask())
 
     @given(st.integers(1, 24), small, small, small, st.integers(0, 9), either)
-    def test_of_bigbird_are_drawn_from_those_not_heard(self, n, reach, count, links, seed, is_causal):
+    def test_of_bigbird_are_drawn_from_those_not_attended_to_yet(
+        self, n, reach, count, links, seed, is_causal
+    ):
         """Window and global tokens are as defined, and every other token draws as many more as it can."""
 
-        def hears(j, i):
+        def attends(j, i):
             near = abs(i - j) <= reach or i < count or j < count
             return near and (i <= j or not is_causal)
 
-        local = mask_of(n, hears)
+        local = mask_of(n, attends)
         mask = bigbird(n, reach, count, links, seed, is_causal).to_mask()
         assert bool(mask[local].all())
-        may_hear = torch.arange(1, n + 1) if is_causal else torch.full((n,), n)
+        visible = torch.arange(1, n + 1) if is_causal else torch.full((n,), n)
         if is_causal:
             assert not bool(mask.triu(1).any())
-        strangers = may_hear - local.sum(1)
+        strangers = visible - local.sum(1)
         assert torch.equal((mask & ~local).sum(1), strangers.clamp(max=links))
 
 
 class TestBinaryPartition:
     @staticmethod
     def covered(n, k, token, is_causal):
-        """What the rule gives, worked out with lists of spans: (level, number) of all that a token hears."""
-        heard = [(0, token)]
+        """What the rule gives, worked out with lists of spans: (level, number) of a token's senders."""
+        senders = [(0, token)]
         sides = [-1] if is_causal else [-1, 1]
         for side in sides:
             level, spans = 0, list(range(token - 1, -1, -1) if side < 0 else range(token + 1, n))
@@ -239,10 +242,10 @@ class TestBinaryPartition:
                 last = spans[taken - 1]
                 if taken < len(spans) and last // 2 == (last + side) // 2:  # the rest is no whole span
                     taken += 1
-                heard += [(level, span) for span in spans[:taken]]
+                senders += [(level, span) for span in spans[:taken]]
                 spans = list(dict.fromkeys(span // 2 for span in spans[taken:]))
                 level += 1
-        return heard
+        return senders
 
     @given(tokens, st.integers(1, 5), either)
     def test_follows_the_rule(self, n, k, is_causal):
@@ -265,26 +268,30 @@ class TestBinaryPartition:
             expected[n + s, int(start[s]) : int(stop[s])] = True
         assert torch.equal(graph.to_mask(), expected)
 
+    @pytest.mark.proves("10-sparse-graphs", "the partition connects all pairs in two layers")
     @given(tokens, st.integers(1, 5), either)
     def test_joins_every_pair_of_tokens_within_two_hops(self, n, k, is_causal):
-        once, twice = heard_within(binary_partition(n, k, is_causal), 2)[1:, :n, :n]
+        once, twice = receptive_field(binary_partition(n, k, is_causal), 2)[1:, :n, :n]
         everyone = torch.ones(n, n, dtype=torch.bool)
         assert torch.equal(twice, everyone.tril() if is_causal else everyone)
         if n > 4 * k + 4:
             assert not torch.equal(once, twice)
 
+    @pytest.mark.proves("10-sparse-graphs", "the causal partition has no path backwards")
     @given(tokens, st.integers(1, 5))
     def test_no_path_leads_back_from_a_later_token(self, n, k):
-        assert not bool(heard_within(binary_partition(n, k, causal=True), 8)[-1, :n, :n].triu(1).any())
+        assert not bool(receptive_field(binary_partition(n, k, causal=True), 8)[-1, :n, :n].triu(1).any())
 
+    @pytest.mark.proves("10-sparse-graphs", "spans cover a text without gap or overlap")
     @given(st.integers(2, 24), st.integers(1, 4), either)
-    def test_every_token_is_heard_once(self, n, k, is_causal):
-        """What a token hears, spans taken apart, is its side of the sequence without gap or overlap."""
+    def test_every_token_is_covered_once(self, n, k, is_causal):
+        """A token's senders, spans expanded, are its side of the sequence without gap or overlap."""
         graph, (start, stop) = binary_partition(n, k, is_causal), partition_spans(n)
         inside = torch.cat([torch.eye(n), mask_of_runs(start, stop, n)])
         times = graph.to_mask()[:n].float() @ inside
         assert torch.equal(times, torch.ones(n, n).tril() if is_causal else torch.ones(n, n))
 
+    @pytest.mark.proves("10-sparse-graphs", "the partition's edges stay within the bound")
     @pytest.mark.parametrize("k", [1, 4, 16])
     def test_edges_grow_as_n_log_n(self, k):
         for n in (2**10, 2**14, 3 * 2**12 + 5, 2**17):
@@ -348,6 +355,7 @@ def test_a_window_wider_than_the_sequence_is_complete(n, more):
     assert torch.equal(window(n, 10**12, 0).to_mask(), causal(n).to_mask())
 
 
+@pytest.mark.proves("10-sparse-graphs", "segments equal Transformer-XL's cached states, to 1e-5")
 @torch.no_grad()
 def test_a_graph_of_segments_is_recurrence_over_cached_states():
     """Transformer-XL, segment by segment with the states of every layer carried on, gives the same states."""
@@ -366,12 +374,12 @@ def test_a_graph_of_segments_is_recurrence_over_cached_states():
     for first in range(0, n, length):
         states = x[first : first + length]
         for i in range(encoder.N):
-            heard = torch.cat([carried[i], states])
-            carried[i] = heard[max(len(heard) - memory, 0) :]
+            senders = torch.cat([carried[i], states])
+            carried[i] = senders[max(len(senders) - memory, 0) :]
             own = causal(len(states)).to_mask()
-            mask = torch.cat([torch.ones(len(states), len(heard) - len(states), dtype=torch.bool), own], 1)
+            mask = torch.cat([torch.ones(len(states), len(senders) - len(states), dtype=torch.bool), own], 1)
             dst, src = mask.nonzero().T
-            states = layer(AttentionGraph(src, dst, len(heard), len(states)), i, heard, states)
+            states = layer(AttentionGraph(src, dst, len(senders), len(states)), i, senders, states)
         outputs.append(states)
     torch.testing.assert_close(torch.cat(outputs), whole, atol=1e-5, rtol=1e-5)
 
@@ -398,7 +406,7 @@ class TestBuckets:
         assert chunk.count(whole) == left
 
     def test_a_union_of_rounds_misses_fewer_neighbours(self):
-        """Near vectors, which should hear each other, share a bucket more often the more rounds there are."""
+        """Near vectors, which share a bucket more often the more rounds there are."""
         x = torch.randn(200, 16)
         twins = torch.cat([x, x + 0.5 * torch.randn_like(x)])
         rounds = [same_bucket(lsh_labels(twins, 16, seed)) for seed in range(4)]
@@ -412,48 +420,73 @@ class TestBuckets:
 
 
 class TestReach:
-    def test_what_a_token_knows_it_keeps_without_hearing_itself(self):
+    def test_a_receptive_field_includes_the_token_without_a_self_loop(self):
         graph = AttentionGraph(torch.tensor([0, 1]), torch.tensor([1, 2]), 3)
-        after = heard_within(graph, 2)
+        after = receptive_field(graph, 2)
         assert torch.equal(after[1], torch.tensor([[1, 0, 0], [1, 1, 0], [0, 1, 1]]).bool())
         assert torch.equal(after[2], torch.ones(3, 3).tril().bool())
 
+    @pytest.mark.proves("10-sparse-graphs", "a window reaches its reach farther per layer")
     @given(st.integers(1, 20), st.integers(1, 4), st.integers(0, 5))
-    def test_a_window_hears_one_reach_farther_a_layer(self, n, reach, layers):
-        for count, heard in enumerate(heard_within(window(n, reach, reach), layers)):
-            assert torch.equal(heard, window(n, count * reach, count * reach).to_mask())
+    def test_a_window_reaches_one_reach_farther_per_layer(self, n, reach, layers):
+        for count, field in enumerate(receptive_field(window(n, reach, reach), layers)):
+            assert torch.equal(field, window(n, count * reach, count * reach).to_mask())
 
-    def test_news_also_travels_through_spans(self):
+    def test_information_also_travels_through_spans(self):
         graph = compressive(12, 2, 0, 1, 2)
-        heard = heard_within(graph, 4)
+        fields = receptive_field(graph, 4)
         for sender, layers in ((2, 2), (0, 4)):  # through one span, through two
-            assert [bool(after[4, sender]) for after in heard] == [n >= layers for n in range(5)]
+            assert [bool(after[4, sender]) for after in fields] == [n >= layers for n in range(5)]
 
 
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: window(5, -1, 0), ValueError, r"left \(tokens heard before .*\) must be at least 0, got -1"),
-        (lambda: window(5, 0, -2), ValueError, r"right \(tokens heard after .*\) must be at least 0, got -2"),
-        (lambda: dilated(5, -1, 1), ValueError, r"reach \(tokens heard on a side\) must be at least 0"),
+        (
+            lambda: window(5, -1, 0),
+            ValueError,
+            r"left \(tokens attended to before .*\) must be at least 0, got -1",
+        ),
+        (
+            lambda: window(5, 0, -2),
+            ValueError,
+            r"right \(tokens attended to after .*\) must be at least 0, got -2",
+        ),
+        (
+            lambda: dilated(5, -1, 1),
+            ValueError,
+            r"reach \(tokens attended to on each side\) must be at least 0",
+        ),
         (lambda: dilated(5, 1, 0), ValueError, r"step \(distance between .*\) must be at least 1, got 0"),
         (lambda: dilated(-5, 1, 1), ValueError, r"n \(tokens\) must be at least 0, got -5"),
         (lambda: global_tokens(5, -1), ValueError, r"count \(global tokens\) must be at least 0, got -1"),
         (lambda: random_links(5, -1), ValueError, r"per_token \(random tokens .*\) must be at least 0"),
         (lambda: random_links(5, 1, besides=complete(4)), ValueError, "graph over the same 5 tokens"),
         (lambda: random_links(5, 1, besides=bipartite(5, 5)), ValueError, "graph over the same 5 tokens"),
-        (lambda: bigbird(5, -1, 1, 1), ValueError, r"reach \(tokens heard on a side\) must be at least 0"),
+        (
+            lambda: bigbird(5, -1, 1, 1),
+            ValueError,
+            r"reach \(tokens attended to on each side\) must be at least 0",
+        ),
         (lambda: bigbird(5, 1, 1, 1.5), TypeError, r"num_random \(.*\) must be an integer, got 1.5"),
         (lambda: bigbird(5, 1, -1, 1), ValueError, r"num_global \(global tokens\) must be at least 0"),
         (lambda: binary_partition(5, 0), ValueError, r"k \(spans .* each level and side\) .* 1, got 0"),
         (lambda: binary_partition(5, True), TypeError, r"k \(spans .*\) must be an integer, got True"),
         (lambda: binary_partition(-1, 2), ValueError, r"n \(tokens\) must be at least 0, got -1"),
         (lambda: segments(5, 0, 1), ValueError, r"length \(tokens of a segment\) must be at least 1, got 0"),
-        (lambda: segments(5, 2, -1), ValueError, r"memory \(tokens heard before a segment\) .* 0, got -1"),
+        (
+            lambda: segments(5, 2, -1),
+            ValueError,
+            r"memory \(tokens attended to before a segment\) .* 0, got -1",
+        ),
         (lambda: compressive(9, 3, 2, 1, 2), ValueError, r"length must be a multiple of rate \(2\).* got 3"),
         (lambda: compressive(9, 2, 3, 1, 2), ValueError, r"memory must be a multiple of rate \(2\).* got 3"),
-        (lambda: compressive(9, 2, 2, -1, 2), ValueError, r"compressed \(compressed tokens heard\) must be"),
-        (lambda: compressed_spans(4, 0), ValueError, r"rate \(tokens that one compressed .*\) must be at le"),
+        (
+            lambda: compressive(9, 2, 2, -1, 2),
+            ValueError,
+            r"compressed \(compressed tokens attended to\) must be",
+        ),
+        (lambda: compressed_spans(4, 0), ValueError, r"rate \(tokens per compressed token\) must be at le"),
         (lambda: dependency_tree([1, 0]), ValueError, r"tree with one root \(-1\), got 0 roots: \[\]"),
         (lambda: dependency_tree([-1, -1]), ValueError, r"one root \(-1\), got 2 roots: \[0, 1\]"),
         (lambda: dependency_tree([-1, 2, 1]), ValueError, r"no path leads from the root to words \[1, 2\]"),
@@ -480,8 +513,8 @@ class TestReach:
         (lambda: union(complete(2), 3), TypeError, "union takes graphs, got int"),
         (lambda: union(complete(2), complete(3)), ValueError, "over the same tokens"),
         (lambda: union(bipartite(2, 2)), ValueError, "self-attention over the same tokens"),
-        (lambda: heard_within(bipartite(2, 2), 1), ValueError, "among one set of tokens"),
-        (lambda: heard_within(complete(2), -1), ValueError, "layers must be at least 0, got -1"),
+        (lambda: receptive_field(bipartite(2, 2), 1), ValueError, "over one set of tokens"),
+        (lambda: receptive_field(complete(2), -1), ValueError, "layers must be at least 0, got -1"),
     ],
 )
 def test_bad_input_is_refused_with_the_meaning_of_the_argument(call, error, message):

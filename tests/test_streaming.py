@@ -121,6 +121,9 @@ class TestCache:
         assert old.take(np.arange(2))[0].tolist() == [3, 4]  # who reads it still, reads it to the end
         assert old.lengths().tolist() == [2, 2]
 
+    @pytest.mark.proves(
+        "12-beyond-one-machine", "a cache with a changed, cut or missing file is noticed and made again"
+    )
     @pytest.mark.parametrize("name", FILES)
     @pytest.mark.parametrize("damage", ["changed", "cut", "gone"])
     def test_damage_is_detected_and_the_cache_made_anew(self, tmp_path, name, damage):
@@ -173,6 +176,7 @@ class TestReading:
             starts = np.cumsum([0, *found.src_lengths[:-1]])
             yield [] if found.stand_in else [int(found.src[0][start]) for start in starts]
 
+    @pytest.mark.proves("12-beyond-one-machine", "every pair is read once over all processes and workers")
     @pytest.mark.parametrize(("size", "workers"), [(1, 0), (1, 2), (2, 0), (2, 2), (4, 1)])
     def test_every_pair_comes_once_over_all_processes_and_workers(self, cache, size, workers):
         parts = [list(self.seen(cache, (rank, size), workers)) for rank in range(size)]
@@ -241,6 +245,7 @@ print(seen, tokens - pairs - end, int(peak.split()[1]) // 1024)
 """
 
 
+@pytest.mark.proves("12-beyond-one-machine", "five million pairs are read in less than 500 MB of memory")
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="reads VmHWM, which Linux has")
 def test_five_million_pairs_are_read_in_less_than_500_megabytes(tmp_path):
     command = [sys.executable, "-c", FIVE_MILLION, str(tmp_path)]
@@ -255,7 +260,7 @@ def test_five_million_pairs_are_read_in_less_than_500_megabytes(tmp_path):
 
 TINY = Experiment(
     "tiny",
-    "News, a little of it.",
+    "A little of WMT14.",
     "few",
     Size(N=1, dim_model=16, dim_ff=16, h=2, dropout=0.1, shared=True),
     Recipe(epochs=2, batch_tokens=800, bucketed=True, warmup=10, factor=2.0),
@@ -346,7 +351,7 @@ def test_without_newstest2013_the_older_one_validates(monkeypatch):
 
 STEPS = 45
 
-NEWS = replace(
+SAMPLE = replace(
     EXPERIMENTS["wmt14"],
     size=replace(EXPERIMENTS["wmt14"].size, N=1, dim_model=32, dim_ff=32, h=2, dropout=0.0),
     recipe=replace(
@@ -356,9 +361,9 @@ NEWS = replace(
 )
 
 
-def news_losses(team, folder):
+def sample_losses(team, folder):
     """Train on short pairs of the sample, for a fixed number of updates; return what validation says."""
-    run = experiments.start(NEWS, folder, team=team, workers=team.size - 1)
+    run = experiments.start(SAMPLE, folder, team=team, workers=team.size - 1)
     run.score = None
     run.data.splits["valid"] = run.data.splits["valid"][:300]
     run.train(STEPS)
@@ -367,11 +372,11 @@ def news_losses(team, folder):
 
 @pytest.mark.corpus
 def test_the_sample_trains_on_one_and_on_two_processes(own_cache, tmp_path):
-    one, steps = news_losses(ALONE, tmp_path / "one")
+    one, steps = sample_losses(ALONE, tmp_path / "one")
     assert steps == STEPS
     assert len(one) >= 2
     assert np.log(4003) > one[0]
     assert all(later < earlier for earlier, later in pairwise(one))
-    for two, other_steps in in_team(news_losses, str(tmp_path / "two")):
+    for two, other_steps in in_team(sample_losses, str(tmp_path / "two")):
         assert other_steps == STEPS
         assert two == pytest.approx(one, abs=1e-3)

@@ -127,6 +127,7 @@ class TestStudy:
         assert "study must be one of" in third.stderr
 
 
+@pytest.mark.proves("09-what-heads-learn", "results of training runs belong to the recipes in the code")
 @pytest.mark.parametrize("name", STUDIES)
 def test_committed_figures_are_of_the_studies_in_the_catalogue(name):
     results = load_study(name)
@@ -155,6 +156,7 @@ def test_rates_of_the_stability_study_are_the_highest_of_their_runs():
     assert len(STUDIES["stability"].entries) == 2 * 2 * 2 * len(questions.RATES) * 3
 
 
+@pytest.mark.proves("09-what-heads-learn", "models of six widths have as many weights, within 5 %")
 def test_feed_forward_widths_have_weights_alike():
     counts = {}
     for entry in STUDIES["feed-forward"].entries:
@@ -164,15 +166,15 @@ def test_feed_forward_widths_have_weights_alike():
 
 class TestMixing:
     @pytest.mark.parametrize("how", ["sum", "mean", "max"])
-    def test_tokens_combine_what_they_hear_without_weights(self, how):
+    def test_values_are_aggregated_without_weights(self, how):
         torch.manual_seed(0)
         model = make_mixing_model(VOCAB, VOCAB, how, **SIZE).eval()
         batch = GraphPool()(*random_pairs([(3, 4), (2, 2)]))
         layer, graph = model.encoder.layers[0], batch.enc
         x = model.embed(model.src_embed, *batch.src)
         v = layer.self_attn.get(layer.sublayer[0].before(x), "v")["v"]
-        heard = reduce_edges(graph, v.index_select(0, graph.src), how)
-        y = x + layer.self_attn.get_o(heard)
+        total = reduce_edges(graph, v.index_select(0, graph.src), how)
+        y = x + layer.self_attn.get_o(total)
         y = layer.sublayer[1](y, layer.feed_forward)
         torch.testing.assert_close(model.encode(batch)["enc"], model.encoder.norm(y))
 
@@ -197,14 +199,15 @@ class TestMixing:
             with pytest.raises(ValueError, match=f"there is no attention .* by '{how}'"):
                 model.attention_of(batch, 0)
 
+    @pytest.mark.proves("09-what-heads-learn", "heads at fixed places equal torch's conv1d")
     @torch.no_grad()
     def test_a_convolution_is_torchs(self):
-        """Three heads hear their own place, the one before and the one after: a kernel of width three."""
+        """Three heads take offsets 0, -1 and 1: a kernel of width three."""
         torch.manual_seed(0)
         model = make_mixing_model(VOCAB, VOCAB, "convolution", **SIZE | {"dim_model": 12, "h": 3}).eval()
         batch = GraphPool()(*random_pairs([(5, 4), (2, 3), (1, 1)]))
-        attention, heard = model.encoder.layers[0].self_attn, []
-        attention.out_proj.register_forward_hook(lambda module, given, x: heard.append((given[0], x)))
+        attention, calls = model.encoder.layers[0].self_attn, []
+        attention.out_proj.register_forward_hook(lambda module, given, x: calls.append((given[0], x)))
         values = []
         propagate = model.propagate_attention
         model.propagate_attention = lambda graph, q, k, v: (values.append(v), propagate(graph, q, k, v))[1]
@@ -224,11 +227,11 @@ class TestMixing:
             shifted[1:] += before[:-1]
             shifted[:-1] += after[1:]
             expected.append(shifted)
-        found = heard[0][1] - attention.out_proj.bias
+        found = calls[0][1] - attention.out_proj.bias
         torch.testing.assert_close(found, torch.cat(expected))
 
     @torch.no_grad()
-    def test_a_convolution_hears_no_future_and_decodes_as_it_was_trained(self):
+    def test_a_convolution_is_causal_in_the_decoder_and_decodes_as_it_was_trained(self):
         torch.manual_seed(0)
         model = make_mixing_model(VOCAB, VOCAB, "convolution", **SIZE | {"dim_model": 16, "h": 4}).eval()
         sources = random_pairs([(3, 5), (5, 5)])[0]
@@ -268,6 +271,7 @@ class TestMixing:
 class TestReadings:
     recipe = LongRecipe(steps=3, lengths=(26,), batch_tokens=64, dim_model=16, dim_ff=16)
 
+    @pytest.mark.proves("10-sparse-graphs", "the models' sparse graphs have 35 to 60 edges per token at 512")
     def test_sparse_graphs_have_about_as_many_edges(self):
         for name, graph_of in LONG_GRAPHS.items():
             edges = graph_of(512).num_edges / 512

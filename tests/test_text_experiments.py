@@ -47,7 +47,7 @@ def texts_of(batch, data, lengths, ids):
     return [data.splitter.join(data.decode(part.tolist())) for part in ids.split(lengths)]
 
 
-def test_dropout_of_joins_may_end_before_training_does(corpus, small, tmp_path):
+def test_bpe_dropout_may_end_before_training_does(corpus, small, tmp_path):
     recipe = replace(TINY.recipe, epochs=3)
     ending = replace(TINY, recipe=recipe, text=replace(TINY.text, dropout_epochs=2))
     assert Experiment.of(ending.config) == ending
@@ -93,7 +93,7 @@ def test_batches_hold_the_text(corpus):
         assert sorted(seen) == sorted(corpus.splits["train"])
 
 
-def test_words_are_split_anew_in_training_only_and_again_from_the_same_state(corpus):
+def test_segmentations_are_resampled_in_training_only_and_repeat_from_the_same_state(corpus):
     splitter = BPE.train((text for pair in corpus.splits["train"] for text in pair), 400)
     data = TextDataset(corpus, splitter, 0.3)
 
@@ -208,11 +208,11 @@ class TestTranslator:
         assert crossed.shape == (2, rows, columns)
         assert target.shape == (2, rows, rows)
         torch.testing.assert_close(crossed.sum(-1), torch.ones(2, rows))
-        lines = translator.heard(text, translation)
+        lines = translator.most_attended(text, translation)
         assert len(lines) == len(translation.pieces)
         weight, sender = crossed.mean(0)[0].max(0)
-        heard = translator.splitter.show(translator.splitter.split(text))[sender]
-        assert lines[0].split()[1:] == [heard, f"{weight:.2f}"]
+        expected = translator.splitter.show(translator.splitter.split(text))[sender]
+        assert lines[0].split()[1:] == [expected, f"{weight:.2f}"]
 
     @pytest.mark.parametrize("text", ["🚲 🚲", "שלום עולם", "ein Wort 字", "\u0000\ufffd", "x" * 400])
     def test_strange_text_gets_an_answer(self, translator, text):
@@ -368,5 +368,5 @@ def test_a_run_goes_on_under_a_longer_recipe_as_if_it_had_been_that_long(small, 
         assert torch.equal(one, other)
     assert [epoch["valid"] for epoch in parts.epochs] == [epoch["valid"] for epoch in whole.epochs]
     again = experiments.start(TINY, tmp_path / "parts", resume=True)
-    with pytest.raises(ValueError, match="has gone too far: 2 of 1 epochs"):
+    with pytest.raises(ValueError, match="has too many epochs: 2 of 1 epochs"):
         experiments.finish(again, TINY)

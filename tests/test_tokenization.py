@@ -70,13 +70,13 @@ def test_training_is_deterministic_and_files_hold_all_of_it(bpe, tmp_path):
 
 
 @pytest.mark.parametrize("line", LINES[:6])
-def test_nothing_left_out_joins_in_the_order_learned(bpe, line):
+def test_without_dropout_merges_are_applied_in_the_order_learned(bpe, line):
     assert bpe.sample(line, 0.0, np.random.default_rng(0)) == bpe.split(line)
     assert max(map(len, bpe.split(line))) > 3
 
 
 @given(text)
-def test_nothing_left_out_is_the_usual_split(bpe, line):
+def test_without_dropout_it_is_the_usual_split(bpe, line):
     assert bpe.sample(line, 0.0, np.random.default_rng(0)) == bpe.split(line)
 
 

@@ -78,6 +78,9 @@ def train_to_the_end(folder):
     run.train()
 
 
+@pytest.mark.proves(
+    "07-training", "a run that is killed again and again ends with the same bits as an undisturbed one"
+)
 def test_a_run_that_is_killed_again_and_again_ends_as_if_nothing_had_been(tmp_path, undisturbed):
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["test_trainer"])
@@ -192,7 +195,7 @@ class TestStopping:
 
 
 class TestFaults:
-    def test_a_loss_that_is_no_number_ends_the_run_and_keeps_the_checkpoint(self, tmp_path):
+    def test_a_nan_loss_ends_the_run_and_keeps_the_checkpoint(self, tmp_path):
         run = begin(tmp_path, save_every=0.0)
         hidden = run.model.hidden
         run.model.hidden = lambda batch: hidden(batch) * (math.nan if run.step == 4 else 1)
@@ -210,7 +213,7 @@ class TestFaults:
             run.train()
         assert all(torch.equal(before[name], x) for name, x in run.model.state_dict().items())
 
-    def test_validation_that_is_no_number_tells_its_epoch(self, tmp_path):
+    def test_nan_in_validation_names_its_epoch(self, tmp_path):
         run = begin(tmp_path)
         hidden = run.model.hidden
         run.model.hidden = lambda batch: hidden(batch) * (1 if run.model.training else math.nan)
@@ -300,7 +303,7 @@ class TestStateLoss:
             torch.testing.assert_close(grads[1][name], grads[0][name], atol=1e-6, rtol=1e-5)
 
     def test_two_equal_passes_count_as_one(self):
-        """Without dropout two passes agree: loss, accuracy and gradient are those of one."""
+        """Without dropout two passes are equal: loss, accuracy and gradient are those of one."""
         grads, counts = [], []
         batch = GraphPool()([[3, 4], [5]], [[0, 3, 4, 1], [0, 5, 1]])
         for passes in (1, 2):
@@ -345,8 +348,8 @@ def test_half_precision_products_run_and_learn(tmp_path):
     assert {p.dtype for p in run.model.parameters()} == {torch.float32}
 
 
-def test_passes_that_are_asked_to_agree_come_to_agree(tmp_path):
-    """Dropout pulls two passes apart; with the weight of agreement they end closer to each other."""
+def test_r_drop_brings_two_passes_closer(tmp_path):
+    """Dropout separates two passes; with R-Drop they end closer to each other."""
     apart = {}
     for weight in (0.0, 20.0):
         run = begin(tmp_path / str(weight), replace(RECIPE, consistency=weight, epochs=6))
@@ -379,17 +382,17 @@ class TestCooldown:
                 assert line["rate"] == pytest.approx(noam * scale)
         assert [epoch.get("scale", 1) for epoch in run.epochs] == [1, 2 / 3, 1 / 3]
 
-    def test_a_run_may_learn_late_that_it_should_cool_down(self, tmp_path):
-        cooled = replace(RECIPE, cooldown=1)
-        straight = begin(tmp_path / "straight", cooled)
+    def test_learning_rate_decay_may_be_added_to_a_run_before_it_begins(self, tmp_path):
+        decayed = replace(RECIPE, cooldown=1)
+        straight = begin(tmp_path / "straight", decayed)
         straight.train()
         run = begin(tmp_path / "late", replace(RECIPE, epochs=2))
         run.train()
-        run = begin(tmp_path / "late", cooled, resume=True)
+        run = begin(tmp_path / "late", decayed, resume=True)
         run.train()
         assert_same_outcome(outcome(run), outcome(straight))
 
-    def test_what_has_cooled_down_does_not_go_on_otherwise(self, tmp_path):
+    def test_a_run_does_not_resume_with_another_decay(self, tmp_path):
         begin(tmp_path, replace(RECIPE, cooldown=1)).train()
         for other in (replace(RECIPE, epochs=4, cooldown=1), RECIPE):
             with pytest.raises(

@@ -67,6 +67,10 @@ def check(model, batch):
         assert_equal_as_stated(mine.grad, reference.grad)
 
 
+@pytest.mark.proves(
+    "06-graph-transformer",
+    "with every engine, logits and all gradients equal a dense masked model's, on random batches",
+)
 @pytest.mark.parametrize("engine", ENGINES)
 @settings(max_examples=8)
 @given(lengths)
@@ -93,6 +97,7 @@ def test_deleting_an_edge_is_masking_a_pair_in_the_whole_model(engine, which, go
     assert not torch.allclose(before, logits(model, changed), atol=1e-6)
 
 
+@pytest.mark.proves("06-graph-transformer", "a batch gives each sentence what it gets alone, to 1e-5")
 @given(lengths)
 @settings(max_examples=25)
 def test_a_ragged_batch_equals_its_sentences_one_by_one(lengths):
@@ -103,6 +108,9 @@ def test_a_ragged_batch_equals_its_sentences_one_by_one(lengths):
     torch.testing.assert_close(together, torch.cat(alone), atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.proves(
+    "06-graph-transformer", "by gradients, no output depends on a later target token, at random lengths"
+)
 @given(st.integers(1, 7), st.integers(1, 7), st.integers(0, 5))
 @settings(max_examples=25)
 def test_a_target_token_changes_no_output_before_it(n, m, seed):
@@ -118,6 +126,10 @@ def test_a_target_token_changes_no_output_before_it(n, m, seed):
         assert reach.tolist() == [s <= t for s in range(m)]
 
 
+@pytest.mark.proves(
+    "06-graph-transformer",
+    "one round of update_graph equals nn.TransformerEncoderLayer, pre-norm and post-norm",
+)
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_an_encoder_layer_equals_torchs(norm_first):
     model = small_model(N=1, norm_first=norm_first).double()
@@ -148,11 +160,11 @@ def test_the_model_runs_on_its_engine(engine, monkeypatch):
     calls, real = [], ENGINES[engine]
     monkeypatch.setitem(ENGINES, engine, lambda *given: calls.append(engine) or real(*given))
     logits(small_model(engine), pool(*random_pairs([(2, 2)])))
-    assert len(calls) == 2 + 2 * 2, "one round an encoder layer, two a decoder layer"
+    assert len(calls) == 2 + 2 * 2, "one round per encoder layer, two a decoder layer"
 
 
 def test_dropout_acts_where_the_paper_has_it(monkeypatch):
-    """On both embeddings, on what attention and feed-forward add: once a sub-layer."""
+    """On both embeddings, on what attention and feed-forward add: once per sub-layer."""
     model = make_model(VOCAB, VOCAB, N=2, dim_model=8, dim_ff=12, h=2, dropout=0.5)
     acted = []
     for name, module in model.named_modules():
@@ -191,12 +203,12 @@ class TestAttentionMaps:
         seen = {}
         plain = type(model).propagate_attention
 
-        def listen(graph, q, k, v):
+        def record(graph, q, k, v):
             wv = plain(model, graph, q, k, v)
             seen[id(graph)] = (v, wv)
             return wv
 
-        model.propagate_attention = listen
+        model.propagate_attention = record
         model(batch)
         for weights, graph in zip(model.att_weight_map, (batch.enc, batch.cross, batch.dec), strict=True):
             v, wv = seen[id(graph)]

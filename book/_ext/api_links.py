@@ -31,7 +31,7 @@ class Reader(ast.NodeVisitor):
     Attributes
     ----------
     found : dict
-        For the cell read last: line and column in bytes where a name stands, and the name of its entry.
+        For the cell read last: line and column in bytes of a name, and the name of its entry.
     """
 
     def __init__(self, documented):
@@ -96,7 +96,7 @@ class Reader(ast.NodeVisitor):
         """Read a scope of its own: what it sets is forgotten at its end."""
         self.bind(getattr(node, "name", ""), None)
         outer, self.scope = self.scope, dict(self.scope)
-        for part in getattr(node, "generators", ()):  # they bind what stands before them
+        for part in getattr(node, "generators", ()):  # they bind names used before them
             self.visit(part)
         self.generic_visit(node)
         self.scope = outer

@@ -36,7 +36,7 @@ def minutes_to_read(text):
 
 
 def time_to_run(stem):
-    """Say how long a chapter's notebook ran in this build; nothing if it has none."""
+    """Return the run time of a chapter's notebook in this build; empty if it has none."""
     seconds = status_page.seconds_of(stem)
     if seconds is None:
         return ""
@@ -49,7 +49,7 @@ def prerequisites():
     Raises
     ------
     ValueError
-        If chapters need each other in a circle.
+        If chapters need each other in a cycle.
     """
     graph = nx.DiGraph()
     for page in contents.pages():
@@ -66,7 +66,7 @@ def prerequisites():
 
 
 def places(graph):
-    """Return where each chapter of the drawing stands: a row below all that it needs."""
+    """Return the place of each chapter in the drawing: a row below all that it needs."""
     rows = [sorted(row) for row in nx.topological_generations(graph)]
     width = max(map(len, rows)) * (BOX[0] + GAP[0])
     found = {}
@@ -110,7 +110,7 @@ def draw(graph):
 
 
 def results(names=()):
-    """Return rows from these artifacts, or all: model, task, layers, what was measured, the figure.
+    """Return rows from these artifacts, or all: model, task, layers, metric, value.
 
     Raises
     ------
@@ -132,13 +132,14 @@ def results(names=()):
                 measure, value = f"BLEU, {split}", f"{figures['bleu']:.1f}"
             else:
                 continue
-            layers = str(config["size"].get("N", ""))
+            size = config["size"]
+            layers = str(size["N"]) if "N" in size else f"up to {size['max_steps']} steps"
             rows.append([path.parent.name, config["task"], layers, measure, value])
     return rows
 
 
 def signature():
-    """Return how the artifacts' BLEU was computed, as sacreBLEU says; one for all."""
+    """Return sacreBLEU's signature of the artifacts' BLEU, the same for all."""
     found = set()
     for path in (ROOT / "book" / "artifacts").glob("*/metrics.json"):
         said = json.loads(path.read_text(encoding="utf-8")).get("signatures", {}).get("bleu")
@@ -158,16 +159,16 @@ def explorer(name, text):
     translation = translator([text])[0][0]
     layers = range(len(translator.model.decoder.layers))
     maps = [translator.attention(text, translation, layer) for layer in layers]
-    heard = translator.splitter.show(translator.splitter.split(text))
-    read = ["<sos>", *translator.splitter.show(translation.pieces)]
-    ends = {"e2d": (read, heard), "e2e": (heard, heard), "d2d": (read, read)}
+    src = translator.splitter.show(translator.splitter.split(text))
+    tgt = ["<sos>", *translator.splitter.show(translation.pieces)]
+    ends = {"e2d": (tgt, src), "e2e": (src, src), "d2d": (tgt, tgt)}
     kinds = list(VIEWS)
     views = [
         AttentionView(VIEWS[kind], torch.stack([layer[kinds.index(kind)] for layer in maps]).numpy(), *sides)
         for kind, sides in ends.items()
     ]
     heads = [f"head {head}" for head in range(maps[0][0].shape[0])]
-    dimensions = {"layer": [f"layer {layer + 1}" for layer in layers], "head": heads}
+    dimensions = {"layer": [f"layer {layer}" for layer in layers], "head": heads}
     return AttentionPlayer(views, dimensions, f"Attention while translating “{text}”"), translation.text
 
 

@@ -1,7 +1,7 @@
 """A Sphinx extension: warnings, hence failures, for faults that Sphinx and Jupyter Book pass over.
 
-A page that is not in the table of contents, a twin that is not what its page gives, and a picture that says
-nothing to those who cannot see it or has no caption are named with their file.
+They name pages missing from the table of contents, twins out of step with their pages, and pictures without
+alternative text or caption.
 """
 
 import re
@@ -40,7 +40,7 @@ def check_pictures(app, doctree):
 
 
 def captioned(picture):
-    """Whether a picture stands, maybe several levels down, in a figure that has a caption."""
+    """Whether a picture is inside a figure with a caption, possibly several levels down."""
     above = picture.parent
     while above is not None and not isinstance(above, nodes.figure):
         above = above.parent

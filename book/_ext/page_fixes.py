@@ -1,4 +1,4 @@
-"""A Sphinx extension: no Thebe scripts in the pages, no roles that ARIA has given up.
+"""A Sphinx extension: no Thebe scripts in the pages, no deprecated ARIA roles.
 
 The theme loads sphinx-thebe in every book. Its constants end up in each page twice, which the browser
 logs as an error, and it can fetch scripts from outside. This book has no Thebe button.
@@ -15,13 +15,23 @@ def drop_thebe(app, pagename, templatename, context, doctree):
 
 
 def rename_roles(app, pagename, templatename, context, doctree):
-    """Call the entries of a bibliography what they are in its list; Docutils still says doc-biblioentry."""
+    """Replace Docutils' deprecated role ``doc-biblioentry`` of bibliography entries by ``listitem``."""
     if "body" in context:
         context["body"] = context["body"].replace('role="doc-biblioentry"', 'role="listitem"')
 
 
+def list_labels(app, env):
+    """Let ``[text](page.md#label)`` find a label, as it finds a heading; MyST knows headings alone.
+
+    Such a link opens the page in a notebook and on a code host too, where ``[text](#label)`` leads nowhere.
+    """
+    for name, (page, place, *_) in env.get_domain("std").anonlabels.items():
+        env.metadata[page].setdefault("myst_slugs", {}).setdefault(name, (None, place, ""))
+
+
 def setup(app):
     """Run after the theme has added its scripts."""
+    app.connect("env-updated", list_labels)
     app.connect("html-page-context", drop_thebe, priority=900)
     app.connect("html-page-context", rename_roles)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

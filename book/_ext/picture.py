@@ -1,4 +1,4 @@
-"""Draws the picture of the README and of the landing page from the graphs of one sentence pair."""
+"""Draws the picture of the README and the landing page: the graphs of one sentence pair."""
 
 from pathlib import Path
 

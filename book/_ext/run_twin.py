@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 
 import nbformat
+import stale
+from folds import claim
 from nbmake.nb_run import NotebookRun
 
 SECONDS_A_CELL = 600
@@ -18,15 +20,17 @@ SECONDS_A_CELL = 600
 
 def main(twin, executed):
     """Execute ``twin`` in its own folder and write the outcome to ``executed``."""
-    start = time.perf_counter()
+    start, digest = time.perf_counter(), stale.digest(twin)
     result = NotebookRun(twin.resolve(), SECONDS_A_CELL).execute()
     if result.error is not None:
         executed.unlink(missing_ok=True)
-        sys.exit(
-            f"{twin}, cell {result.error.failing_cell_index}: {result.error.summary}\n{result.error.trace}"
-        )
+        index = result.error.failing_cell_index
+        claimed = claim(result.nb.cells[index])
+        failed = f"the check “{claimed}” failed: " if claimed else ""
+        sys.exit(f"{twin}, cell {index}: {failed}{result.error.summary}\n{result.error.trace}")
     for cell in result.nb.cells:
         cell.metadata.pop("execution", None)  # nbmake's clock readings
+    result.nb.metadata["digest"] = digest
     result.nb.metadata["execution_seconds"] = time.perf_counter() - start
     executed.parent.mkdir(parents=True, exist_ok=True)
     nbformat.write(result.nb, executed)

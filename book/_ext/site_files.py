@@ -1,4 +1,4 @@
-"""A Sphinx extension: what a site has besides its pages.
+"""A Sphinx extension: the site's files besides its pages.
 
 A zip of the whole book for reading without a network; a page for addresses that do not exist; a description
 of each page for those who share its address, and, where ``_config.yml`` sets the site's address
@@ -20,7 +20,7 @@ LINK = re.compile(r'<a class="offline-copy"[^>]*>(.*?)</a>', re.DOTALL)
 """The link to the zip on the landing page; the copy inside the zip does without."""
 
 LOST = """<section id="no-such-page"><h1>No such page</h1>
-<p>There is nothing at this address. The page may have got another name.</p>
+<p>There is nothing at this address. The page may have been renamed.</p>
 <ul><li><a href="book/index.html">All chapters</a></li><li><a href="search.html">Search the book</a></li>
 <li><a href="genindex.html">Index of the package</a></li></ul></section>"""
 

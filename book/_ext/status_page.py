@@ -1,7 +1,7 @@
-"""A Sphinx extension: the directive ``{status}`` tells what the build at hand consists of.
+"""A Sphinx extension: the directive ``{status}`` shows the facts of the current build.
 
-Its facts are the build's own: run times from the executed notebooks, versions from the environment, hashes
-and dates from the artifacts' provenance.
+Run times are from the executed notebooks, versions from the environment, hashes and dates from the artifacts'
+provenance.
 """
 
 import importlib.metadata

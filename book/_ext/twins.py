@@ -39,16 +39,27 @@ def with_setup_cell(text):
     return f"{head}\n{BLOCK}\n{body.lstrip()}"
 
 
+def notebook(text):
+    """Return a chapter's text as a notebook in which what the page folds is folded too."""
+    read = jupytext.reads(text, fmt="md:myst")
+    for cell in read.cells:
+        if {"hide-cell", "hide-input"} & set(cell.metadata.get("tags", [])):
+            cell.metadata["cellView"] = "form"
+            cell.metadata["jupyter"] = {"source_hidden": True}
+    return read
+
+
 def twin(text):
-    """Return the notebook of a chapter's text, the same bytes for the same text."""
-    notebook = jupytext.reads(text, fmt="md:myst")
-    kernelspec = notebook.metadata["kernelspec"]
-    notebook.metadata = nbformat.from_dict({"kernelspec": kernelspec, "language_info": {"name": "python"}})
-    notebook.nbformat, notebook.nbformat_minor = 4, 5
-    for number, cell in enumerate(notebook.cells):
+    """Return the twin of a chapter's text, the same bytes for the same text."""
+    made = notebook(text)
+    made.metadata = nbformat.from_dict(
+        {"kernelspec": made.metadata["kernelspec"], "language_info": {"name": "python"}}
+    )
+    made.nbformat, made.nbformat_minor = 4, 5
+    for number, cell in enumerate(made.cells):
         cell["id"] = f"cell-{number:03d}"
-    nbformat.validate(notebook)
-    return nbformat.writes(notebook) + "\n"
+    nbformat.validate(made)
+    return nbformat.writes(made) + "\n"
 
 
 def main(check):

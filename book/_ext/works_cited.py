@@ -12,7 +12,7 @@ from docutils import nodes
 WHOLE = "book/references"
 HEADING = "Works cited"
 
-# A bullet list has no labels, so that a work may stand in many lists.
+# A bullet list has no labels, so that a work may be in many lists.
 LIST = f"""
 
 ## {HEADING}

@@ -23,7 +23,7 @@ from edgewise.graphs import dgl_available
 from edgewise.message_passing import ENGINES
 from edgewise.trainer import Run, StoppedError
 
-gc.freeze()  # what was imported stays; looking through it for garbage would cost every command half a second
+gc.freeze()  # imported modules stay; collecting them would cost every command half a second
 
 app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(bench, name="bench", help="Measure speed and memory on this machine.")
@@ -41,15 +41,15 @@ def main(
 def train(
     name: Name,
     device: Device = "cpu",
-    resume: Annotated[bool, typer.Option(help="Go on from the newest checkpoint, if there is one.")] = False,
+    resume: Annotated[bool, typer.Option(help="Continue from the newest checkpoint, if any.")] = False,
     out: Annotated[Path | None, typer.Option(help="The run's folder; runs/NAME if not given.")] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Stop after so many updates.")] = None,
-    workers: Annotated[int, typer.Option(min=0, help="Processes that read text on disk ahead.")] = 0,
+    steps: Annotated[int | None, typer.Option(min=1, help="Stop after this many updates.")] = None,
+    workers: Annotated[int, typer.Option(min=0, help="Processes that prefetch text from disk.")] = 0,
     small: Annotated[
-        bool, typer.Option("--small", help="Only see that it runs: seconds, another model.")
+        bool, typer.Option("--small", help="Smoke test: a much smaller model, in seconds.")
     ] = False,
 ) -> None:
-    """Run an experiment; its artifact is then OUT/artifact. Under torchrun, in several processes."""
+    """Run an experiment and write OUT/artifact. Under torchrun, in several processes."""
     folder = out or Path("runs") / name
     options = ["--device", device] if device != "cpu" else []
     options += (["--out", str(out)] if out else []) + (["--small"] if small else [])
@@ -78,7 +78,7 @@ def train(
 
 
 def _conclude(run: Run, experiment: experiments.Experiment, again: str) -> None:
-    """Write the artifact of a finished run; say how another one goes on."""
+    """Write the artifact of a finished run; of an unfinished one, print how to continue it."""
     if run.finished:
         artifact = experiments.finish(run, experiment)
         typer.echo(artifact.folder)
@@ -99,11 +99,11 @@ def study(
     ],
     device: Device = "cpu",
     out: Annotated[Path, typer.Option(help="Where its figures go.")] = Path("runs") / "studies",
-    runs: Annotated[int | None, typer.Option(min=1, help="Make at most so many runs.")] = None,
+    runs: Annotated[int | None, typer.Option(min=1, help="Make at most this many runs.")] = None,
 ) -> None:
-    """Make the short runs of a study, but for those that are done; its figures are then OUT/NAME.json.
+    """Make the runs of a study that are not done yet; write its figures to OUT/NAME.json.
 
-    Or hold a committed model to data, on the CPU, where NAME is that of a measurement.
+    If NAME is a measurement, evaluate a committed model instead, on the CPU.
     """
     with one_line_errors(), alone(out / f"{name}.lock"):
         if name in experiments.MEASUREMENTS:
@@ -116,9 +116,9 @@ def study(
 @app.command()
 def evaluate(
     name: Annotated[str, typer.Argument(help="An experiment, or an artifact's folder.")],
-    limit: Annotated[int | None, typer.Option(min=1, help="Decode only so many sequences.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Decode only this many sequences.")] = None,
 ) -> None:
-    """Score a committed model on its test split, beside what was recorded."""
+    """Score a committed model on its test split; print the recorded figures next to the new ones."""
     with one_line_errors():
         artifact = artifacts.load(name)
         experiment = experiments.Experiment.of(artifact.config)
@@ -138,9 +138,9 @@ def translate(
         list[str] | None, typer.Argument(help="What to translate; lines of input if none.")
     ] = None,
     model: Annotated[str, typer.Option(help="An experiment on text, or an artifact's folder.")] = "multi30k",
-    beam: Annotated[int, typer.Option(min=1, help="Beginnings kept of each translation.")] = 5,
-    nbest: Annotated[int, typer.Option(min=1, help="Translations shown of each text, with scores.")] = 1,
-    attention: Annotated[bool, typer.Option("--attention", help="Show what each piece listened to.")] = False,
+    beam: Annotated[int, typer.Option(min=1, help="Hypotheses kept for each text.")] = 5,
+    nbest: Annotated[int, typer.Option(min=1, help="Translations shown for each text, with scores.")] = 1,
+    attention: Annotated[bool, typer.Option("--attention", help="Show what each piece attended to.")] = False,
 ) -> None:
     """Translate with a committed model; needs no corpus and no network."""
     with one_line_errors():
@@ -151,12 +151,14 @@ def translate(
                 score = f"{translation.hypothesis.score:8.3f}  " if nbest > 1 else ""
                 typer.echo(score + translation.text)
                 if attention:
-                    typer.echo("\n".join(f"    {line}" for line in translator.heard(text, translation)))
+                    typer.echo(
+                        "\n".join(f"    {line}" for line in translator.most_attended(text, translation))
+                    )
 
 
 @app.command()
 def info() -> None:
-    """Show versions, devices, engines and artifacts at hand."""
+    """Show versions and the available devices, engines and artifacts."""
     facts = artifacts.facts("cpu")
     devices = [facts["device"]]
     if torch.cuda.is_available():

@@ -1,7 +1,7 @@
-"""What a finished training run leaves: configuration, figures, weights, and where they came from.
+"""The results of a finished training run: configuration, metrics, weights and provenance.
 
 An artifact is a folder ``book/artifacts/NAME`` of ``config.json``, ``metrics.json``, ``provenance.json`` and
-``model.safetensors`` (half precision); its figures are those of the weights as they lie there.
+``model.safetensors`` (half precision); its metrics are those of the saved, rounded weights.
 """
 
 import json
@@ -33,9 +33,9 @@ class Artifact:
     Attributes
     ----------
     folder : Path
-        Where it lies.
+        Its location.
     config, metrics, provenance : dict
-        What was run, what came of it, and when, where and by which code.
+        What was run, the results, and when, where and by which code.
     """
 
     folder: Path
@@ -56,7 +56,7 @@ class Artifact:
 
     @property
     def caption(self) -> str:
-        """One line to stand beneath a figure: which run it shows, when and where it was made."""
+        """One line for a figure's caption: which run it shows, when and where it was made."""
         p = self.provenance
         commit = f"commit {p['commit'][:10]}" if p["commit"] else "no commit"
         return (
@@ -79,7 +79,7 @@ def load(name: str | Path) -> Artifact:
     Raises
     ------
     FileNotFoundError
-        If there is none of that name; says where it was looked for and which there are.
+        If there is none of that name; the message lists those that exist.
     """
     folder = Path(name)
     if not folder.is_absolute() and len(folder.parts) == 1 and not folder.is_dir():
@@ -118,14 +118,14 @@ def write(
     provenance: Mapping[str, Any],
     extra: Mapping[str, str] | None = None,
 ) -> Artifact:
-    """Write an artifact's folder beside its name, then give it the name; one that was there is replaced.
+    """Write an artifact's folder under a temporary name, then rename it; an old one is replaced.
 
     Parameters
     ----------
     folder : Path
         Its name.
     weights : mapping of str to Tensor
-        As :func:`halved` gives them.
+        As returned by :func:`halved`.
     config, metrics, provenance : mapping
         JSON.
     extra : mapping of str to str, optional
@@ -148,12 +148,12 @@ def write(
 
 
 def halved(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Round parameters to half precision, which is how they are kept."""
+    """Round parameters to half precision, in which they are stored."""
     return {name: x.detach().cpu().half() if x.is_floating_point() else x for name, x in weights.items()}
 
 
 def facts(device: torch.device | str) -> dict[str, Any]:
-    """Return what should be known about the code and the machine behind a figure."""
+    """Return the provenance of a result: commit, date, device, versions."""
     return {
         "commit": _git("rev-parse", "HEAD"),
         "changed": bool(_git("status", "--porcelain", "--untracked-files=no")),
@@ -166,7 +166,7 @@ def facts(device: torch.device | str) -> dict[str, Any]:
 
 
 def device_name(device: torch.device | str) -> str:
-    """Return a name for people: kind of device, and its model where that can be known."""
+    """Return a readable name: the kind of device and, if known, its model."""
     device = torch.device(device)
     if device.type == "cuda":
         return f"cuda ({torch.cuda.get_device_name(device)})"
@@ -179,7 +179,7 @@ def device_name(device: torch.device | str) -> str:
 
 
 def _git(*arguments: str) -> str:
-    """Ask git about the clone that tracks this file; nothing if there is none."""
+    """Ask git about the clone that tracks this file; an empty string if there is none."""
     here = Path(__file__)
     outputs = []
     for question in (["ls-files", "--error-unmatch", here.name], list(arguments)):

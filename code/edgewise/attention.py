@@ -1,4 +1,4 @@
-"""Chapter 1: scaled dot-product attention and its many heads, dense."""
+"""Chapter 1: scaled dot-product attention and multi-head attention, dense."""
 
 import math
 
@@ -9,7 +9,7 @@ from edgewise.validation import check_choice, check_count
 
 
 def attention_scores(query: Tensor, key: Tensor) -> Tensor:
-    r"""Compare each query with each key: :math:`Q K^\top / \sqrt{d_k}` (Vaswani et al. 2017, eq. 1).
+    r"""Score each query against each key: :math:`Q K^\top / \sqrt{d_k}` (Vaswani et al. 2017, eq. 1).
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def attention_scores(query: Tensor, key: Tensor) -> Tensor:
 def dot_product_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Let each query gather the values whose keys answer it.
+    """Scaled dot-product attention: a weighted mean of the values for each query.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def dot_product_attention(
     value : Tensor
         [..., m, d_v]
     mask : Tensor, optional
-        bool, broadcast to [..., n, m]; True where a query may listen. A query that may listen to nobody
+        bool, broadcast to [..., n, m]; True where a query may attend. A query that may attend to nothing
         gets zeros.
 
     Returns
@@ -68,9 +68,9 @@ def dot_product_attention(
 
 
 def attend(scores: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Turn scores [..., n, m], however they were made, into weights, and gather values [..., m, d_v].
+    """Turn any scores [..., n, m] into weights, and return the weighted sum of values [..., m, d_v].
 
-    The rest of :func:`dot_product_attention`, whose ``mask``, results and errors this has too.
+    ``mask``, results and errors as in :func:`dot_product_attention`.
     """
     if value.shape[-2] != scores.shape[-1]:
         raise ValueError(f"key and value must have one length, got {scores.shape[-1]} and {value.shape[-2]}")
@@ -79,7 +79,7 @@ def attend(scores: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[T
 
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
-    """Softmax over the last axis where ``mask`` is true, zero elsewhere; a row without any true is all zero.
+    """Softmax over the last axis where ``mask`` is true, zero elsewhere; a fully masked row is all zeros.
 
     Raises
     ------
@@ -88,22 +88,26 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     ValueError
         If it cannot be broadcast to the scores.
     """
-    kind = getattr(mask, "dtype", type(mask).__name__)
-    if kind != torch.bool:
-        raise TypeError(f"mask must be bool (True = may listen), got {kind}")
-    try:
-        mask = mask.expand_as(scores)
-    except RuntimeError:
-        raise ValueError(f"mask must fit the scores {list(scores.shape)}, got {list(mask.shape)}") from None
+    _check_mask(scores, mask)
     lowest = torch.finfo(scores.dtype).min
     return scores.masked_fill(~mask, lowest).softmax(-1).masked_fill(~mask, 0.0)
 
 
-class MultiHeadAttention(nn.Module):
-    """Several attentions side by side, each in a narrow space of its own (Vaswani et al. 2017, sec. 3.2.2).
+def _check_mask(scores: Tensor, mask: Tensor) -> None:
+    kind = getattr(mask, "dtype", type(mask).__name__)
+    if kind != torch.bool:
+        raise TypeError(f"mask must be bool (True = may attend), got {kind}")
+    try:
+        mask.expand_as(scores)
+    except RuntimeError:
+        raise ValueError(f"mask must fit the scores {list(scores.shape)}, got {list(mask.shape)}") from None
 
-    The graph model calls :meth:`get` before its messages travel and :meth:`get_o` after; :meth:`forward` does
-    all of it densely.
+
+class MultiHeadAttention(nn.Module):
+    """Several attention heads in parallel, each in its own subspace (Vaswani et al. 2017, sec. 3.2.2).
+
+    The graph model calls :meth:`get` before message passing and :meth:`get_o` after it; :meth:`forward` is
+    the dense version of the whole.
 
     Parameters
     ----------
@@ -166,7 +170,7 @@ class MultiHeadAttention(nn.Module):
         return dict(zip(fields, heads.unbind(-3), strict=True))
 
     def get_o(self, x: Tensor) -> Tensor:
-        """Join the heads' answers [..., h, d_k] and mix them into [..., dim_model].
+        """Concatenate the heads' outputs [..., h, d_k] and project them to [..., dim_model].
 
         Raises
         ------
@@ -180,16 +184,16 @@ class MultiHeadAttention(nn.Module):
     def forward(
         self, x: Tensor, memory: Tensor | None = None, mask: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Attend densely: from ``x`` to itself, or to ``memory`` where there is one.
+        """Dense self-attention of ``x``, or cross-attention from ``x`` to ``memory``.
 
         Parameters
         ----------
         x : Tensor
-            [..., n, dim_model], the tokens that listen.
+            [..., n, dim_model], the tokens that attend.
         memory : Tensor, optional
-            [..., m, dim_model], the tokens listened to.
+            [..., m, dim_model], the tokens attended to.
         mask : Tensor, optional
-            bool, broadcast to [..., h, n, m]; True where a token may listen.
+            bool, broadcast to [..., h, n, m]; True where a token may attend.
 
         Returns
         -------
@@ -202,46 +206,3 @@ class MultiHeadAttention(nn.Module):
         q, k, v = (fields[f].transpose(-3, -2) for f in "qkv")  # [..., h, n or m, d_k]
         context, weights = dot_product_attention(q, k, v, mask)
         return self.get_o(context.transpose(-3, -2)), weights
-
-
-class BilinearScore(nn.Module):
-    r"""Another way to score: :math:`q^\top W k` (Luong et al. 2015, sec. 3.1, "general").
-
-    Parameters
-    ----------
-    d_q, d_key : int
-        Widths of a query and of a key, which may differ.
-    """
-
-    def __init__(self, d_q: int, d_key: int):
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(check_count("d_q", d_q, 1), check_count("d_key", d_key, 1)))
-        nn.init.xavier_uniform_(self.weight)
-
-    def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        """Score queries [..., n, d_q] against keys [..., m, d_key]: [..., n, m], for :func:`attend`."""
-        return query @ self.weight @ key.transpose(-2, -1)
-
-
-class AdditiveScore(nn.Module):
-    r"""Another way to score: :math:`v^\top \tanh(W q + U k)` (Bahdanau et al. 2015, appendix A.1.2).
-
-    Parameters
-    ----------
-    d_q, d_key : int
-        Widths of a query and of a key, which may differ.
-    hidden : int
-        Width in which the two are added.
-    """
-
-    def __init__(self, d_q: int, d_key: int, hidden: int):
-        super().__init__()
-        hidden = check_count("hidden", hidden, 1)
-        self.of_query = nn.Linear(check_count("d_q", d_q, 1), hidden, bias=False)
-        self.of_key = nn.Linear(check_count("d_key", d_key, 1), hidden, bias=False)
-        self.out = nn.Linear(hidden, 1, bias=False)
-
-    def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        """Score queries [..., n, d_q] against keys [..., m, d_key]: [..., n, m], for :func:`attend`."""
-        pairs = self.of_query(query)[..., :, None, :] + self.of_key(key)[..., None, :, :]
-        return self.out(pairs.tanh()).squeeze(-1)  # pairs are [..., n, m, hidden]

@@ -1,4 +1,4 @@
-"""Files that a run can be continued from: tensors and JSON in one file, whole or not there at all.
+"""Checkpoints: tensors and JSON in one file, written atomically.
 
 A checkpoint is a safetensors file. Its tensors are those of a tree of dicts and lists, named by their paths;
 its header holds the rest of the tree as JSON, the format's version, the configuration it belongs to and a
@@ -22,7 +22,7 @@ FORMAT = 1
 """Version of the format that this code writes, and the newest that it reads."""
 
 TENSOR = "<tensor>"
-"""Stands in the JSON where the tree has a tensor."""
+"""Marks the place of a tensor in the JSON."""
 
 KEPT = 2
 """Checkpoints in a folder: the newest and the one before it."""
@@ -33,12 +33,12 @@ class CheckpointError(Exception):
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file so that its name never stands for half of it.
+    """Write a file atomically: its name never refers to a partial file.
 
     Raises
     ------
     OSError
-        If the disk is full or the folder cannot be written; what stood there before still does.
+        If the disk is full or the folder cannot be written; the old file stays.
     """
     fresh = path.with_name(f".{path.name}.part")
     try:
@@ -53,7 +53,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def rename_durably(fresh: Path, path: Path) -> None:
-    """Give something that is complete its name, so that it still has it when the machine stops."""
+    """Rename a complete file or folder, and flush the rename to disk."""
     os.replace(fresh, path)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
@@ -102,13 +102,13 @@ def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any], config: M
     Parameters
     ----------
     folder : Path
-        Made if it is not there.
+        Created if missing.
     step : int
         Names the file.
     state : mapping
         A tree of dicts and lists of tensors, numbers, strings, booleans and ``None``.
     config : mapping
-        What the run was started with, JSON; a run of another one cannot be continued from here.
+        The run's configuration, JSON; a run with another one cannot continue from this checkpoint.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for part in folder.glob(".step-*.part"):
@@ -132,15 +132,15 @@ def load_checkpoint(
     path : Path
         As :func:`save_checkpoint` returned it.
     config : mapping
-        What the run that goes on is started with.
+        The configuration of the run that continues.
     usual : mapping, optional
-        What a configuration that says nothing of a field amounts to.
+        Values of the fields that a configuration may leave out.
 
     Raises
     ------
     CheckpointError
-        If the file cannot be used or belongs to another configuration. Names the checkpoint before it, if
-        that one is whole.
+        If the file cannot be used or belongs to another configuration. Names the previous checkpoint, if
+        that one is intact.
     """
     usual = json.loads(json.dumps(dict(usual or {})))
     ours = usual | json.loads(json.dumps(dict(config)))
@@ -174,7 +174,7 @@ def _advice(path: Path, config: dict[str, Any], usual: dict[str, Any]) -> str:
         return f"the one before it, {other.name}, is whole: remove {path.name} to go on from there"
     return (
         f"there is no whole checkpoint of this configuration before it in {path.parent}: "
-        "start anew in another folder"
+        "start again in another folder"
     )
 
 

@@ -1,4 +1,4 @@
-"""Chapter 2: what one layer costs: attention, recurrence and convolution, by count and by the clock."""
+"""Chapter 2: the cost of one layer of attention, recurrence or convolution, counted and timed."""
 
 import math
 import time
@@ -15,7 +15,7 @@ from edgewise.validation import check_choice, check_count
 
 @dataclass(frozen=True)
 class Exponents:
-    """Powers of the length n, the width d and the kernel k that a layer's work grows with."""
+    """Exponents of the length n, the width d and the kernel size k in the cost of a layer."""
 
     n: int
     d: int
@@ -27,7 +27,7 @@ LAYERS = {"self-attention": Exponents(2, 1), "recurrent": Exponents(1, 2), "conv
 
 
 def work(kind: str, n: int, d: int, k: int = 3) -> int:
-    """Count multiplications of one sequence's passage through a layer, biases and non-linearities apart.
+    """Count the multiplications of one layer on one sequence, without biases and non-linearities.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def layer_run(kind: str, n: int, d: int, k: int = 3, batch: int = 4) -> Callable
     """Return a function that passes ``batch`` random sequences through a layer, forward.
 
     Attention is that of one head without projections, as in the table; the recurrent layer is ``nn.RNN``,
-    one tanh of two matrix products a token; the convolution is ``nn.Conv1d``.
+    one tanh of two matrix products per token; the convolution is ``nn.Conv1d``.
 
     Parameters
     ----------
@@ -69,9 +69,9 @@ def layer_run(kind: str, n: int, d: int, k: int = 3, batch: int = 4) -> Callable
 
 
 def fastest(functions: Mapping[Any, Callable[[], object]], repeats: int = 7) -> dict[Any, float]:
-    """Time functions in turns and return the least seconds of each.
+    """Time functions in turns and return the shortest time of each, in seconds.
 
-    Whatever else the machine does can only add to a time, so the least comes closest to the work itself.
+    Other load on the machine can only add to a time, so the shortest is closest to the work itself.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def fitted_exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
     Raises
     ------
     ValueError
-        If there are fewer than two different sizes, not one value a size, or any of them is not positive.
+        If there are fewer than two different sizes, not one value per size, or any of them is not positive.
     """
     if len(sizes) != len(values) or len(set(sizes)) < 2:
         raise ValueError(f"sizes must differ and pair up with values, got {sizes!r} and {values!r}")
@@ -111,21 +111,20 @@ def fitted_exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
 
 
 def layers_between(n: int, k: int, dilated: bool) -> int:
-    """Count layers of kernel ``k``, each hearing tokens up to itself, until token n hears token 1.
+    """Count causal layers of kernel size ``k`` until the last token's receptive field holds the first.
 
     Parameters
     ----------
     n, k : int
         Tokens, and kernel of at least 2.
     dilated : bool
-        Whether the taps of each layer stand ``k`` times as far apart as those of the one before, else next
-        to each other in all.
+        Whether the dilation grows by a factor of ``k`` from layer to layer; without it, it is 1.
     """
     check_count("n", n, 1)
     check_count("k", k, 2)
-    heard, layers, step = {n - 1}, 0, 1
-    while 0 not in heard:
-        heard = {i - step * tap for i in heard for tap in range(k) if i >= step * tap}
+    field, layers, step = {n - 1}, 0, 1
+    while 0 not in field:
+        field = {i - step * tap for i in field for tap in range(k) if i >= step * tap}
         layers, step = layers + 1, step * k if dilated else step
     return layers
 

@@ -1,4 +1,4 @@
-"""Chapter 2: the Transformer on padded rectangles with masks, written for reading."""
+"""Chapter 2: the Transformer on padded batches with masks, written for reading."""
 
 from collections.abc import Sequence
 
@@ -22,13 +22,13 @@ from edgewise.validation import check_count, check_counts
 
 
 def causal_mask(n: int) -> Tensor:
-    """Who may listen in a text written from left to right: bool [n, n], True up to the token itself."""
+    """The causal mask: bool [n, n], True where a token attends to itself and to those before it."""
     n = check_count("n", n)
     return torch.ones(n, n, dtype=torch.bool).tril()
 
 
 def padding_mask(lengths: Sequence[int] | Tensor, length: int) -> Tensor:
-    """Which of ``length`` slots hold tokens: bool [B, 1, 1, length], for every head and receiver alike.
+    """Which of ``length`` slots hold tokens: bool [B, 1, 1, length], the same for every head and receiver.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def padding_mask(lengths: Sequence[int] | Tensor, length: int) -> Tensor:
 
 
 def pad(packed: Tensor, lengths: Sequence[int], padding_value: int = 0) -> Tensor:
-    """Lay sequences that stand end to end, [N, ...], into the rows of a rectangle, [B, max(lengths), ...].
+    """Pad packed sequences [N, ...] to [B, max(lengths), ...].
 
     Raises
     ------
@@ -72,7 +72,7 @@ def encoder_layer(layer: EncoderLayer, x: Tensor, mask: Tensor | None = None) ->
     x : Tensor
         [B, n, dim_model]
     mask : Tensor, optional
-        bool, broadcast to [B, h, n, n]; True where a token may listen.
+        bool, broadcast to [B, h, n, n]; True where a token may attend.
 
     Returns
     -------
@@ -101,7 +101,7 @@ def decoder_layer(
     memory : Tensor
         [B, m, dim_model], the encoded source.
     mask, memory_mask : Tensor, optional
-        bool, broadcast to [B, h, n, n] and [B, h, n, m]; True where a token may listen.
+        bool, broadcast to [B, h, n, n] and [B, h, n, m]; True where a token may attend.
 
     Returns
     -------
@@ -138,8 +138,8 @@ class Decoder(Stack):
 class Transformer(nn.Module):
     """Encoder and decoder on padded batches; parameters are named as in ``transformer.Transformer``.
 
-    Padding stands at the ends of rows. Only the source's has to be masked: the causal mask hides the
-    target's from every token before it. What comes out at a padded place means nothing.
+    Padding is at the ends of rows. Only the source's has to be masked: the causal mask hides the target's
+    from every token before it. Outputs at padded positions are meaningless.
 
     Parameters as in :class:`edgewise.transformer.Transformer`, without an engine; encoder and decoder are
     those of this module.
@@ -165,7 +165,7 @@ class Transformer(nn.Module):
         Raises
         ------
         TypeError, ValueError
-            If ids are not int64 [B, n] or one lies outside the vocabulary.
+            If ids are not int64 [B, n] or one is outside the vocabulary.
         """
         if ids.dim() != 2:
             raise ValueError(f"ids must be [B, length], got {list(ids.shape)}")
@@ -194,7 +194,7 @@ class Transformer(nn.Module):
         Parameters
         ----------
         src, tgt : Tensor
-            int64 [B, m] and [B, n]: what the encoder and the decoder read, padded with any id.
+            int64 [B, m] and [B, n]: inputs of encoder and decoder, padded with any id.
         src_lengths : sequence of int, optional
             Tokens in each row of ``src``; all of them where not given.
 
@@ -215,7 +215,7 @@ def _source_mask(src: Tensor, lengths: Sequence[int] | None) -> Tensor | None:
     if lengths is None:
         return None
     if len(lengths) != len(src):
-        raise ValueError(f"src_lengths must hold one length a row: {len(src)} rows, {len(lengths)} lengths")
+        raise ValueError(f"src_lengths must hold one length per row: {len(src)} rows, {len(lengths)} lengths")
     return padding_mask(lengths, src.shape[-1]).to(src.device)
 
 
@@ -228,9 +228,9 @@ def greedy(
     max_len: int,
     src_lengths: Sequence[int] | None = None,
 ) -> list[list[int]]:
-    """Let a model write: at each step the likeliest token, which it then reads.
+    """Greedy autoregressive decoding.
 
-    The model writes without dropout and is left in the mode it was in.
+    Dropout is off; the model is left in the mode it was in.
 
     Parameters
     ----------
@@ -239,16 +239,16 @@ def greedy(
     src : Tensor
         int64 [B, m]
     sos_id, eos_id : int
-        What stands before the first token, and what ends a sentence.
+        Start and end symbol.
     max_len : int
-        Most tokens to write.
+        Most tokens to decode.
     src_lengths : sequence of int, optional
         Tokens in each row of ``src``; all of them where not given.
 
     Returns
     -------
     list of list of int
-        What was written for each row, without the two symbols.
+        The decoded ids of each row, without the two symbols.
 
     Raises
     ------
@@ -293,8 +293,8 @@ def make_dense_model(
     dropout : float
         Probability in [0, 1) of dropping a feature of a sub-layer's output or of an embedded token.
     norm_first : bool
-        Norm before each sub-layer (pre-norm), else after its sum, as the paper has it. Either way encoder and
-        decoder end with a norm of their own, as in ``torch.nn.Transformer``.
+        Pre-norm; else post-norm, as in the paper. Either way encoder and decoder end with a norm of their
+        own, as in ``torch.nn.Transformer``.
     shared : bool
         One matrix for both embeddings and the output layer (Vaswani et al. 2017, sec. 3.4).
 
@@ -326,8 +326,8 @@ def copy_weights(source: nn.Module, target: nn.Module) -> None:
     Raises
     ------
     ValueError
-        If the two differ in what weights do not show (heads, place of the norms), or ``target`` shares a
-        matrix for which ``source`` holds different ones.
+        If the two differ in number of heads or norm placement, or ``target`` shares a matrix for which
+        ``source`` has different ones.
     RuntimeError
         If the two differ in their parameters' names or shapes.
     """
@@ -346,7 +346,7 @@ def copy_weights(source: nn.Module, target: nn.Module) -> None:
 
 
 def _hidden_settings(model: nn.Module) -> dict[str, object]:
-    """What changes a model's function and leaves no trace in its weights."""
+    """Settings that change a model's function but not its parameters."""
     return {
         f"{name}.{setting}": getattr(module, setting)
         for name, module in model.named_modules()

@@ -1,7 +1,7 @@
-"""Chapter 3: graph networks, and the Transformer's layer as one of them.
+"""Chapter 3: graph neural networks, and the Transformer's layer as one of them.
 
-Every layer here lets nodes listen along the edges of an :class:`~edgewise.graphs.AttentionGraph`. They differ
-in what travels, in how it is added up (:func:`aggregate`), and in what is done with the sum.
+Every layer passes messages along the edges of an :class:`~edgewise.graphs.AttentionGraph`. They differ in the
+message, in the aggregation (:func:`aggregate`) and in the update.
 """
 
 from collections.abc import Callable
@@ -32,27 +32,27 @@ def aggregate(
     query: Tensor | None = None,
     key: Tensor | None = None,
 ) -> Tensor:
-    r"""Bring every sender's message to its receivers and make one of the many, head by head.
+    r"""Aggregate the senders' messages at each receiver, head by head.
 
-    With :math:`m_i` for the messages of the :math:`n_j` senders that receiver :math:`j` hears:
-    :math:`\sum_i m_i`, :math:`\frac{1}{n_j} \sum_i m_i`, the largest entry :math:`\max_i m_i` in each place,
-    or :math:`\sum_i w_{ij} m_i` with the weights of scaled dot-product attention.
+    With :math:`m_i` for the messages of receiver :math:`j`'s :math:`n_j` senders: :math:`\sum_i m_i`,
+    :math:`\frac{1}{n_j} \sum_i m_i`, the elementwise :math:`\max_i m_i`, or :math:`\sum_i w_{ij} m_i` with
+    the weights of scaled dot-product attention.
 
     Parameters
     ----------
     graph : AttentionGraph
-        Who listens to whom.
+        Which node attends to which.
     messages : Tensor
-        [num_src, h, d_k]: what each sender says, the same to all who listen.
+        [num_src, h, d_k]: each sender's message, the same to all its receivers.
     how : str
         One of ``AGGREGATORS``.
     query, key : Tensor, optional
-        [num_dst, h, d_k] and [num_src, h, d_k]; attention needs them, the others do not look at them.
+        [num_dst, h, d_k] and [num_src, h, d_k]; for attention only.
 
     Returns
     -------
     Tensor
-        [num_dst, h, d_k]; zeros for a receiver that hears nobody, whatever ``how`` is.
+        [num_dst, h, d_k]; zeros for a receiver without in-edges, whatever ``how`` is.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def aggregate(
 
 
 def reduce_edges(graph: AttentionGraph, sent: Tensor, how: str = "sum") -> Tensor:
-    """Combine what travels on the edges, [E, h, d_k], at the receivers: [num_dst, h, d_k].
+    """Reduce messages on edges, [E, h, d_k], at the receivers: [num_dst, h, d_k].
 
     Raises
     ------
@@ -86,18 +86,18 @@ def reduce_edges(graph: AttentionGraph, sent: Tensor, how: str = "sum") -> Tenso
     total = silence.index_add(0, graph.dst, sent)
     if how == "sum":
         return total
-    heard = torch.bincount(graph.dst, minlength=graph.num_dst).clamp(min=1)
-    return total / heard[:, None, None]
+    in_degree = torch.bincount(graph.dst, minlength=graph.num_dst).clamp(min=1)
+    return total / in_degree[:, None, None]
 
 
 class GCNLayer(nn.Module):
-    r"""The basic graph layer: own state and neighbours' states, each through a matrix, added and bent.
+    r"""The basic graph layer: own state and aggregated neighbours, each projected, summed and activated.
 
     .. math::
         h_j' = \sigma\Big( U h_j + \mathrm{aggregate}_{i \to j}\, V h_i \Big)
 
     With ``how="sum"`` this is the layer of Joshi (2020); it has no bias. With attention, weights come from
-    :math:`Q h_j` and :math:`K h_i`. A node that hears nobody gets :math:`\sigma(U h_j)`.
+    :math:`Q h_j` and :math:`K h_i`. A node without in-edges gets :math:`\sigma(U h_j)`.
 
     Parameters
     ----------
@@ -136,19 +136,19 @@ class GCNLayer(nn.Module):
         _check_states(graph, x, self.own.in_features)
         asked = (self.query, self.key) if self.how == "attention" else ()
         fields = [f(x).unflatten(-1, (self.num_heads, -1)) for f in (self.value, *asked)]  # [n, h, d_k]
-        heard = aggregate(graph, fields[0], self.how, *fields[1:])
-        return self.activation(self.own(x) + heard.flatten(-2))
+        total = aggregate(graph, fields[0], self.how, *fields[1:])
+        return self.activation(self.own(x) + total.flatten(-2))
 
 
 class GATLayer(nn.Module):
-    r"""Graph attention (Veličković et al. 2018, eq. 1 to 5): the score is a sum, not a product.
+    r"""Graph attention with an additive score (Veličković et al. 2018, eq. 1 to 5).
 
     .. math::
         s_{ij} = \mathrm{LeakyReLU}\big(a^\top W h_j + b^\top W h_i\big), \qquad
         h_j' = \sum_{i \to j} \mathrm{softmax}_i(s_{ij})\, W h_i + c
 
-    for each head, the heads side by side. The paper's vector is :math:`a` and :math:`b` end to end. A node
-    that hears nobody gets the bias :math:`c`; the paper's graphs have an edge from each node to itself.
+    for each head; heads are concatenated. The paper's vector is the concatenation of :math:`a` and :math:`b`.
+    A node without in-edges gets the bias :math:`c`; the paper's graphs have self-loops.
 
     Parameters
     ----------
@@ -187,8 +187,8 @@ class GATLayer(nn.Module):
         _check_states(graph, x, self.value.in_features)
         value = self.value(x).unflatten(-1, (self.num_heads, -1))  # [n, h, d_k]
         weight = softmax_over_in_edges(graph, self.score(graph, value))
-        heard = reduce_edges(graph, weight[..., None] * value.index_select(0, graph.src))
-        return heard.flatten(-2) + self.bias
+        total = reduce_edges(graph, weight[..., None] * value.index_select(0, graph.src))
+        return total.flatten(-2) + self.bias
 
 
 class GraphTransformerLayer(EncoderLayer):
@@ -198,8 +198,8 @@ class GraphTransformerLayer(EncoderLayer):
         x_j \leftarrow x_j + O\, \mathrm{aggregate}_{i \to j}\big(V\, \mathrm{LN}(x_i)\big), \qquad
         x_j \leftarrow x_j + \mathrm{FFN}(\mathrm{LN}(x_j))
 
-    A node that hears nobody gets the bias of :math:`O` for the aggregate; it keeps its state otherwise and
-    goes through the feed-forward network like all others.
+    A node without in-edges gets the bias of :math:`O` as its aggregate; the residual connection and the
+    feed-forward network apply as to all others.
 
     Parameters
     ----------
@@ -228,29 +228,29 @@ class GraphTransformerLayer(EncoderLayer):
         """States [n, dim_model] to states [n, dim_model]."""
         _check_states(graph, x, self.size)
 
-        def listen(x: Tensor) -> Tensor:
+        def attend(x: Tensor) -> Tensor:
             q, k, v = self.self_attn.get(x).values()
             return self.self_attn.get_o(aggregate(graph, v, self.how, q, k))
 
-        x = self.sublayer[0](x, listen)
+        x = self.sublayer[0](x, attend)
         return self.sublayer[1](x, self.feed_forward)
 
 
 def neighbourhoods(graph: "networkx.Graph", self_loops: bool = False) -> AttentionGraph:
-    """Let each node listen to its neighbours, as a graph network does.
+    """Let each node attend to its neighbours.
 
     Parameters
     ----------
     graph : networkx.Graph or networkx.DiGraph
-        Nodes are numbered in the graph's order. Friends listen to each other; in a directed graph the
-        arrow's head listens to its tail.
+        Nodes are numbered in the graph's order. Neighbours attend to each other; in a directed graph the
+        head of an edge attends to its tail.
     self_loops : bool
-        Whether each node also listens to itself, where the graph does not say so already.
+        Whether each node also attends to itself, if it does not already.
 
     Raises
     ------
     TypeError
-        If it is no networkx graph.
+        If it is not a networkx graph.
     """
     if not hasattr(graph, "to_directed") or not hasattr(graph, "edges"):
         raise TypeError(f"graph must be a networkx graph, got {type(graph).__name__}")
@@ -282,7 +282,7 @@ def _check_states(graph: AttentionGraph, x: Tensor, dim_in: int) -> None:
 
 
 def _check_nodes(graph: AttentionGraph, name: str, x: Tensor, axes: tuple[int | str, ...]) -> None:
-    """Check that ``x`` has a row a sender and the axes given; a name stands for any size."""
+    """Check that ``x`` has a row per sender and the axes given; a name stands for any size."""
     if not isinstance(graph, AttentionGraph):
         raise TypeError(f"graph must be an AttentionGraph, got {type(graph).__name__}")
     if not isinstance(x, Tensor) or not x.is_floating_point():
@@ -291,4 +291,4 @@ def _check_nodes(graph: AttentionGraph, name: str, x: Tensor, axes: tuple[int | 
     fits = x.dim() == 1 + len(axes) and len(x) == graph.num_src
     if not fits or any(a != b for a, b in zip(x.shape[1:], axes, strict=True) if isinstance(b, int)):
         wanted = ", ".join(map(str, (graph.num_src, *axes)))
-        raise ValueError(f"{name} must be [{wanted}], a row a node, got {list(x.shape)}")
+        raise ValueError(f"{name} must be [{wanted}], a row per node, got {list(x.shape)}")

@@ -1,4 +1,4 @@
-"""Chapter 2: what surrounds attention: embeddings, positions, feed-forward, residual connections, norms."""
+"""Chapter 2: embeddings, positions, feed-forward network, residual connections and layer norm."""
 
 import copy
 import math
@@ -14,14 +14,14 @@ from edgewise.validation import check_count, check_ids, check_probability
 
 
 def clones(module: nn.Module, count: int) -> nn.ModuleList:
-    """Return ``count`` copies of a module; each has its own parameters, of the same value."""
+    """Return ``count`` copies of a module, each with its own parameters of the same values."""
     return nn.ModuleList(copy.deepcopy(module) for _ in range(check_count("count", count)))
 
 
 class Dropout(nn.Dropout):
-    """PyTorch's dropout, drawn several times faster on a CPU: four decisions from each random number.
+    """PyTorch's dropout, several times faster on a CPU: four decisions from each random number.
 
-    A probability is rounded to a multiple of 2 ** -16; what stays is scaled by the rounded one.
+    The probability is rounded to a multiple of 2 ** -16; kept features are scaled by the rounded one.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -50,7 +50,7 @@ class Embeddings(nn.Module):
 
 
 class PositionalEncoding(nn.Module):
-    """Sine and cosine waves that tell positions apart (Vaswani et al. 2017, sec. 3.5).
+    """Sinusoidal position encodings (Vaswani et al. 2017, sec. 3.5).
 
     Parameters
     ----------
@@ -91,16 +91,16 @@ def position_table(length: int, dim_model: int) -> Tensor:
 
 
 class PositionwiseFeedForward(nn.Module):
-    """The same two linear maps, a ReLU between them, for every token alone (Vaswani et al. 2017, eq. 2).
+    """The position-wise feed-forward network: two linear maps and a ReLU (Vaswani et al. 2017, eq. 2).
 
-    Of width ``dim_ff`` 0 nothing is left of it but the bias of the second map.
+    With ``dim_ff`` 0 only the bias of the second map is left.
     """
 
     def __init__(self, dim_model: int, dim_ff: int, dropout: float = 0.0):
         super().__init__()
         with warnings.catch_warnings():
             if check_count("dim_ff", dim_ff) == 0:
-                warnings.simplefilter("ignore")  # PyTorch's, that there are no weights to draw
+                warnings.simplefilter("ignore")  # PyTorch warns that there are no weights to initialise
             self.inner, self.outer = nn.Linear(dim_model, dim_ff), nn.Linear(dim_ff, dim_model)
         self.dropout = Dropout(check_probability("dropout", dropout))
         self.reset_parameters()
@@ -116,9 +116,9 @@ class PositionwiseFeedForward(nn.Module):
 
 
 class SublayerConnection(nn.Module):
-    """What stands around a sub-layer f: a norm, dropout, and the input added back.
+    """Residual connection, dropout and layer norm around a sub-layer f.
 
-    Pre-norm is x + dropout(f(norm(x))); post-norm, norm(x + dropout(f(x))), is what Vaswani et al. 2017 have
+    Pre-norm is x + dropout(f(norm(x))); post-norm is norm(x + dropout(f(x))), as in Vaswani et al. 2017
     (sec. 3.1 and 5.4).
 
     Parameters
@@ -126,14 +126,14 @@ class SublayerConnection(nn.Module):
     size : int
         Width.
     dropout : float
-        Probability in [0, 1) of dropping a feature of what the sub-layer adds.
+        Probability in [0, 1) of dropping a feature of the sub-layer's output.
     norm_first : bool
         Pre-norm, else post-norm.
 
     Raises
     ------
     TypeError, ValueError
-        If ``norm_first`` is no truth value or ``dropout`` no probability below one.
+        If ``norm_first`` is not a bool or ``dropout`` is not a probability below one.
     """
 
     def __init__(self, size: int, dropout: float = 0.0, norm_first: bool = True):
@@ -145,11 +145,11 @@ class SublayerConnection(nn.Module):
         self.norm_first = norm_first
 
     def before(self, x: Tensor) -> Tensor:
-        """Return what the sub-layer reads: [..., size]."""
+        """Return the sub-layer's input: [..., size]."""
         return self.norm(x) if self.norm_first else x
 
     def after(self, x: Tensor, y: Tensor) -> Tensor:
-        """Join the input ``x`` and what the sub-layer made of it, ``y``, both [..., size]."""
+        """Combine the input ``x`` and the sub-layer's output ``y``, both [..., size]."""
         total = x + self.dropout(y)
         return total if self.norm_first else self.norm(total)
 
@@ -159,7 +159,7 @@ class SublayerConnection(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """The parts of one encoder layer: self-attention and feed-forward, each in a sub-layer connection.
+    """The parts of one encoder layer: self-attention and feed-forward, each with a residual connection.
 
     Parameters
     ----------
@@ -168,9 +168,9 @@ class EncoderLayer(nn.Module):
     self_attn, feed_forward : MultiHeadAttention, PositionwiseFeedForward
         The sub-layers, of that width.
     dropout : float
-        Of what a sub-layer adds.
+        Of a sub-layer's output.
     norm_first : bool
-        Whether a sub-layer's norm goes before it (pre-norm) or after the sum (post-norm).
+        Pre-norm, else post-norm.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """The parts of one decoder layer: self-attention, attention to the source (``src_attn``), feed-forward.
+    """The parts of one decoder layer: self-attention, cross-attention (``src_attn``), feed-forward.
 
     Parameters as in :class:`EncoderLayer`.
     """
@@ -212,7 +212,7 @@ class DecoderLayer(nn.Module):
 
 
 class Stack(nn.Module):
-    """``N`` copies of ``layer``, at least one, and a norm for what leaves the last of them."""
+    """``N`` copies of ``layer``, at least one, and a final norm."""
 
     def __init__(self, layer: EncoderLayer | DecoderLayer, N: int):  # noqa: N803 (the tutorial's keyword)
         super().__init__()
@@ -273,7 +273,7 @@ def layer_pair(
 
 
 def draw_weights(model: nn.Module) -> None:
-    """Draw anew what copying left alike: attention, feed-forward and generator of every layer."""
+    """Initialise attention, feed-forward and generator of every layer, which copying left identical."""
     for module in model.modules():
         if isinstance(module, MultiHeadAttention | PositionwiseFeedForward | Generator):
             module.reset_parameters()

@@ -9,7 +9,7 @@ Sequences = Sequence[Sequence[Hashable]]
 
 
 def exact_match(predictions: Sequences, references: Sequences) -> float:
-    """Return the share of sequences that are right from the first token to the last, none missing or added.
+    """Return the share of sequences that equal their reference exactly.
 
     Raises
     ------
@@ -21,10 +21,10 @@ def exact_match(predictions: Sequences, references: Sequences) -> float:
 
 
 def token_accuracy(predictions: Sequences, references: Sequences) -> float:
-    """Return the share of tokens that stand where they should.
+    """Return the share of positions with the right token.
 
-    Predictions are the model's own, decoded without sight of the reference. A sequence counts as many places
-    as the longer of the two is long, so what is missing or added is wrong.
+    Predictions are free-running, not teacher-forced. A pair counts as many positions as the longer sequence
+    has, so missing and extra tokens are errors.
 
     Raises
     ------
@@ -63,7 +63,7 @@ def bleu(predictions: Sequence[str], references: Sequence[str], lowercase: bool 
 
 
 def tokenized_bleu(predictions: Sequence[str], references: Sequence[str]) -> Score:
-    """BLEU of text that is tokenised already, as published figures on Multi30k are; see :func:`moses`.
+    """BLEU of tokenised text, as in published figures on Multi30k; see :func:`moses`.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def tokenized_bleu(predictions: Sequence[str], references: Sequence[str]) -> Sco
 
 
 def chrf(predictions: Sequence[str], references: Sequence[str]) -> Score:
-    """Return chrF2, agreement of character n-grams (Popović 2015).
+    """Return chrF2, the F-score of character n-grams (Popović 2015).
 
     Raises
     ------
@@ -108,7 +108,7 @@ def alignment_error_rate(found: Sequence[Links], sure: Sequence[Links], possible
     Parameters
     ----------
     found : sequence of set of pairs
-        A: links that are judged.
+        A: predicted links.
     sure, possible : sequence of set of pairs
         S and P of the gold standard; a sure link counts as possible too.
 
@@ -119,7 +119,7 @@ def alignment_error_rate(found: Sequence[Links], sure: Sequence[Links], possible
     """
     if not len(found) == len(sure) == len(possible):
         raise ValueError(
-            "found, sure and possible must have one set a sentence, "
+            "found, sure and possible must have one set per sentence, "
             f"got {len(found)}, {len(sure)} and {len(possible)}"
         )
     hits = sum(len(a & s) + len(a & (s | p)) for a, s, p in zip(found, sure, possible, strict=True))

@@ -1,4 +1,4 @@
-"""Chapter 12: what an update costs, counted, and how long machines would take for it, computed."""
+"""Chapter 12: the cost of an update, counted, and its time on given machines by the roofline model."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -28,10 +28,10 @@ HEAD = 64
 PRODUCTS = ("mm", "addmm", "bmm", "baddbmm")
 
 ROWS = ("embedding", "gather", "index", "index_select")
-"""What reads some rows of a table: as many bytes as it writes."""
+"""Operations that read some rows of a table: as many bytes as they write."""
 
 ADAM_BYTES = 28
-"""Bytes a weight that Adam moves at least: it reads four numbers in single precision and writes three."""
+"""Bytes per weight that Adam moves: it reads four float32 numbers and writes three."""
 
 
 class Cost(NamedTuple):
@@ -50,8 +50,8 @@ class Tally(TorchDispatchMode):
     """Counts, while it is entered, what PyTorch computes: a hook on every operation, forward and backward.
 
     Each operation counts the bytes of the tensors that it reads and of those that it writes, as if nothing
-    stayed in a cache and no two were fused; views count nothing. Attention counts the scores of its tiles,
-    and not again those that its backward pass works out anew.
+    stayed in a cache and no two were fused; views count nothing. Attention counts the scores of its tiles
+    once, though its backward pass recomputes them.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class Tally(TorchDispatchMode):
 
 
 def _is_view(func: Any) -> bool:
-    """Say whether an operation only looks at its argument in another way."""
+    """Whether an operation returns a view of its argument."""
     aliases = [result.alias_info for result in func._schema.returns]
     return any(alias is not None and not alias.is_write for alias in aliases)
 
@@ -98,7 +98,7 @@ def _kind_and_flops(name: str, args: tuple, out: Any) -> tuple[str, float]:
 
 @dataclass(frozen=True)
 class Plan:
-    """What models of several sizes have in common: the proportions of Vaswani et al. 2017, table 3.
+    """What models of several sizes share: the proportions of Vaswani et al. 2017, table 3.
 
     A feed-forward layer is four times as wide as a state, a head 64 wide; one matrix serves both embeddings
     and the output layer.
@@ -151,10 +151,10 @@ def tally_pass(plan: Plan, layers: int, dim_model: int, vocab: int, sentences: i
 
 
 class Counted:
-    """Costs of any model and batch, from passes that are small enough to be counted here.
+    """Costs of any model and batch, extrapolated exactly from small passes.
 
-    With layers, symbols and sentences of one length costs grow in a straight line, with the width as a
-    polynomial of second degree: two values of each, and three widths, fix all others.
+    Costs are linear in layers, symbols and sentences of one length, and quadratic in the width: two values of
+    each, and three widths, determine all others.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ class Counted:
         self._passes = {sizes: tally_pass(plan, *sizes) for sizes in product(*self._nodes)}
 
     def at(self, layers: int, dim_model: int, vocab: int, sentences: float) -> dict[str, Cost]:
-        """Return the costs of a pass, forward and backward; a fraction of a sentence stands for a mean."""
+        """Return the costs of a pass, forward and backward; ``sentences`` may be a fraction, for a mean."""
         place = zip(self._nodes, (layers, dim_model, vocab, sentences), strict=True)
         weights = [math.prod(some) for some in product(*(lagrange(nodes, x) for nodes, x in place))]
         return {
@@ -180,28 +180,28 @@ class Counted:
 
 
 def lagrange(nodes: Sequence[float], x: float) -> list[float]:
-    """Return the weights of the values at ``nodes`` in the polynomial through them, taken at ``x``."""
+    """Return the Lagrange weights of the values at ``nodes`` for interpolation at ``x``."""
     return [math.prod((x - b) / (a - b) for b in nodes if b != a) for a in nodes]
 
 
 @dataclass(frozen=True)
 class Machines:
-    """GPUs, and what connects them.
+    """GPUs and their interconnects.
 
     Attributes
     ----------
     peak, bandwidth : float
-        Of one GPU: floating-point operations and bytes of its memory, a second.
+        Of one GPU: floating-point operations and memory bytes, per second.
     link, network : float
-        Bytes a second that one GPU sends, to others in its machine and in other machines.
+        Bytes per second that one GPU sends, to others in its machine and in other machines.
     per_machine : int
         GPUs in a machine.
     power : float
-        Watts a GPU, with its share of the machine.
+        Watts per GPU, with its share of the machine.
     of_peak, of_bandwidth, of_link : float
-        Shares of these rates that programs reach, in (0, 1].
+        Shares of these rates reached in practice, in (0, 1].
     call : float
-        Seconds that the CPU takes to start an operation.
+        Seconds the CPU needs to launch an operation.
     overlap : float
         Share of the backward pass during which gradients travel, 0 to 1.
     """
@@ -227,15 +227,15 @@ class Machines:
                 raise ValueError(f"{part.name} is out of range: {value!r}")
 
     def seconds(self, cost: Cost) -> float:
-        """Return the longer of two times: for the arithmetic and for the memory (Williams et al. 2009)."""
+        """Return the longer of compute time and memory time (Williams et al. 2009)."""
         arithmetic = cost.flops / (self.peak * self.of_peak)
         return max(arithmetic, cost.moved / (self.bandwidth * self.of_bandwidth))
 
     def reduce_seconds(self, size: float, gpus: int) -> float:
         """Return the time of a ring all-reduce of ``size`` bytes (Patarasuk and Yuan 2009).
 
-        Of g that meet, each sends 2 (g - 1) / g of what it has to share: first all of it with the others of
-        its machine, then its part of that with its counterparts in other machines.
+        Each of g sends 2 (g - 1) / g of its data: first all of it within the machine, then its part of that
+        to its counterparts in other machines.
         """
         inside = min(check_count("gpus", gpus, 1), self.per_machine)
         machines = math.ceil(gpus / self.per_machine)
@@ -252,9 +252,9 @@ class Step(NamedTuple):
     products, attention, rest, adam : float
         On the GPU.
     starting : float
-        For the CPU to start all operations, which happens meanwhile.
+        For the CPU to launch all operations, which happens concurrently.
     reducing : float
-        For gradients to travel.
+        For the all-reduce of gradients.
     total : float
         Of the update.
     """
@@ -271,8 +271,8 @@ class Step(NamedTuple):
 def step_of(costs: Costs, weights: int, machines: Machines, gpus: int) -> Step:
     """Compute how long an update takes; ``costs`` are those of one GPU's share of the batch.
 
-    GPU and CPU work at the same time, and the slower decides. Gradients, in single precision, travel during
-    ``overlap`` of the backward pass, two thirds of the computing without Adam; what does not fit is added.
+    GPU and CPU work concurrently, and the slower decides. Gradients, in float32, are reduced during
+    ``overlap`` of the backward pass, two thirds of the computing without Adam; the excess is added.
     """
     on_gpu = [machines.seconds(costs[kind]) for kind in KINDS]
     starting = machines.call * sum(cost.calls for cost in costs.values())

@@ -12,7 +12,7 @@ from edgewise.validation import check_choice, check_count
 
 SOS, EOS, PAD = "<sos>", "<eos>", "<pad>"
 SPECIAL = (SOS, EOS, PAD)
-"""What every vocabulary begins with."""
+"""The first symbols of every vocabulary."""
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 SIZES = {"train": 9000, "valid": 1000, "test": 1000}
@@ -23,33 +23,33 @@ ANSWERS = {"copy": list, "sort": sorted}
 Pair = tuple[list[str], list[str]]
 
 Share = tuple[int, int]
-"""Which of several processes this is, and how many they are; ``(0, 1)`` has everything."""
+"""A process's rank and the number of processes; ``(0, 1)`` has everything."""
 
 
 class TranslationDataset:
     """Pairs of symbol sequences in three splits, and the vocabulary they share.
 
-    Call it to iterate over batches. Each call for training draws a new order from the data set's own seeded
-    generator; validation and test keep theirs.
+    Call it to iterate over batches. Each call for training shuffles with the data set's own seeded generator;
+    validation and test keep their order.
 
     Parameters
     ----------
     splits : dict of str to list of pairs
         Source and target symbols of each pair, by mode.
     symbols : sequence of str
-        Every symbol that occurs, in the order of their ids, which follow those of the special symbols.
+        All symbols in the order of their ids, which follow those of the special symbols.
     seed : int
         For the order of training pairs.
 
     Attributes
     ----------
     epoch : int
-        Which one of a training run is drawn, from 1; the run sets it.
+        Epoch of the training run, from 1; set by the run.
 
     Raises
     ------
     ValueError
-        If a symbol stands twice in ``symbols``.
+        If ``symbols`` holds a symbol twice.
     """
 
     epoch = 1
@@ -59,7 +59,7 @@ class TranslationDataset:
         self.symbols = [*SPECIAL, *symbols]
         self.ids = {symbol: i for i, symbol in enumerate(self.symbols)}
         if len(self.ids) != len(self.symbols):
-            raise ValueError("no symbol may stand twice in the vocabulary")
+            raise ValueError("symbols must be distinct")
         self._generator = np.random.default_rng(seed)
 
     @property
@@ -79,7 +79,7 @@ class TranslationDataset:
 
     @property
     def pad_id(self) -> int:
-        """Id of padding. Packed batches never hold it; the loss leaves it out of its distribution."""
+        """Id of padding. Packed batches never hold it; label smoothing gives it no probability."""
         return self.ids[PAD]
 
     def get_seq_by_id(self, idx: int, mode: str = "train", field: str = "src") -> list[str]:
@@ -115,14 +115,14 @@ class TranslationDataset:
         mode : str
             ``"train"`` (in a new order), ``"valid"`` or ``"test"`` (in theirs).
         batch_size : int
-            Pairs a batch.
+            Pairs per batch.
         device : torch.device or str
             Where batches go.
         devices : sequence of one device, optional
             The DGL tutorial's spelling of ``device``.
         share : tuple of two int
-            Of each batch only this share comes; together the shares are what one process would get. A process
-            without a sentence of a batch gets one that counts nothing (``stand_in``).
+            This process's share of each batch; together the shares are the batches of a single process. A
+            process without a sentence gets one that counts as nothing (``stand_in``).
 
         Raises
         ------
@@ -154,8 +154,8 @@ class TranslationDataset:
         batch_tokens : int
             Most target tokens of a batch; a longer sentence is a batch of its own.
         bucketed : bool
-            Whether sentences of similar length share a batch. In training the order of batches is drawn, and
-            which of the sentences of one length meet.
+            Whether sentences of similar length share a batch. In training, batches and sentences of equal
+            length are shuffled.
 
         Raises
         ------
@@ -180,12 +180,12 @@ class TranslationDataset:
         return self._batches(graph_pool, mode, chosen, device, share)
 
     def epoch_facts(self) -> dict[str, Any]:
-        """Say what is special about ``epoch``, as JSON holds it: nothing here."""
+        """Return settings particular to ``epoch``, as JSON: none here."""
         return {}
 
     @property
     def order_state(self) -> dict[str, Any]:
-        """State of the generator of orders, as JSON holds it: set it to draw the same orders again."""
+        """State of the generator that shuffles, as JSON: set it to repeat the same orders."""
         return self._generator.bit_generator.state
 
     @order_state.setter
@@ -205,7 +205,7 @@ class TranslationDataset:
         share: Share,
     ) -> Iterator[Batch]:
         for numbers in chosen:
-            pairs = [self.draw_pair(i, mode) for i in numbers]  # every process draws alike
+            pairs = [self.draw_pair(i, mode) for i in numbers]  # every process draws the same
             own = share_of([len(target) for _, target in pairs], share)
             stand_in = not own
             pairs = [pairs[i] for i in own or [0]]
@@ -215,7 +215,7 @@ class TranslationDataset:
             yield replace(batch, stand_in=True) if stand_in else batch
 
     def draw_pair(self, idx: int, mode: str) -> Pair:
-        """Return a pair as a batch shows it; a data set of text may split its words anew each time."""
+        """Return a pair as it appears in a batch; text may be tokenised differently each time."""
         return self.splits[mode][idx]
 
     def encode(self, symbols: Sequence[str]) -> list[int]:
@@ -252,12 +252,12 @@ class TranslationDataset:
 def one_device(
     device: torch.device | str, devices: Sequence[torch.device | str] | None
 ) -> torch.device | str:
-    """Return the device that a call names, by either spelling.
+    """Return the device, given as ``device`` or as ``devices``.
 
     Raises
     ------
     TypeError, ValueError
-        If ``devices`` is given and is no list of one device.
+        If ``devices`` is given and is not a list of one device.
     """
     if devices is None:
         return device
@@ -269,10 +269,10 @@ def one_device(
 
 
 def share_of(lengths: Sequence[int], share: Share) -> list[int]:
-    """Return which sentences of a batch belong to a process, given their lengths.
+    """Return a process's sentences of a batch, given their lengths.
 
-    All, in their order, belong to one process. Several take turns from the shortest to the longest: their
-    tokens differ by less than the longest sentence.
+    A single process gets all, in order. Several take turns from the shortest to the longest, so that their
+    token counts differ by less than the longest sentence.
     """
     rank, size = share
     order = range(len(lengths))
@@ -283,7 +283,7 @@ def get_dataset(name: str, seed: int = 0) -> TranslationDataset:
     """Return ``"copy"`` or ``"sort"``: sequences of letters to be repeated, or put in order.
 
     9,000 training, 1,000 validation and 1,000 test sequences; lengths are drawn from a normal distribution of
-    mean 15 and standard deviation 3, rounded, at least 1; letters are drawn alike.
+    mean 15 and standard deviation 3, rounded, at least 1; letters are uniform.
 
     Raises
     ------
@@ -301,7 +301,7 @@ def get_dataset(name: str, seed: int = 0) -> TranslationDataset:
 
 
 def pairs_of_length(name: str, length: int, count: int, seed: int = 0) -> list[Pair]:
-    """Return sequences of one length and what they should become: for lengths that training never showed.
+    """Return pairs of one length, for lengths that do not occur in training.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Chapter 8: from text to the symbols that a model reads, and back without loss."""
+"""Chapter 8: lossless tokenisation of text."""
 
 import json
 from collections import Counter
@@ -18,8 +18,8 @@ UNKNOWN = "<unk>"
 class BPE:
     """Byte-pair encoding of text (Sennrich et al. 2016), one vocabulary for both languages.
 
-    Bytes are the smallest pieces, so every text can be split and no character is unknown. A piece that begins
-    a word begins with the space before it; the first word of a text gets one too.
+    Bytes are the smallest pieces, so no character is unknown. The first piece of a word includes the space
+    before it; the first word of a text gets one too.
 
     Parameters
     ----------
@@ -32,14 +32,14 @@ class BPE:
 
     @classmethod
     def train(cls, lines: Iterable[str], vocab_size: int) -> "BPE":
-        """Learn which pieces to join from training text.
+        """Learn merges from training text.
 
         Parameters
         ----------
         lines : iterable of str
             Text of both languages.
         vocab_size : int
-            Pieces to end with, at least the 256 bytes.
+            Size of the vocabulary, at least the 256 bytes.
 
         Raises
         ------
@@ -97,36 +97,36 @@ class BPE:
         return self._tokenizer.decoder.decode(list(pieces)).removeprefix(" ")
 
     def show(self, pieces: Sequence[str]) -> list[str]:
-        """Return pieces as people read them: each as text, with ``_`` for the space that begins a word."""
+        """Return readable pieces: each as text, with ``_`` for the space before a word."""
         return [self._tokenizer.decoder.decode([piece]).replace(" ", "_") for piece in pieces]
 
     @cached_property
     def _merges(self) -> dict[tuple[str, str], int]:
-        """Pairs to join, and which goes first."""
+        """Merges and their ranks."""
         merges = json.loads(self._tokenizer.to_str())["model"]["merges"]
         return {(left, right): rank for rank, (left, right) in enumerate(merges)}
 
     def sample(self, text: str, dropout: float, generator: np.random.Generator) -> list[str]:
-        """Text to pieces, each possible join left out with probability ``dropout`` (Provilkov et al. 2020).
+        """Text to pieces with BPE-dropout: merges skipped at random (Provilkov et al. 2020).
 
         Parameters
         ----------
         text : str
-            Any.
+            Any text.
         dropout : float
-            In [0, 1); zero gives :meth:`split`.
+            Probability of skipping a possible merge, in [0, 1); zero gives :meth:`split`.
         generator : numpy.random.Generator
-            Draws what is left out.
+            Chooses the skipped merges.
         """
         check_probability("dropout", dropout)
         return [p for word in self.words(text) for p in self.sample_word(word, dropout, generator)]
 
     def words(self, text: str) -> list[str]:
-        """Text to the words and marks within which pieces are joined, as pieces are written."""
+        """Pre-tokenise: text to the words and punctuation marks that merges never cross."""
         return [word for word, _ in self._tokenizer.pre_tokenizer.pre_tokenize_str(f" {text}")]
 
     def sample_word(self, word: str, dropout: float, generator: np.random.Generator) -> list[str]:
-        """Split one of :meth:`words`, as :meth:`sample` does."""
+        """Split one of :meth:`words` with BPE-dropout, as in :meth:`sample`."""
         pieces = list(word)
         while len(pieces) > 1:
             ranks = [self._merges.get(pair) for pair in pairwise(pieces)]
@@ -140,12 +140,12 @@ class BPE:
 
 
 class Words:
-    """Whole words, split at spaces, as DGL's tutorial has them: what training never showed is unknown.
+    """Whole words, split at spaces, as in DGL's tutorial; words not seen in training are unknown.
 
     Parameters
     ----------
     symbols : sequence of str
-        The words known, besides ``<unk>``.
+        The vocabulary without ``<unk>``.
     """
 
     def __init__(self, symbols: Sequence[str]):
@@ -160,7 +160,7 @@ class Words:
         return cls(sorted((w for w, n in counts.items() if n >= min_count), key=lambda w: (-counts[w], w)))
 
     def split(self, text: str) -> list[str]:
-        """Text to words, ``<unk>`` for those not known."""
+        """Text to words, ``<unk>`` for unknown ones."""
         return [word if word in self._known else UNKNOWN for word in text.split()]
 
     def join(self, words: Sequence[str]) -> str:

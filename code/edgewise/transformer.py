@@ -29,18 +29,18 @@ PreFunc = Callable[[Tensor], dict[str, Tensor]]
 """States [N, dim_model] to some of the fields q, k, v, each [N, h, d_k]."""
 
 PostFunc = Callable[[Tensor, Tensor], Tensor]
-"""States [N, dim_model] and what attention brought them [N, h, d_k], to new states."""
+"""States [N, dim_model] and attention's output [N, h, d_k], to new states."""
 
-Heard = tuple[AttentionGraph, AttentionGraph, Tensor, Tensor]
-"""Where attention ran: a graph of the batch, the graph of those of its edges that were used, and the queries
-and keys of all its tokens."""
+Round = tuple[AttentionGraph, AttentionGraph, Tensor, Tensor]
+"""One round of attention: a graph of the batch, the graph of its edges that were used, and the queries and
+keys of all its tokens."""
 
 
 class Encoder(Stack):
-    """``N`` encoder layers and a final norm, as functions that run before and after attention."""
+    """``N`` encoder layers and a final norm, as functions that run before and after message passing."""
 
     def pre_func(self, i: int, fields: str = "qkv") -> PreFunc:
-        """Return what layer ``i`` does before attention: norm (if it comes first), then projections."""
+        """Return what layer ``i`` does before attention: norm (if pre-norm), then projections."""
         layer = _layer(self, i)
 
         def project(x: Tensor) -> dict[str, Tensor]:
@@ -64,12 +64,12 @@ class Encoder(Stack):
 
 
 class Decoder(Stack):
-    """``N`` decoder layers and a final norm; sub-layer 0 is self-attention, 1 is attention to the source."""
+    """``N`` decoder layers and a final norm; sub-layer 0 is self-attention, 1 is cross-attention."""
 
     def pre_func(self, i: int, fields: str = "qkv", l: int = 0) -> PreFunc:  # noqa: E741 (the tutorial's)
         """Return what sub-layer ``l`` of layer ``i`` does before attention.
 
-        Keys and values of the source are taken as they are: the encoder has normed them already.
+        The source is not normed again before its keys and values: the encoder ends with a norm.
         """
         layer, attention = _sublayer(self, i, l)
         normed = l == 1 and fields == "kv"
@@ -107,7 +107,7 @@ def _sublayer(decoder: Decoder, i: int, l: int) -> tuple[DecoderLayer, MultiHead
 
 
 class Transformer(nn.Module):
-    """Encoder and decoder as message passing on the graphs of a batch; :func:`make_model` builds one whole.
+    """Encoder and decoder as message passing on the graphs of a batch; :func:`make_model` builds one.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ class Transformer(nn.Module):
         Attention of the last layer on one sentence, ``[e2e, e2d, d2d]``, each [heads, receivers, senders].
         Set it to ``None``: in evaluation mode the next batch that has a sentence ``viz_index`` fills it.
     viz_index : int
-        Which sentence of the batch that is, from 0; 3 unless set. Smaller batches are passed over.
+        Which sentence of the batch that is, from 0; 3 unless set. Smaller batches are skipped.
     pondered : dict
         Empty here; see :class:`edgewise.adaptive.UTransformer`.
     """
@@ -150,18 +150,18 @@ class Transformer(nn.Module):
         self.generator, self.pos_enc = generator, pos_enc
         self.att_weight_map: list[Tensor] | None = None
         self.viz_index = 3
-        self._heard: list[Heard] | None = None
+        self._recorded: list[Round] | None = None
         self.pondered: dict[str, Any] = {}
 
     def propagate_attention(self, graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Let every receiver of ``graph`` gather what it listens to: [num_dst, h, d_k]."""
-        if self._heard is not None:
-            self._heard.append(self._note(graph, q, k))
+        """Attention on the edges of ``graph``: [num_dst, h, d_k]."""
+        if self._recorded is not None:
+            self._recorded.append(self._note(graph, q, k))
         if q.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
-            q, k, v = q.float(), k.float(), v.float()  # in bfloat16 its kernels are built anew for each shape
+            q, k, v = q.float(), k.float(), v.float()  # in bfloat16 its kernels are rebuilt for each shape
         return propagate_attention(graph, q, k, v, self.engine)
 
-    def _note(self, graph: AttentionGraph, q: Tensor, k: Tensor) -> Heard:
+    def _note(self, graph: AttentionGraph, q: Tensor, k: Tensor) -> Round:
         return graph, graph, q, k
 
     def update_graph(
@@ -176,11 +176,11 @@ class Transformer(nn.Module):
         Parameters
         ----------
         graph : AttentionGraph
-            Who listens to whom in this round.
+            Which token attends to which in this round.
         state : dict of str to Tensor
             States of the two sides.
         pre_pairs, post_pairs : list of (function, side)
-            What happens on which side (``"enc"`` or ``"dec"``) before and after attention.
+            Functions that run before and after attention, each with its side (``"enc"`` or ``"dec"``).
 
         Returns
         -------
@@ -194,18 +194,18 @@ class Transformer(nn.Module):
         return state | {side: post_func(state[side], wv) for post_func, side in post_pairs}
 
     def extra_loss(self, step: int | None = None) -> Tensor | None:
-        """Return what the latest pass adds to the loss a token, after ``step`` updates: here, nothing."""
+        """Return the term that the latest pass adds to the loss per token, after ``step`` updates: none."""
         return None
 
     def predictions(self) -> tuple[Tensor, Tensor] | None:
-        """Return several final states a target token, and their weights, if the loss is expected over them.
+        """Return several final states per target token with their weights, if the loss averages over them.
 
-        Here, nothing: the latest pass's own result is the only one.
+        Here ``None``: each token has one final state.
         """
         return None
 
     def embed(self, embed: Embeddings, ids: Tensor, positions: Tensor) -> Tensor:
-        """Ids and positions, each int64 [N], to the states [N, dim_model] that the first layer reads."""
+        """Ids and positions, each int64 [N], to the first layer's input [N, dim_model]."""
         return self.pos_enc.dropout(embed(ids) + self.pos_enc(positions))
 
     def hidden(self, batch: Batch) -> Tensor:
@@ -222,7 +222,7 @@ class Transformer(nn.Module):
         return state
 
     def decode(self, batch: Batch, state: State) -> State:
-        """Embed the target and pass it through the decoder, which listens to the encoded source."""
+        """Embed the target and pass it through the decoder, which attends to the encoded source."""
         state = state | {"dec": self.embed(self.tgt_embed, *batch.tgt)}
         decoder = self.decoder
         for i in range(decoder.N):
@@ -243,20 +243,20 @@ class Transformer(nn.Module):
         Raises
         ------
         ValueError
-            If an id lies outside the vocabulary or a position past the table.
+            If an id is outside the vocabulary or a position past the table.
         """
         if self.training or self.att_weight_map is not None or self.viz_index >= batch.n_sentences:
             return self.generator(self.hidden(batch))
-        with self._recording() as heard:
+        with self._recording() as rounds:
             hidden = self.hidden(batch)
-        self.att_weight_map = _maps(batch, heard, self.viz_index, -1)
+        self.att_weight_map = _maps(batch, rounds, self.viz_index, -1)
         return self.generator(hidden)
 
     @torch.no_grad()
     def attention_of(self, batch: Batch, sentence: int, layer: int = -1) -> list[Tensor]:
         """Return the attention on one sentence: ``[e2e, e2d, d2d]``, each [heads, receivers, senders].
 
-        The model runs in the mode it is in: without dropout after ``eval()``.
+        The model runs in its current mode: without dropout after ``eval()``.
 
         Parameters
         ----------
@@ -272,25 +272,25 @@ class Transformer(nn.Module):
         IndexError
             If there is no such sentence or layer.
         """
-        with self._recording() as heard:
+        with self._recording() as rounds:
             self.hidden(batch)
-        return _maps(batch, heard, sentence, layer)
+        return _maps(batch, rounds, sentence, layer)
 
     @contextmanager
-    def _recording(self) -> Iterator[list[Heard]]:
-        self._heard = []
+    def _recording(self) -> Iterator[list[Round]]:
+        self._recorded = []
         try:
-            yield self._heard
+            yield self._recorded
         finally:
-            self._heard = None
+            self._recorded = None
 
 
-def _maps(batch: Batch, heard: list[Heard], sentence: int, layer: int) -> list[Tensor]:
-    """Work out one layer's attention on one sentence from the queries and keys that were propagated."""
+def _maps(batch: Batch, recorded: list[Round], sentence: int, layer: int) -> list[Tensor]:
+    """Compute one layer's attention on one sentence from the recorded queries and keys."""
     src, tgt = batch.sentence(sentence)
     maps = []
     for graph, senders, receivers in ((batch.enc, src, src), (batch.cross, src, tgt), (batch.dec, tgt, tgt)):
-        rounds = [rest for whole, *rest in heard if whole is graph]
+        rounds = [rest for whole, *rest in recorded if whole is graph]
         if not -len(rounds) <= layer < len(rounds):
             raise IndexError(f"layer must lie in {-len(rounds)}..{len(rounds) - 1}, got {layer}")
         ran_on, q, k = rounds[layer]
@@ -325,8 +325,8 @@ def make_model(
     engine : str
         How attention is executed.
     norm_first : bool
-        Norm before each sub-layer (pre-norm), else after its sum, as the paper has it. Either way encoder and
-        decoder end with a norm of their own.
+        Pre-norm; else post-norm, as in the paper. Either way encoder and decoder end with a norm of their
+        own.
     shared : bool
         One matrix for both embeddings and the output layer (Vaswani et al. 2017, sec. 3.4).
 

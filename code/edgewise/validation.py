@@ -1,4 +1,4 @@
-"""Checks of arguments, shared by every module: what was given and what is allowed, in one sentence."""
+"""Argument checks shared by every module; messages say what was given and what is allowed."""
 
 import operator
 from collections.abc import Iterable

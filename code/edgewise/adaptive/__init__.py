@@ -1,4 +1,4 @@
-"""Chapter 11: one layer, applied to each token as often as it asks for.
+"""Chapter 11: adaptive computation time: one layer, applied to each token until it halts.
 
 :func:`ponder` revises states until each token has halted; :class:`UTransformer` does so on both sides of a
 Transformer, on an active graph that shrinks from step to step.

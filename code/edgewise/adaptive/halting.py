@@ -1,4 +1,4 @@
-"""Adaptive computation time: how often a token's state is revised, and what comes out of it."""
+"""Adaptive computation time: halting units, ponder cost and the halting loop."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ from edgewise.validation import check_choice, check_count
 
 
 class HaltingUnit(nn.Module):
-    r"""A state to the probability of halting: :math:`\sigma(w^\top \mathrm{norm}(x) + b)`.
+    r"""The probability of halting, from a state: :math:`\sigma(w^\top \mathrm{norm}(x) + b)`.
 
     The norm is that of DGL's example. Graves 2016 (sec. 2) has none; the states of his networks are bounded.
 
@@ -22,7 +22,7 @@ class HaltingUnit(nn.Module):
     dim_model : int
         Width of a state.
     bias : float
-        Where :math:`b` begins. The lower, the longer an untrained token goes on.
+        Initial :math:`b`. The lower, the more steps before training.
     """
 
     def __init__(self, dim_model: int, bias: float = 1.0):
@@ -38,29 +38,29 @@ class HaltingUnit(nn.Module):
 
 
 class Revision(Protocol):
-    """What revises the states of tokens, and is told which of them have halted."""
+    """The step that revises states, and is told which tokens have halted."""
 
     def revise(self, n: int, rows: Tensor, y: Tensor) -> Tensor:
-        """Return the new states of tokens ``rows``, int64 [A], whose step ``n`` begins with ``y`` [A, d]."""
+        """Return the new states of tokens ``rows``, int64 [A]; ``y`` [A, d] is the input of step ``n``."""
 
     def leave(self, n: int, rows: Tensor, x: Tensor) -> None:
-        """Take note that tokens ``rows`` halted at step ``n`` with states ``x``."""
+        """Record that tokens ``rows`` halted at step ``n`` with states ``x``."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pondering:
-    """How one side's tokens came by their outputs.
+    """The result of halting on one side: outputs, weights and steps.
 
     Attributes
     ----------
     output : Tensor
-        [N, d]: of each token the mean of its states, weighted.
+        [N, d]: the weighted mean of each token's states.
     weights : Tensor
-        [N, max_steps]: of each state in that mean; they sum to one, and are zero after the last step.
+        [N, max_steps]: the weights of that mean; they sum to one, and are zero after the last step.
     steps : Tensor
         int64 [N]: steps taken, at least one.
     states : Tensor or None
-        [max_steps, N, d]: the states after each step, where no token halted and they were asked for.
+        [max_steps, N, d]: the states after each step, with ``keep``.
     """
 
     output: Tensor
@@ -77,14 +77,14 @@ class Pondering:
     def cost(self) -> Tensor:
         """[N]: steps taken plus remainder (Graves 2016, sec. 2.1).
 
-        Steps have no derivative: all that is learned from this comes from the remainder.
+        The number of steps has no derivative: the gradient comes from the remainder alone.
         """
         return self.steps + self.remainder
 
     def divergence(self, prior: float) -> Tensor:
         """[N]: KL divergence of the weights from a geometric distribution (Banino et al. 2021).
 
-        ``prior`` is that distribution's probability of halting at each step; the last step has what is left.
+        ``prior`` is that distribution's probability of halting at each step; the last step has the rest.
         """
         later = torch.arange(self.weights.shape[1], device=self.weights.device)
         log_prior = later * math.log1p(-prior) + math.log(prior)
@@ -94,7 +94,7 @@ class Pondering:
 
     @property
     def mean_steps(self) -> float:
-        """Steps that a token took on average."""
+        """Mean number of steps per token."""
         return float(self.steps.double().mean())
 
     @property
@@ -104,7 +104,7 @@ class Pondering:
 
 
 class Ponders(Protocol):
-    """A model that tells how its latest pass went on each side."""
+    """A model that keeps the :class:`Pondering` of its latest pass on each side."""
 
     pondered: Mapping[str, Pondering]
 
@@ -113,7 +113,7 @@ Result = TypeVar("Result")
 
 
 class StepCount:
-    """Steps of many tokens, counted by side.
+    """Histograms of steps, by side.
 
     Attributes
     ----------
@@ -136,7 +136,7 @@ class StepCount:
         return counted
 
     def add(self, pondered: Mapping[str, Pondering], counts: bool = True) -> None:
-        """Count the tokens of one more pass; of one that does not count, note only which sides there are."""
+        """Count the tokens of one more pass; with ``counts`` false, only register its sides."""
         for side, found in pondered.items():
             none = [0] * found.weights.shape[1]
             before, cost = self.histograms.get(side, none), self._cost.get(side, 0.0)
@@ -145,14 +145,14 @@ class StepCount:
             self._cost[side] = cost + float(found.cost.detach().double().sum()) * counts
 
     def over_all(self, add: Callable[[list[float]], list[float]]) -> None:
-        """Add up the tokens of several processes; ``add`` adds up a list of numbers over them."""
+        """Sum the histograms over processes; ``add`` sums a list of numbers over them."""
         for side, histogram in self.histograms.items():
             *counts, self._cost[side] = add([*histogram, self._cost[side]])
             self.histograms[side] = [int(count) for count in counts]
 
     @property
     def figures(self) -> dict[str, float]:
-        """Mean steps and mean ponder cost a token, by side: ``steps_enc``, ``ponder_enc``, ..."""
+        """Mean steps and mean ponder cost per token, by side: ``steps_enc``, ``ponder_enc``, ..."""
         figures = {}
         for side, histogram in self.histograms.items():
             tokens = sum(histogram)
@@ -180,30 +180,29 @@ def ponder(
     .. math::
         s = \sum_{n < T} p^n x^n + R \, x^T, \qquad R = 1 - \sum_{n < T} p^n
 
-    Nothing is computed for a token that has halted. The probability after the step at which it halts has no
-    derivative: where every token halts at its second step, nothing tells whether a third would have paid.
+    Nothing is computed for a token that has halted. The probability after the step at which it halts gets no
+    gradient: if every token halts at its second step, training cannot see whether a third would help.
 
     Parameters
     ----------
     x : Tensor
-        [N, d]: the states to begin with.
+        [N, d]: the initial states.
     advance : callable
-        Number of a step from 0, tokens int64 [A], and their states [A, d], to what this step reads of them.
+        Step number from 0, tokens int64 [A] and their states [A, d] to the input of this step.
     revision : Revision
         The step itself.
     halt : callable or None
-        States [A, d] to halting probabilities [A]. Without it every token takes ``max_steps`` steps, and its
-        output is its last state.
+        States [A, d] to halting probabilities [A]. Without it every token takes ``max_steps`` steps and
+        outputs its last state.
     max_steps, threshold : int, float
-        As above; infinity lets nobody halt before ``max_steps``.
+        As above; with infinity no token halts before ``max_steps``.
     chained : bool
-        Whether what ``halt`` returns is the probability of halting at a step for a token that got there,
-        :math:`\lambda^n`, so that :math:`p^n = \lambda^n \prod_{m < n} (1 - \lambda^m)` (Banino et al.
-        2021).
+        Whether ``halt`` returns the conditional probability :math:`\lambda^n` of halting at a step, so that
+        :math:`p^n = \lambda^n \prod_{m < n} (1 - \lambda^m)` (Banino et al. 2021).
     last : bool
-        Whether the last state is the output, and alone has a weight.
+        Whether the last state alone is the output.
     keep : bool
-        Whether to return the states after each step; nobody may halt early then.
+        Whether to return the states after each step; requires that no token halts early.
     """
     rows = torch.arange(len(x), device=x.device)
     total, mean = x.new_zeros(len(x)), torch.zeros_like(x)
@@ -235,19 +234,19 @@ def ponder(
 
 
 def _placed(count: int, parts: list[tuple[Tensor, Tensor]]) -> Tensor:
-    """Put values [A, ...] where the places [A] beside them say; zeros elsewhere."""
+    """Scatter values [A, ...] to places [A]; zeros elsewhere."""
     places, values = (torch.cat(part) for part in zip(*parts, strict=True))
     return values.new_zeros(count, *values.shape[1:]).index_copy(0, places, values)
 
 
 HALTING = ("act", "pondernet", "fixed")
-"""Rules of halting: Graves 2016, Banino et al. 2021, and none at all."""
+"""Halting rules: Graves 2016, Banino et al. 2021, and a fixed number of steps."""
 
 
 def check_halting(
     max_steps: int, eps: float, halting: str, prior: float, ponder_weight: float, ponder_warmup: int
 ) -> None:
-    """Refuse settings that make no sense.
+    """Check the settings of halting.
 
     Raises
     ------

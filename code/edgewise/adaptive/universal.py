@@ -10,19 +10,19 @@ from edgewise.adaptive.halting import HaltingUnit, Pondering, Revision, check_ha
 from edgewise.graphs import AttentionGraph, Batch
 from edgewise.layers import Embeddings, Generator, PositionalEncoding, draw_weights, layer_pair, share_matrix
 from edgewise.message_passing import ENGINES
-from edgewise.transformer import Decoder, Encoder, Heard, PreFunc, State, Transformer
+from edgewise.transformer import Decoder, Encoder, PreFunc, Round, State, Transformer
 from edgewise.validation import check_choice, check_count
 
 FROZEN = ("state", "input")
-"""What a halted token's keys and values are made of: its last state, or what its last step read."""
+"""Source of a halted token's keys and values: its last state, or the input of its last step."""
 
 
 class UTransformer(Transformer):
     """Encoder and decoder of one layer each, applied to each token until it halts (Dehghani et al. 2019).
 
-    At every step a token's position and the number of the step are added to its state. A token that has
-    halted is heard by the others as it was left; nothing more is computed for it. In :meth:`attention_of` a
-    layer is a step, and a token that has halted before it hears nobody.
+    At every step the encodings of position and step are added to a token's state. A halted token is still
+    attended to, with frozen keys and values; nothing more is computed for it. In :meth:`attention_of` a layer
+    is a step, and a token that has halted before it attends to nothing.
 
     Parameters
     ----------
@@ -31,34 +31,33 @@ class UTransformer(Transformer):
     src_embed, tgt_embed, pos_enc, generator, engine
         As in :class:`Transformer`.
     time_enc : PositionalEncoding
-        Numbers of steps, from 0.
+        Encodes the step, from 0.
     halt_enc, halt_dec : HaltingUnit or None
-        When to halt; not needed where ``halting`` is ``"fixed"``.
+        Halting units; not needed if ``halting`` is ``"fixed"``.
     max_steps : int
-        Most steps of a token.
+        Most steps per token.
     eps : float
-        A token halts when its probabilities add up to ``1 - eps``; in (0, 1).
+        A token halts when its probabilities sum to ``1 - eps``; in (0, 1).
     halting : str
-        ``"act"``: as :func:`ponder` says. ``"fixed"``: after ``max_steps``; the output is the last state.
-        ``"pondernet"``: in training nobody halts early, and :meth:`predictions` gives what the loss is
-        expected over; in evaluation a target token halts where it has halted with a probability of one half,
-        and its output is its state there. What the decoder hears of a source token is the mean of its states
-        either way: no loss can be worked out for each combination of their steps.
+        ``"act"``: as in :func:`ponder`. ``"fixed"``: after ``max_steps``; the output is the last state.
+        ``"pondernet"``: in training no token halts early, and :meth:`predictions` gives the states that the
+        loss averages over; in evaluation a target token halts at the median step and outputs its state
+        there. Source tokens output the weighted mean of their states in both modes, since a loss for every
+        combination of their steps is intractable.
     prior : float
-        Of PonderNet: the probability of halting at each step that its regularisation draws to; in (0, 1).
+        Of PonderNet: the halting probability of the geometric prior, in (0, 1).
     frozen : str
-        What a halted token is heard as. ``"state"``: keys and values projected once from its last state, no
-        position or step added, which is to copy that state forward. ``"input"``: those of its last step, as
-        DGL's example had it.
+        Keys and values of a halted token. ``"state"``: projected once from its last state, without position
+        and step, which copies that state forward. ``"input"``: those of its last step, as in DGL's example.
     ponder_weight : float
         Of :meth:`extra_loss`, at least 0.
     ponder_warmup : int
-        Updates over which that weight rises from zero.
+        Updates of a linear warm-up of that weight.
 
     Attributes
     ----------
     pondered : dict of str to Pondering
-        How the latest pass went on each side, ``"enc"`` and ``"dec"``.
+        Steps and weights of the latest pass on each side, ``"enc"`` and ``"dec"``.
 
     Raises
     ------
@@ -99,7 +98,7 @@ class UTransformer(Transformer):
         self._parts: dict[AttentionGraph, tuple[AttentionGraph, Tensor]] = {}
 
     def advance(self, positions: Tensor) -> Callable[[int, Tensor, Tensor], Tensor]:
-        """Return what a step does first: it adds to a state its token's position and the step's number."""
+        """Return the function that adds the encodings of position and step before each step."""
 
         def add(n: int, rows: Tensor, x: Tensor) -> Tensor:
             place = self.pos_enc(positions.index_select(0, rows))
@@ -126,7 +125,7 @@ class UTransformer(Transformer):
         return found.output
 
     def until_halted(self, side: str, revision: Revision, x: Tensor, positions: Tensor) -> Pondering:
-        """Revise states [N, dim_model] of tokens at ``positions``, int64 [N], by the model's rule of halting.
+        """Revise states [N, dim_model] of tokens at ``positions``, int64 [N], by the model's halting rule.
 
         ``side`` is ``"enc"`` or ``"dec"``.
         """
@@ -143,13 +142,13 @@ class UTransformer(Transformer):
         return ponder(x, self.advance(positions), revision, halt, self.max_steps, **options)
 
     def part_of(self, graph: AttentionGraph, rows: Tensor) -> AttentionGraph:
-        """Return the graph into some receivers; while attention is drawn, remember whose part it is."""
+        """Return the graph into some receivers; while attention is recorded, remember its whole."""
         part = graph.into(rows)
-        if self._heard is not None:
+        if self._recorded is not None:
             self._parts[part] = (graph, rows)
         return part
 
-    def _note(self, graph: AttentionGraph, q: Tensor, k: Tensor) -> Heard:
+    def _note(self, graph: AttentionGraph, q: Tensor, k: Tensor) -> Round:
         if graph not in self._parts:
             return super()._note(graph, q, k)
         whole, rows = self._parts[graph]
@@ -158,9 +157,9 @@ class UTransformer(Transformer):
         return whole, whole.restrict(active), full, k
 
     def extra_loss(self, step: int | None = None) -> Tensor | None:
-        """Return what the latest pass adds to the loss a token: the weighted mean over all its tokens.
+        """Return the term that the latest pass adds to the loss per token: a weighted mean over its tokens.
 
-        By ACT, of steps and remainder; by PonderNet, of the divergence from its prior, in training only.
+        ACT: of steps plus remainder. PonderNet: of the divergence from its prior, in training only.
 
         Parameters
         ----------
@@ -170,7 +169,7 @@ class UTransformer(Transformer):
         Returns
         -------
         Tensor or None
-            Scalar; nothing where there is nothing to regularise, or the weight is zero.
+            Scalar; ``None`` if there is nothing to regularise or the weight is zero.
         """
         early = step is not None and step < self.ponder_warmup
         weight = self.ponder_weight * (step / self.ponder_warmup if early else 1)
@@ -184,8 +183,8 @@ class UTransformer(Transformer):
     def predictions(self) -> tuple[Tensor, Tensor] | None:
         """Return the target's final states after each step, [max_steps, N, dim_model], and their weights.
 
-        The weights, [max_steps, N], are the probabilities of halting at each step, over which the loss is
-        expected (Banino et al. 2021). Nothing but in training by PonderNet.
+        The weights, [max_steps, N], are the probabilities of halting at each step, over which the loss
+        averages (Banino et al. 2021). ``None`` except in training with PonderNet.
         """
         found = self.pondered.get("dec")
         if found is None or found.states is None:
@@ -194,7 +193,7 @@ class UTransformer(Transformer):
 
 
 class Side:
-    """The tokens of one side: which of them still listen, and what the others hear of them.
+    """The tokens of one side: the active ones, and everyone's current keys and values.
 
     Parameters
     ----------
@@ -203,25 +202,25 @@ class Side:
     count : int
         Tokens, N.
     project : callable
-        What a step reads of active tokens, [A, dim_model], to queries, keys and values.
+        A step's input of active tokens, [A, dim_model], to queries, keys and values.
     project_left : callable
         Last states of halted tokens to keys and values.
 
     Attributes
     ----------
-    heard : dict of str to Tensor
-        Keys and values of all tokens as the latest step heard them, [N, h, d_k] each.
+    keys_values : dict of str to Tensor
+        Keys and values of all tokens at the latest step, [N, h, d_k] each.
     """
 
     def __init__(self, model: UTransformer, count: int, project: PreFunc, project_left: PreFunc):
         self.model, self.count = model, count
         self.project, self.project_left = project, project_left
-        self.heard: dict[str, Tensor] = {}
+        self.keys_values: dict[str, Tensor] = {}
         self._left: list[tuple[Tensor, Tensor]] = []
         self._parts: dict[AttentionGraph, AttentionGraph] = {}
 
     def active(self, graph: AttentionGraph, rows: Tensor) -> AttentionGraph:
-        """Return the graph into active tokens only; made anew when some have halted."""
+        """Return the graph into active tokens only; rebuilt when some have halted."""
         if len(rows) == self.count:
             return graph
         if graph not in self._parts:
@@ -229,22 +228,22 @@ class Side:
         return self._parts[graph]
 
     def fields(self, rows: Tensor, y: Tensor) -> dict[str, Tensor]:
-        """Queries of the active tokens, and keys and values of all: those of active tokens anew."""
+        """Queries of the active tokens, and keys and values of all, with those of active tokens updated."""
         fields = self.project(y)
         if len(rows) == self.count:
-            self.heard = {name: fields[name] for name in "kv"}
+            self.keys_values = {name: fields[name] for name in "kv"}
             return fields
         fresh = [(rows, fields)] + [(halted, self.project_left(x)) for halted, x in self._left]
         places = torch.cat([place for place, _ in fresh])
-        self.heard = {
-            name: heard.index_copy(0, places, torch.cat([fields[name] for _, fields in fresh]))
-            for name, heard in self.heard.items()
+        self.keys_values = {
+            name: old.index_copy(0, places, torch.cat([fields[name] for _, fields in fresh]))
+            for name, old in self.keys_values.items()
         }
         self._left = []
-        return fields | self.heard
+        return fields | self.keys_values
 
     def leave(self, n: int, rows: Tensor, x: Tensor) -> None:
-        """Keep halted tokens' states, to be heard from the next step on."""
+        """Keep halted tokens' states, whose keys and values replace theirs from the next step on."""
         self._parts = {}
         if self.model.frozen == "state":
             self._left.append((rows, x))
@@ -259,7 +258,7 @@ class Encoding(Side):
         self.graph = batch.enc
 
     def revise(self, n: int, rows: Tensor, y: Tensor) -> Tensor:
-        """Let active tokens listen to their sentence; then feed-forward."""
+        """Self-attention of active tokens, then feed-forward."""
         state = self.model.update_graph(
             self.active(self.graph, rows),
             {"enc": y},
@@ -279,7 +278,7 @@ class Decoding(Side):
         self.source = decoder.pre_func(0, "kv", 1)(source)
 
     def revise(self, n: int, rows: Tensor, y: Tensor) -> Tensor:
-        """Let active tokens listen to those before them, then to the source; then feed-forward."""
+        """Causal self-attention of active tokens, cross-attention, then feed-forward."""
         model, decoder = self.model, self.model.decoder
         state = model.update_graph(
             self.active(self.graph, rows),
@@ -315,7 +314,7 @@ def make_universal_model(
     norm_first: bool = True,
     shared: bool = False,
 ) -> UTransformer:
-    """Build a Universal Transformer; the defaults, but for ``frozen``, are those of DGL's example.
+    """Build a Universal Transformer; except for ``frozen``, the defaults are those of DGL's example.
 
     Parameters
     ----------
@@ -324,7 +323,7 @@ def make_universal_model(
     max_steps, eps, halting, prior, frozen, ponder_weight, ponder_warmup
         As in :class:`UTransformer`.
     bias : float
-        Where the bias of the halting units begins.
+        Initial bias of the halting units.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Which word translates which, as attention has it."""
+"""Word alignment from cross-attention."""
 
 from collections.abc import Sequence
 
@@ -31,21 +31,21 @@ def split_words(splitter: BPE, words: Sequence[str]) -> tuple[list[str], Spans]:
 
 
 def pool_words(weights: np.ndarray, receivers: Spans, senders: Spans) -> np.ndarray:
-    """Attention between pieces to attention between words.
+    """Pool attention between pieces to attention between words.
 
-    A word is heard as much as all its pieces together; it listens as its pieces do on average.
+    Summed over the pieces of the word attended to, averaged over those of the word that attends.
 
     Parameters
     ----------
     weights : array
-        [..., pieces that listen, pieces that are heard]
+        [..., receiving pieces, sending pieces]
     receivers, senders : list of range
         Places of each word's pieces, at least one each.
 
     Returns
     -------
     array
-        [..., words that listen, words that are heard]
+        [..., receiving words, sending words]
 
     Raises
     ------
@@ -55,12 +55,12 @@ def pool_words(weights: np.ndarray, receivers: Spans, senders: Spans) -> np.ndar
     if any(len(span) == 0 for span in (*receivers, *senders)):
         raise ValueError("every word must have at least one piece")
     weights = np.asarray(weights)
-    heard = np.stack([weights[..., list(span)].sum(-1) for span in senders], -1)
-    return np.stack([heard[..., list(span), :].mean(-2) for span in receivers], -2)
+    summed = np.stack([weights[..., list(span)].sum(-1) for span in senders], -1)
+    return np.stack([summed[..., list(span), :].mean(-2) for span in receivers], -2)
 
 
 def links_of(weights: np.ndarray) -> Links:
-    """Link each target word to the source word that it hears most: pairs (source, target).
+    """Link each target word to the source word that it attends to most: pairs (source, target).
 
     Parameters
     ----------
@@ -71,6 +71,6 @@ def links_of(weights: np.ndarray) -> Links:
 
 
 def diagonal_links(num_src: int, num_tgt: int) -> Links:
-    """Link each target word to the source word at the same share of its sentence: the baseline."""
+    """Link each target word to the source word at the same relative position: the baseline."""
     last = max(num_tgt - 1, 1)
     return {((2 * target * (num_src - 1) + last) // (2 * last), target) for target in range(num_tgt)}

@@ -1,4 +1,4 @@
-"""A convolution, written as attention."""
+"""A convolution as attention."""
 
 import math
 
@@ -12,21 +12,21 @@ from edgewise.message_passing import propagate_attention
 class ConvolutionAttention(nn.Module):
     r"""Multi-head attention with relative positions that equals a 1-D convolution (Cordonnier et al. 2020).
 
-    Head number w of a kernel of width W listens to the token at offset :math:`\Delta_w = w - (W - 1) / 2`.
+    Head w of a kernel of width W attends to the token at offset :math:`\Delta_w = w - (W - 1) / 2`.
     Its score for sender j at receiver i is
 
     .. math::
         -\alpha\,(j - i - \Delta_w)^2 = \langle (2 \alpha (i + \Delta_w), -\alpha), (j, j^2) \rangle + c_i
 
-    where :math:`c_i` is the same for all senders, so softmax drops it: an ordinary product of a query made
-    from i with a key made from j. What each head brings is mixed by the kernel's matrix of that offset.
-    Beyond the ends of the sequence stand tokens of zeros.
+    where :math:`c_i` is the same for all senders and cancels in the softmax: a dot product of a query from i
+    and a key from j. Each head's output is projected by the kernel's matrix of that offset. The sequence is
+    padded with zeros.
 
     Parameters
     ----------
     conv : torch.nn.Conv1d
-        Of odd width with at least two input channels; stride, dilation and groups 1; as many zeros on either
-        side, given as a number, as keep the length.
+        Of odd width with at least two input channels; stride, dilation and groups 1; zero padding, given as
+        a number, that keeps the length.
     sharpness : float
         :math:`\alpha`: neighbours of the right token get :math:`e^{-\alpha}` of its weight.
 

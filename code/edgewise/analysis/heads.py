@@ -1,4 +1,4 @@
-"""Heads of a model: leaving some out, and how much each matters."""
+"""Pruning and importance of attention heads."""
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,7 +16,7 @@ from edgewise.transformer import Transformer
 from edgewise.validation import check_choice, check_count
 
 GRAPHS = ("enc", "dec", "cross")
-"""Where attention runs: within the source, within the target, from target to source."""
+"""The three attentions: within the source, within the target, from target to source."""
 
 
 @dataclass(frozen=True, order=True)
@@ -55,9 +55,9 @@ def heads_of(model: Transformer) -> list[Head]:
 
 @contextmanager
 def without_heads(model: Transformer, heads: Collection[Head]) -> Iterator[None]:
-    """Leave heads out: what they bring to a token is zero (Michel et al. 2019, eq. 1).
+    """Prune heads: their outputs are set to zero (Michel et al. 2019, eq. 1).
 
-    The weights stay as they are. Decoding leaves them out too.
+    The weights are unchanged. Decoding is affected too.
 
     Raises
     ------
@@ -88,17 +88,17 @@ def _scale(kept: Tensor, module: torch.nn.Module, inputs: tuple[Tensor]) -> Tens
 def importance(model: Transformer, batches: Iterable[Batch], criterion: LabelSmoothing) -> dict[Head, float]:
     r"""Return how much the loss depends on each head (Michel et al. 2019, eq. 2).
 
-    With :math:`a_h(x)` what head h brings to all tokens of a sentence pair x, and L(x) the pair's loss:
+    With :math:`a_h(x)` the output of head h on a sentence pair x, and L(x) the pair's loss:
 
     .. math::
         I_h = \mathrm{mean}_x \bigl| \langle a_h(x), \partial L(x) / \partial a_h(x) \rangle \bigr|
 
-    It is the change of the loss when the head is left out, to first order.
+    It is the change of the loss when the head is pruned, to first order.
 
     Parameters
     ----------
     model : Transformer
-        Runs without dropout; its parameters and their gradients are left alone.
+        Runs without dropout; its parameters and gradients are unchanged.
     batches : iterable of Batch
         Sentence pairs.
     criterion : LabelSmoothing
@@ -112,7 +112,7 @@ def importance(model: Transformer, batches: Iterable[Batch], criterion: LabelSmo
     Raises
     ------
     ValueError
-        If there is no batch, or the model runs a layer more than once a pass.
+        If there is no batch, or the model runs a layer more than once per pass.
     """
     places = list(dict.fromkeys((head.graph, head.layer) for head in heads_of(model)))
     total = {place: torch.zeros(attention_at(model, *place).h) for place in places}
@@ -135,12 +135,12 @@ def importance(model: Transformer, batches: Iterable[Batch], criterion: LabelSmo
 def _brought(
     model: Transformer, batch: Batch, places: list[tuple[str, int]], criterion: LabelSmoothing
 ) -> dict[tuple[str, int], Tensor]:
-    """Return, place by place, what its heads bring times the derivative of the loss by it: [N, dim_model]."""
+    """Return, by layer, the heads' outputs times the gradient of the loss: [N, dim_model]."""
     inputs: dict[tuple[str, int], Tensor] = {}
 
     def note(place: tuple[str, int], module: torch.nn.Module, arguments: tuple[Tensor]) -> None:
         if place in inputs:
-            raise ValueError("the model must run each layer once a pass; this one runs some more often")
+            raise ValueError("the model must run each layer once per pass; this one runs some more often")
         inputs[place] = arguments[0]
 
     with ExitStack() as hooks:

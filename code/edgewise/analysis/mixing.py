@@ -1,4 +1,4 @@
-"""A Transformer that does without attention."""
+"""A Transformer with other aggregators than attention."""
 
 import torch
 from torch import Tensor
@@ -10,15 +10,15 @@ from edgewise.transformer import Transformer, make_model
 from edgewise.validation import check_choice
 
 MIXERS = (*AGGREGATORS, "convolution")
-"""Ways to combine what a token hears."""
+"""Ways to aggregate the senders' values."""
 
 
 class MixingTransformer(Transformer):
-    """A Transformer whose tokens combine what they hear in another way than by attention.
+    """A Transformer that aggregates values by ``how`` instead of attention.
 
-    By sum, mean or maximum; or by a convolution: each head hears one token, at a fixed place beside the
-    listener's own, and the output projection is its kernel. Queries and keys are still projected, and nobody
-    looks at them: the number of weights stays the same.
+    By sum, mean or maximum; or by a convolution: each head takes the value at one fixed offset, and the
+    output projection is the kernel. Queries and keys are still projected but not used: the number of weights
+    stays the same.
 
     Attributes
     ----------
@@ -30,12 +30,12 @@ class MixingTransformer(Transformer):
     _places: Tensor
 
     def embed(self, embed: Embeddings, ids: Tensor, positions: Tensor) -> Tensor:
-        """Ids and positions to states; those who listen next are the tokens embedded last."""
+        """Ids and positions to states; the positions are kept for :func:`convolve`."""
         self._places = positions
         return super().embed(embed, ids, positions)
 
     def propagate_attention(self, graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Let every receiver of ``graph`` combine what it hears: [num_dst, h, d_k]."""
+        """Aggregate values on the edges of ``graph``: [num_dst, h, d_k]."""
         if self.how == "attention":
             return super().propagate_attention(graph, q, k, v)
         if self.how == "convolution":
@@ -43,7 +43,7 @@ class MixingTransformer(Transformer):
         return aggregate(graph, v, self.how)
 
     def forward(self, batch: Batch) -> Tensor:
-        """Return log-probabilities as every Transformer does; where there is no attention none is kept."""
+        """Return log-probabilities; attention is recorded only if there is any."""
         return super().forward(batch) if self.how == "attention" else self.generator(self.hidden(batch))
 
     def attention_of(self, batch: Batch, sentence: int, layer: int = -1) -> list[Tensor]:
@@ -52,31 +52,31 @@ class MixingTransformer(Transformer):
         Raises
         ------
         ValueError
-            If tokens combine what they hear in another way.
+            If ``how`` is not ``"attention"``.
         IndexError
             If there is no such sentence or layer.
         """
         if self.how != "attention":
-            raise ValueError(f"there is no attention where tokens combine what they hear by {self.how!r}")
+            raise ValueError(f"there is no attention in a model that aggregates by {self.how!r}")
         return super().attention_of(batch, sentence, layer)
 
 
 def convolve(graph: AttentionGraph, v: Tensor, places: Tensor) -> Tensor:
-    """Let head number 0, 1, 2, 3, ... hear the token at the listener's place, one before, one after, two ...
+    """Give heads 0, 1, 2, 3, ... the values at offsets 0, -1, 1, -2, ... from the receiver.
 
     Parameters
     ----------
     graph : AttentionGraph
-        Of intervals, each from the first token of a sentence to the last one that may be heard.
+        Of intervals, each from the first token of a sentence to the last one that may be attended to.
     v : Tensor
         [num_src, h, d_k]
     places : Tensor
-        int64 [num_dst]: the place of each receiver in its sentence.
+        int64 [num_dst]: the position of each receiver in its sentence.
 
     Returns
     -------
     Tensor
-        [num_dst, h, d_k]; zeros where the sentence has no such token or it may not be heard.
+        [num_dst, h, d_k]; zeros outside the sentence or the receiver's interval.
 
     Raises
     ------
@@ -90,13 +90,13 @@ def convolve(graph: AttentionGraph, v: Tensor, places: Tensor) -> Tensor:
     offsets = (heads + 1) // 2 * torch.where(heads % 2 == 0, 1, -1)
     place = places[:, None] + offsets  # [num_dst, h]
     sender = start[:, None] + place
-    heard = (place >= 0) & (sender < stop[:, None])
+    inside = (place >= 0) & (sender < stop[:, None])
     found = v[sender.clamp(0, len(v) - 1), heads]
-    return torch.where(heard[..., None], found, 0.0)
+    return torch.where(inside[..., None], found, 0.0)
 
 
 def make_mixing_model(src_vocab: int, tgt_vocab: int, how: str = "attention", **size) -> MixingTransformer:
-    """Build one, from the same random numbers as :func:`make_model`.
+    """Build one with the same initial weights as :func:`make_model`.
 
     Parameters
     ----------

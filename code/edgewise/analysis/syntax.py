@@ -1,27 +1,27 @@
-"""Which word depends on which, as attention has it."""
+"""Dependency trees from self-attention."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
 Tree = set[frozenset[int]]
-"""Pairs of words that are joined, direction left out."""
+"""Undirected edges between words."""
 
 
 def gold_tree(heads: Sequence[int]) -> Tree:
-    """Join each word to its head; ``heads`` holds the place of each word's head, -1 for the root.
+    """Link each word to its head; ``heads`` holds the place of each word's head, -1 for the root.
 
     Raises
     ------
     ValueError
-        If the heads are no tree: not one root, a head outside of the sentence, or a circle.
+        If the heads are not a tree: not one root, a head outside of the sentence, or a cycle.
     """
     n = len(heads)
     if sum(head == -1 for head in heads) != 1:
         raise ValueError(f"heads must have one root (-1), got {list(heads)}")
     if not all(-1 <= head < n for head in heads):
         raise ValueError(f"heads must be -1 or lie in 0..{n - 1}, got {list(heads)}")
-    import networkx as nx  # slow to import, and most do not need it
+    import networkx as nx  # slow to import, and rarely needed
 
     tree = {frozenset((word, head)) for word, head in enumerate(heads) if head >= 0}
     graph = nx.Graph(tuple(edge) for edge in tree if len(edge) == 2)
@@ -32,12 +32,12 @@ def gold_tree(heads: Sequence[int]) -> Tree:
 
 
 def spanning_tree(weights: np.ndarray) -> Tree:
-    """Return the undirected tree over all words that carries the most attention, both directions added.
+    """Return the maximum spanning tree of the attention between words, both directions summed.
 
     Parameters
     ----------
     weights : array
-        [words that listen, words that are heard]
+        [receiving words, sending words]
 
     Raises
     ------
@@ -57,7 +57,7 @@ def spanning_tree(weights: np.ndarray) -> Tree:
 
 
 def chain(n: int) -> Tree:
-    """Join each word to the next: the baseline."""
+    """Link each word to the next: the baseline."""
     return {frozenset((i, i + 1)) for i in range(n - 1)}
 
 
@@ -70,7 +70,7 @@ def uuas(found: Sequence[Tree], gold: Sequence[Tree]) -> float:
         If the two do not pair up or there is no gold pair.
     """
     if len(found) != len(gold):
-        raise ValueError(f"found and gold must have one tree a sentence, got {len(found)} and {len(gold)}")
+        raise ValueError(f"found and gold must have one tree per sentence, got {len(found)} and {len(gold)}")
     total = sum(map(len, gold))
     if total == 0:
         raise ValueError("gold must hold at least one pair of words")
@@ -78,12 +78,12 @@ def uuas(found: Sequence[Tree], gold: Sequence[Tree]) -> float:
 
 
 def attached(weights: np.ndarray, heads: Sequence[int]) -> np.ndarray:
-    """Say for each word but the root whether the word that it hears most, itself apart, is its head.
+    """For each word but the root: whether it attends most, itself aside, to its head.
 
     Parameters
     ----------
     weights : array
-        [..., words that listen, words that are heard]
+        [..., receiving words, sending words]
     heads : sequence of int
         As in :func:`gold_tree`.
 

@@ -1,4 +1,4 @@
-"""A step of the Universal Transformer, the more tokens have halted."""
+"""The time of a step of the Universal Transformer by the share of active tokens."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,11 +28,10 @@ class AdaptiveRow:
 def bench_adaptive(
     shares: Sequence[float] = SHARES, sentences: int = 128, length: int = 40, repeats: int = 5
 ) -> list[AdaptiveRow]:
-    """Time one step of encoder and decoder with some tokens active, drawn from all of them alike.
+    """Time one step of encoder and decoder with some tokens active, drawn uniformly.
 
-    A step is what it is in training, from its tokens' states to their halting probabilities and back; the
-    graph into active tokens is made anew each time, and its plan with it. Width 128, feed-forward 256, four
-    heads.
+    A step runs as in training, from states to halting probabilities and back; the graph into active tokens
+    and its plan are rebuilt each time. Width 128, feed-forward 256, four heads.
 
     Parameters
     ----------
@@ -69,16 +68,16 @@ def bench_adaptive(
 
 
 def _step(model: UTransformer, batch: Batch, name: str, share: float) -> Callable[[], None]:
-    """Return a function that takes a second step, forward and backward, with a share of tokens active."""
+    """Return a function that runs step 1, forward and backward, with a share of tokens active."""
     count = len(batch.src[0])
     rows = torch.randperm(count)[: max(round(share * count), 1)].sort().values
     shape = (count, SIZE["h"], SIZE["dim_model"] // SIZE["h"])
     states = torch.randn(count, SIZE["dim_model"], requires_grad=True)
-    heard = {field: torch.randn(shape, requires_grad=True) for field in "kv"}
+    cached = {field: torch.randn(shape, requires_grad=True) for field in "kv"}
     source = {field: torch.randn(shape, requires_grad=True) for field in "kv"}
     advance = model.advance(batch.src[1])
     halt, stack = (model.halt_enc, model.encoder) if name == "enc" else (model.halt_dec, model.decoder)
-    learned = [states, *heard.values(), *source.values(), *stack.layers.parameters(), *halt.parameters()]
+    learned = [states, *cached.values(), *source.values(), *stack.layers.parameters(), *halt.parameters()]
 
     def side() -> Side:
         if name == "enc":
@@ -90,7 +89,7 @@ def _step(model: UTransformer, batch: Batch, name: str, share: float) -> Callabl
 
     def step() -> None:
         tokens = side()
-        tokens.heard = heard
+        tokens.keys_values = cached
         x = states.index_select(0, rows)
         new = tokens.revise(1, rows, advance(1, rows, x))
         loss = (new.sum() + halt(new).sum()).square()
@@ -100,7 +99,7 @@ def _step(model: UTransformer, batch: Batch, name: str, share: float) -> Callabl
 
 
 def format_adaptive(rows: Sequence[AdaptiveRow]) -> str:
-    """Lay rows of :func:`bench_adaptive` out as a table: milliseconds, and the ratio to a full step."""
+    """Format rows of :func:`bench_adaptive` as a table: milliseconds, and the ratio to a full step."""
     names = {"enc": "encoder", "dec": "decoder"}
     lines = [f"{'active':>8}" + "".join(f"{name + ', ms':>24}" for name in names.values())]
     cells = {(row.side, row.share): f"{row.seconds * 1e3:14.2f} ({row.ratio:5.0%})" for row in rows}

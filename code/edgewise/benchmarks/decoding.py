@@ -1,4 +1,4 @@
-"""Decoding: how fast, what remembering keys and values saves, and how time grows with length."""
+"""Decoding: speed, savings of the key-value cache, and time by target length."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ class DecodingRow:
     Attributes
     ----------
     beam : int
-        Beginnings kept; one is greedy decoding.
+        Hypotheses kept; one is greedy decoding.
     sentences, tokens : int
         Texts, and pieces of their translations.
     seconds : float
@@ -44,7 +44,7 @@ class DecodingRow:
 
 @dataclass(frozen=True)
 class CacheRow:
-    """Time for the same targets with and without remembered keys and values.
+    """Time for the same targets with and without cached keys and values.
 
     Attributes
     ----------
@@ -86,12 +86,12 @@ def bench_decoding(
 
 
 def bench_cache(model: Transformer, sources: Sources, sos_id: int, eos_id: int, repeats: int = 3) -> CacheRow:
-    """Measure a beam search that remembers keys and values against one that works them out again.
+    """Time beam search with cached keys and values against one that recomputes them.
 
     Raises
     ------
     RuntimeError
-        If the two do not find the same.
+        If the two results differ.
     """
     return _compare(model, sources, (sos_id, eos_id), repeats)
 
@@ -104,12 +104,12 @@ def bench_lengths(
     lengths: Sequence[int] = LENGTHS,
     repeats: int = 3,
 ) -> list[CacheRow]:
-    """Measure the same for targets that are as long as ``lengths`` say: the end symbol is made impossible.
+    """The same for targets of given lengths: the end symbol is made impossible.
 
     Raises
     ------
     RuntimeError
-        If the two do not find the same.
+        If the two results differ.
     """
     endless = copy.deepcopy(model)
     with torch.no_grad():
@@ -135,7 +135,7 @@ def _compare(
 
 
 def format_decoding(rows: Sequence[DecodingRow]) -> str:
-    """Lay rows of :func:`bench_decoding` out as a table."""
+    """Format rows of :func:`bench_decoding` as a table."""
     lines = [f"{'':10}{'sentences':>10}{'seconds':>9}{'sentences/s':>13}{'target tokens/s':>17}"]
     for row in rows:
         name = f"beam {row.beam}" if row.beam > 1 else "greedy"
@@ -147,9 +147,9 @@ def format_decoding(rows: Sequence[DecodingRow]) -> str:
 
 
 def format_cache(rows: Sequence[CacheRow]) -> str:
-    """Lay rows of :func:`bench_cache` and :func:`bench_lengths` out as a table.
+    """Format rows of :func:`bench_cache` and :func:`bench_lengths` as a table.
 
-    The columns ``growth`` say how many times as long a row took as the one above it.
+    The columns ``growth`` are ratios of a row's time to that of the row above.
     """
     head = f"{'sources':>8}{'length':>8}{'cached, s':>11}{'growth':>8}{'recomputed, s':>15}{'growth':>8}"
     lines = [f"{head}{'ratio':>9}"]

@@ -37,13 +37,13 @@ WORKLOADS = (
     Workload("128 x 5-30, 4 x 32", _drawn(128, 5, 30), 4, 32),
     Workload("8 x 200-300, 8 x 64", _drawn(8, 200, 300), 8, 64),
 )
-"""Sentences x lengths, heads x their width; lengths are drawn evenly."""
+"""Sentences x lengths, heads x their width; lengths are uniform."""
 
 
 class PaddedAttention:
-    """What one writes by hand: pad to the longest sentence, attend densely, take the padding off again.
+    """Padding by hand: pad to the longest sentence, attend densely, remove the padding.
 
-    Where tokens go is worked out beforehand, as a tile plan is.
+    Indices are computed beforehand, like a tile plan.
     """
 
     def __init__(self, lengths: Sequence[int], device: torch.device | str = "cpu"):
@@ -54,7 +54,7 @@ class PaddedAttention:
         self.mask = None if bool(real.all()) else real[:, None, None]
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Packed q, k, v [N, h, d] to packed answers [N, h, d]."""
+        """Packed q, k, v [N, h, d] to packed outputs [N, h, d]."""
         answer = scaled_dot_product_attention(*map(self._pad, (q, k, v)), attn_mask=self.mask)
         return answer.transpose(1, 2).flatten(0, 1).index_select(0, self.slots)
 
@@ -121,7 +121,7 @@ def _contestants(
         def run() -> None:
             torch.autograd.grad(attend(), (q, k, v), upstream)
             if device.type == "cuda":
-                torch.cuda.synchronize(device)  # or only the asking would be timed
+                torch.cuda.synchronize(device)  # or only the launches would be timed
 
         return run
 
@@ -138,7 +138,7 @@ def _contestants(
 
 
 def format_engines(rows: Sequence[EngineRow]) -> str:
-    """Lay rows of :func:`bench_engines` out as a table: milliseconds, and the ratio to padded attention."""
+    """Format rows of :func:`bench_engines` as a table: milliseconds, and the ratio to padded attention."""
     workloads = list(dict.fromkeys(row.workload for row in rows))
     cells = {(row.engine, row.workload): f"{row.seconds * 1e3:9.2f} ({row.ratio:6.2f} x)" for row in rows}
     lines = [f"{'ms, forward + backward':24}" + "".join(f"{name:>24}" for name in workloads)]

@@ -1,4 +1,4 @@
-"""How time and memory grow with the length of a text: measured rows, and the power laws through them."""
+"""Growth of time and memory with the length of a text: measured rows and fitted power laws."""
 
 import math
 import statistics
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 QUADRATIC = ("dense", "complete")
-"""Contestants whose time grows as the square; they are measured on shorter texts."""
+"""Contestants of quadratic time; they are measured on shorter texts."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,14 @@ class LongRow:
     def known(self) -> dict[str, str | float]:
         """The fields that have a value, by their names.
 
-        Of an extrapolated length there is no peak, nor anything measured where fewer than two lengths were;
-        of a process that was ended there are only text and graph.
+        An extrapolated row has no peak, and no time and memory if fewer than two lengths were measured; a
+        killed process leaves only the sizes of text and graph.
         """
         return {name: value for name, value in asdict(self).items() if value == value}
 
 
 def extrapolated(name: str, measured: Sequence[LongRow], n: int, edges: int) -> LongRow:
-    """Follow the power laws of the measured lengths from 4,096 on; no number where there are not two."""
+    """Extrapolate by the power laws of the measured lengths from 4,096 on; NaN if there are not two."""
     rows = [row for row in measured if row.tokens >= 4096 and row.seconds > 0]
     figures = dict.fromkeys(("seconds", "first", "memory"), math.nan)
     if len(rows) > 1:
@@ -64,7 +64,7 @@ def extrapolated(name: str, measured: Sequence[LongRow], n: int, edges: int) -> 
 def exponents(
     rows: Sequence[LongRow], name: str, shortest: int = 16_384, longest: int = 131_072
 ) -> tuple[float, float]:
-    """Fit powers of the length to measured time and memory: the slopes of straight lines between logarithms.
+    """Fit the exponents of time and memory in the length, by lines through the logarithms.
 
     Raises
     ------
@@ -85,8 +85,8 @@ def _line(rows: Sequence[LongRow], figure: str) -> tuple[float, float]:
 
 
 def format_long(rows: Sequence[LongRow]) -> str:
-    """Lay rows of ``bench_long`` out as a table, with exponents where they can be fitted below it."""
-    head = f"{'':18}{'tokens':>9}{'edges a token':>15}{'seconds':>12}{'with plan':>12}"
+    """Format rows of ``bench_long`` as a table, with the exponents that can be fitted below it."""
+    head = f"{'':18}{'tokens':>9}{'edges per token':>15}{'seconds':>12}{'with plan':>12}"
     lines = [head + f"{'MiB':>10}{'peak MiB':>10}"]
     for row in rows:
         mark = " " if row.measured else "*"

@@ -1,4 +1,4 @@
-"""Whether training ever waits for its input."""
+"""Speed of data loading against training."""
 
 import statistics
 import time
@@ -18,30 +18,30 @@ from edgewise.validation import check_count
 
 @dataclass(frozen=True)
 class LoaderRow:
-    """Target tokens a second: read by the loader alone, and learned from by the trainer alone."""
+    """Target tokens per second of the loader alone and of the trainer alone."""
 
     read: float
     trained: float
 
     @property
     def ratio(self) -> float:
-        """How many times as fast the loader is."""
+        """Speed of the loader relative to the trainer."""
         return self.read / self.trained
 
 
 def bench_loader(
     model: Transformer, data: TranslationDataset, recipe: Recipe, batches: int = 10, repeats: int = 3
 ) -> LoaderRow:
-    """Time the loader alone, then whole updates on batches that are at hand; medians.
+    """Time the loader alone, then whole updates on loaded batches; medians.
 
     Parameters
     ----------
     model : Transformer
-        Trained in place, where it lies.
+        Trained in place, on its device.
     data : TranslationDataset
         Its training batches are read.
     recipe : Recipe
-        Says how they are cut.
+        Sets their size.
     batches : int
         How many; one more comes first, unmeasured, with the order of the epoch.
     repeats : int
@@ -84,7 +84,7 @@ def _timed(batches: Iterator[Batch]) -> tuple[list[Batch], float]:
 
 
 def format_loader(row: LoaderRow) -> str:
-    """Say it in a line."""
+    """Format it as a line."""
     return (
         f"loader alone {row.read:,.0f} target tokens/s, training {row.trained:,.0f}: "
         f"input is {row.ratio:.1f} times as fast as it is needed"

@@ -1,4 +1,4 @@
-"""One attention layer on ever longer texts: time and memory of dense attention and of sparse graphs."""
+"""One attention layer on texts of increasing length: time and memory of dense and sparse attention."""
 
 import math
 import multiprocessing
@@ -28,10 +28,10 @@ MOST_QUADRATIC = 32_768
 """Tokens up to which dense attention and the complete graph are measured; beyond, they are extrapolated."""
 
 MOST_MEMORY = 12 * 2**30
-"""Bytes; a length that would need more, by what the ones before it took, is extrapolated as well."""
+"""Bytes; a length expected to need more, judged by the previous ones, is extrapolated as well."""
 
 KEEPING = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**36)}
-"""What tells glibc, as a process starts, to keep the memory that it has freed; other systems pass over it."""
+"""Environment that makes glibc keep freed memory; other systems ignore it."""
 
 _ENVIRONMENT = threading.Lock()
 
@@ -46,7 +46,7 @@ GRAPHS: dict[str, Callable[[int], AttentionGraph]] = {
     "bigbird": lambda n: bigbird(n, REACH, NUM_GLOBAL, NUM_RANDOM),
     "binary partition": lambda n: binary_partition(n, K),
 }
-"""Constructors by length; the sparse ones have about as many edges a token."""
+"""Constructors by length; the sparse ones have about as many edges per token."""
 
 EDGES: dict[str, Callable[[int], int]] = {
     "dense": lambda n: n * n,
@@ -58,7 +58,7 @@ EDGES: dict[str, Callable[[int], int]] = {
 """Edges of the same, in closed form."""
 
 CONTESTANTS = ("dense", *GRAPHS)
-"""What is measured: dense attention, and each graph."""
+"""The contestants: dense attention, and each graph."""
 
 
 def bench_long(
@@ -71,7 +71,7 @@ def bench_long(
 ) -> list[LongRow]:
     """Measure contestants at every length, shortest first, as far as time and memory allow.
 
-    A process that the system ends, for want of memory say, gives a row without times.
+    A process killed by the system, for lack of memory say, gives a row without times.
 
     Parameters
     ----------
@@ -86,9 +86,8 @@ def bench_long(
     most_memory : float
         Bytes that a length may need, judged by the one before it, to be run.
     keep : bool
-        Whether processes keep memory that they have freed, all contestants alike, as PyTorch does on a GPU.
-        Without that, glibc gives large buffers back and takes them again, page by page, in every pass, and
-        it is this that is timed on long texts.
+        Whether the processes of all contestants keep freed memory, as PyTorch does on a GPU. Otherwise glibc
+        returns and re-acquires large buffers in every pass, which dominates the time on long texts.
 
     Raises
     ------
@@ -118,7 +117,7 @@ def _rows_of(
 
 
 def _needed(measured: Sequence[LongRow], n: int) -> float:
-    """Guess bytes from the latest length, as if they grew in proportion to it and a tenth more."""
+    """Estimate bytes from the latest length: proportional, plus a tenth."""
     return 1.1 * measured[-1].memory * n / measured[-1].tokens if measured else 0.0
 
 
@@ -135,7 +134,7 @@ def _measure(name: str, n: int, repeats: int, keep: bool) -> LongRow:
 
 @contextmanager
 def _environment(variables: dict[str, str]) -> Iterator[None]:
-    """Give this process, and those that it starts meanwhile, these variables; one user at a time."""
+    """Set environment variables for this process and those it starts; one user at a time."""
     with _ENVIRONMENT:
         before = {name: os.environ.get(name) for name in variables}
         os.environ.update(variables)

@@ -28,7 +28,7 @@ class MemoryRow:
 def bench_memory(
     engines: Sequence[str] = ("fused", "tiles"), tokens: int = 65_536, reach: int = 64
 ) -> list[MemoryRow]:
-    """Measure engines on a window graph: every token hears itself and ``reach`` tokens on either side.
+    """Measure engines on a window graph with ``reach`` tokens on either side.
 
     Four heads of width 32; each engine in a fresh process, graph included.
     """
@@ -53,9 +53,9 @@ def _memory_of(engine: str, tokens: int, reach: int) -> MemoryRow:
 
 
 def peak() -> int:
-    """Most memory that this process has held, in bytes.
+    """Peak memory of this process, in bytes.
 
-    Linux keeps it for the program that runs now; ``getrusage`` would include the parent that started it.
+    Linux's VmHWM is of this program alone; ``getrusage`` would include the parent that started it.
     """
     status = Path("/proc/self/status")
     if status.exists():
@@ -65,7 +65,7 @@ def peak() -> int:
 
 
 def format_memory(rows: Sequence[MemoryRow]) -> str:
-    """Lay rows of :func:`bench_memory` out as a table."""
+    """Format rows of :func:`bench_memory` as a table."""
     lines = [f"{'engine':10}{'peak MiB':>10}{'of it before':>14}{'seconds':>10}"]
     for row in rows:
         peak, before = row.peak / 2**20, row.before / 2**20

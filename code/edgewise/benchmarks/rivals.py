@@ -1,4 +1,4 @@
-"""What the graph model is measured against: PyTorch's own Transformer, and decoding without a memory."""
+"""Baselines of the benchmarks: PyTorch's own Transformer, and decoding without a cache."""
 
 import warnings
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ from edgewise.transformer import Transformer
 class PaddedTransformer(nn.Module):
     """``torch.nn.Transformer`` with the embeddings, norms, output layer and dropout of ``make_model``.
 
-    Its fused projections, its masks and its kernels are PyTorch's. Dropout inside attention and inside the
-    feed-forward layer is off, as in ``make_model``.
+    Projections, masks and kernels are PyTorch's. Dropout inside attention and inside the feed-forward network
+    is off, as in ``make_model``.
     """
 
     def __init__(self, vocab: int, N: int, dim_model: int, dim_ff: int, h: int, dropout: float):  # noqa: N803
@@ -36,7 +36,7 @@ class PaddedTransformer(nn.Module):
         self.proj = nn.Linear(dim_model, vocab)
 
     def forward(self, sources: Sequence[Tensor], targets: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        """Ids of sentences, a tensor each, to logits [n_tokens, vocab] of the real tokens, and their ids."""
+        """Ids of sentences, one tensor each, to logits [n_tokens, vocab] of real tokens, and their ids."""
         src, src_padding = _pad(sources)
         tgt, tgt_padding = _pad([ids[:-1] for ids in targets])
         causal = nn.Transformer.generate_square_subsequent_mask(tgt.shape[1], dtype=torch.bool)
@@ -56,7 +56,7 @@ class PaddedTransformer(nn.Module):
 
 
 class Recomputation(Continuation):
-    """Targets that grow, every token of them worked out again at each step; the source is encoded once."""
+    """Decoding without a cache: every target token is recomputed at each step; the source is encoded once."""
 
     def __init__(self, model: Transformer, sources: Sequence[Sequence[int]]):
         super().__init__(model, sources)
@@ -78,7 +78,7 @@ class Recomputation(Continuation):
         return x.unflatten(0, (targets, length))[:, -1]
 
     def keep(self, rows: Tensor) -> None:
-        """Go on with some of the targets, in the order of ``rows``."""
+        """Keep some of the targets, in the order of ``rows``."""
         super().keep(rows)
         self.ids = self.ids[rows]
 

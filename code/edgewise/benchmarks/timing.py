@@ -1,4 +1,4 @@
-"""How times are compared: in one run, in turns, medians."""
+"""Comparable timings: in one run, interleaved, medians."""
 
 import statistics
 import time
@@ -7,21 +7,21 @@ from collections.abc import Callable, Mapping
 from edgewise.validation import check_count
 
 TURN = 0.05
-"""Seconds: a function that takes less is called in its turn until about so many have passed."""
+"""Seconds; a faster function is called repeatedly within its turn until about this time has passed."""
 
 MOST_CALLS = 20
 """Measured calls in a turn, at most."""
 
 LONG = 1.0
-"""Seconds from which a call is too long to be made in vain."""
+"""Seconds; slower functions get no warm-up call in each turn."""
 
 
 def interleave(functions: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, float]:
     """Time functions in turns, so that a slow moment of the machine hits all of them.
 
-    A turn begins with a call that is not measured, because the function before has left its marks on caches
-    and allocator; one that takes longer than ``LONG`` seconds goes without. A function that takes less than
-    ``TURN`` seconds is called several times.
+    A turn begins with an unmeasured call, because the previous function affects caches and allocator; a
+    function slower than ``LONG`` seconds skips it. A function faster than ``TURN`` seconds is called several
+    times.
 
     Parameters
     ----------

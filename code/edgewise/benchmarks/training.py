@@ -73,15 +73,15 @@ class TrainingRow:
     Attributes
     ----------
     training, contestant : str
-        What was run, and by whom.
+        What was run, and the contestant.
     tokens_per_second : float
         Target tokens, whole updates: from lists of ids to new weights.
     ratio : float
         Throughput of ``packed`` to this one.
     share : float
-        Of the rate that this machine reaches on one large matrix product in float32.
+        Of this machine's rate on one large float32 matrix product.
     peak : int
-        Most memory of a process that made the same updates once, in bytes.
+        Peak memory of a process that makes the same updates once, in bytes.
     """
 
     training: str
@@ -102,10 +102,10 @@ def bench_training(
     trainings : sequence of Training
         What to run.
     contestants : sequence of str, optional
-        Among ``packed`` (the trainer's way), ``packed, bfloat16`` (the same, its matrix products in bfloat16
-        but for the output layer's), ``nn.Transformer`` (padded, its loss on real tokens only) and
-        ``builtin`` (the tutorial's way: DGL's built-in functions, a matrix of all log-probabilities); all
-        that can run here if not given.
+        Among ``packed`` (the trainer), ``packed, bfloat16`` (the same, matrix products in bfloat16 except
+        the output layer's), ``nn.Transformer`` (padded, loss on real tokens only) and ``builtin`` (as in the
+        tutorial: DGL's built-in functions, a matrix of all log-probabilities); all that can run here if not
+        given.
     repeats : int
         Measured turns of each.
     """
@@ -139,10 +139,10 @@ def bench_training(
 
 
 def matrix_work(training: Training, batches: list[Pairs]) -> float:
-    """Floating-point operations of all matrix products of an update, for real tokens and drawn edges only.
+    """Floating-point operations of all matrix products of an update, without padding.
 
-    A product with a weight costs two a weight and token, and as much again for each of its two gradients;
-    attention costs four an edge and feature, and twice that again.
+    A product with a weight costs two per weight and token, and as much again for each of its two gradients;
+    attention costs four per edge and feature, and twice that again.
     """
     d, ff, layers = training.dim_model, training.dim_ff, training.num_layers
     total = 0.0
@@ -214,7 +214,7 @@ def _peak_here(training: Training, contestant: str) -> int:
 
 
 def format_training(rows: Sequence[TrainingRow]) -> str:
-    """Lay rows of :func:`bench_training` out as a table."""
+    """Format rows of :func:`bench_training` as a table."""
     lines = [f"{'':20}{'':18}{'tokens/s':>10}{'packed is':>12}{'of the matrix rate':>20}{'peak MiB':>10}"]
     lines += [
         f"{row.training:20}{row.contestant:18}{row.tokens_per_second:10,.0f}{row.ratio:10.2f} x"

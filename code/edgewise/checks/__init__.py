@@ -1,6 +1,6 @@
 """The lab: checks for code that a reader writes, which say what is wrong with it and never raise.
 
-One function a task, :func:`task1` to :func:`task6`, each of which takes the reader's class and returns a
+One function per task, :func:`task1` to :func:`task6`, each of which takes the reader's class and returns a
 :class:`Report`; and :mod:`edgewise.checks.given`, where each class is finished.
 """
 
@@ -18,6 +18,6 @@ SLIPS = {
     5: stacks.DECODER_SLIPS | stacks.DECODER_DROPOUT_SLIPS,
     6: model.FORCED_SLIPS | model.GREEDY_SLIPS,
 }
-"""The slips that each task's check can tell, by name, with what the reader is told."""
+"""The mistakes that each task's check can recognise, by name, with their messages."""
 
 __all__ = ["SLIPS", "Finding", "Report", "given", "task1", "task2", "task3", "task4", "task5", "task6"]

@@ -22,7 +22,7 @@ SLIPS = {
     "the root is √d_k.",
     "scaled by the heads": "The scores are divided by the root of the number of heads, not of their width.",
     "scaled the wrong way": "The scores are multiplied by √d_k, where they should be divided.",
-    "softmax over queries": "The softmax runs over the queries. The weights with which one query hears all "
+    "softmax over queries": "The softmax runs over the queries. The weights of one query over all "
     "keys must sum to one: take the last axis of scores [batch, h, n, m].",
     "softmax over heads": "The softmax runs over the heads (so does `F.softmax` without `dim`). The weights "
     "of one query over all keys must sum to one: take the last axis.",
@@ -48,24 +48,24 @@ SLIPS = {
     "keys reshaped": "The keys are reshaped to [batch, h, d_k, m], which mixes up tokens and features. "
     "Transpose them: `k.transpose(-2, -1)`.",
 }
-"""What a reader is told, by the name of the slip."""
+"""The message for each mistake."""
 
 MASK_SLIPS = {
-    "maskout ignored": "`maskout` changes nothing yet: every receiver hears all senders. (`masked_fill` "
+    "maskout ignored": "`maskout` has no effect yet: every receiver attends to all senders. (`masked_fill` "
     "returns a new tensor.)",
     "mask the wrong way round": "The mask is the wrong way round: it hides the past and shows the future. "
-    "Receiver j (row j) may hear senders 0 to j.",
+    "Receiver j (row j) may attend to senders 0 to j.",
     "mask inverted": "The mask is inverted: it hides what it should show and shows what it should hide.",
-    "diagonal hidden": "The diagonal is hidden too: a token must hear itself, and the first has nobody else. "
+    "diagonal hidden": "The diagonal is hidden too: a token must attend to itself; the first has no other. "
     "The hidden part begins one place to the right: `triu(1)`.",
-    "one too many heard": "The mask begins one place too late: each token hears the one after it.",
+    "mask one place late": "The mask begins one place too late: each token attends to the one after it.",
     "mask after the softmax": "The mask comes after the softmax: the later words took their share of the "
     "weight, so what is left does not sum to one. Mask the scores instead, with -inf.",
-    "masked with zero": "The hidden scores are set to 0, and exp(0) = 1: they are heard. Set them to -inf.",
+    "masked with zero": "The hidden scores are set to 0, and exp(0) = 1: they get weight. Set them to -inf.",
 }
 
 DIAGONAL_SLIP = {
-    "finite fill": "A row without any sender to hear hears all of them, since its scores are all alike.",
+    "finite fill": "A fully masked row attends to all senders, since its scores are all equal.",
 }
 
 
@@ -79,7 +79,7 @@ class _Attention(Exam):
         return module
 
     def options(self, maskout: bool) -> dict[str, bool]:
-        """Task 1 works with a forward that knows no such option yet."""
+        """Task 1's ``forward`` need not have the option yet."""
         return {"maskout": True} if maskout else {}
 
     def inputs(self, n: int = N, m: int = N, batch: int = BATCH) -> list[Tensor]:
@@ -138,7 +138,7 @@ class _Task1(_Attention):
 
     def other_lengths(self) -> str:
         self.holds(self.inputs(N, M), False, SLIPS)
-        return f"{N} receivers may hear {M} senders"
+        return f"{N} receivers attend to {M} senders"
 
     def lengths_of_one(self) -> str:
         for sizes in ((1, 1, BATCH), (N, M, 1), (1, M, 1)):
@@ -195,8 +195,8 @@ class _Task4(_Attention):
     def large_scores(self) -> str:
         self.leak_free(
             30.0,
-            "Where scores are large, output {j} changes when a later token changes: the number that stands "
-            "for a hidden score is not small enough. Use -torch.inf.",
+            "Where scores are large, output {j} changes when a later token changes: the value for "
+            "hidden scores is not small enough. Use -torch.inf.",
         )
         return "no leak even where scores are in the hundreds"
 
@@ -218,7 +218,7 @@ class _Task4(_Attention):
 
 
 def task1(attention_class: Any, seed: int = 0) -> Report:
-    """Check a reader's ``MultiHeadAttention``, as yet without its mask.
+    """Check a reader's ``MultiHeadAttention``, still without its mask.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Holds a reader's output against the reference, and finds the slip that explains a difference."""
+"""Compares a reader's output with the reference, and finds the mistake that explains a difference."""
 
 import itertools
 from collections.abc import Callable, Mapping
@@ -40,7 +40,7 @@ def is_tensor(output: Any, shape: tuple[int, ...], meaning: str) -> Tensor:
 
 
 def near(output: Tensor, reference: Tensor) -> bool:
-    """Whether two results are equal as the book has it: within 1e-5 * max(1, largest of the reference)."""
+    """Whether two results are equal in the book's sense: within 1e-5 * max(1, largest of the reference)."""
     if output.shape != reference.shape:
         return False
     finite = reference.detach().nan_to_num(0, 0, 0).abs()
@@ -64,12 +64,12 @@ def steady(first: Tensor, again: Tensor) -> None:
 
 
 def judge(output: Tensor, module: nn.Module, compute: Compute, slips: Mapping[str, str]) -> None:
-    """Hold a module's output against the reference.
+    """Compare a module's output with the reference.
 
     Raises
     ------
     Wrong
-        If they differ; with the slips that explain the output, if one or two of them do.
+        If they differ; names the one or two mistakes that explain the output, if any do.
     """
     p = exact(module)
     with torch.no_grad():
@@ -81,14 +81,14 @@ def judge(output: Tensor, module: nn.Module, compute: Compute, slips: Mapping[st
 
 
 def diagnose(output: Any, compute: Callable[[Faults], Any], slips: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the one or two slips that give exactly this output; none if no slips do."""
+    """Return the one or two mistakes that give exactly this output, or none."""
     for count in (1, 2):
         for names in itertools.combinations(slips, count):
             try:
                 with torch.no_grad():
                     wrong = compute(frozenset(names))
             except (RuntimeError, IndexError, ValueError):
-                continue  # these slips do not fit these shapes, or each other
+                continue  # these mistakes do not fit these shapes, or each other
             if near(output, wrong) if isinstance(output, Tensor) else output == wrong:
                 return names
     return ()

@@ -30,7 +30,7 @@ class MultiHeadAttention(nn.Module):
     def forward(self, query: Tensor, key: Tensor, value: Tensor, maskout: bool = False) -> Tensor:
         """Query [batch, n, d], key and value [batch, m, d] to [batch, n, d].
 
-        With ``maskout`` receiver j hears the senders 0..j only.
+        With ``maskout`` receiver j attends to the senders 0..j only.
         """
         q, k, v = self.w_q(query), self.w_k(key), self.w_v(value)
         q, k, v = (x.unflatten(-1, (self.h, self.d_k)).transpose(1, 2) for x in (q, k, v))
@@ -43,7 +43,7 @@ class MultiHeadAttention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Task 2: two linear maps with a ReLU between them, for each token alone (eq. 2)."""
+    """Task 2: the position-wise feed-forward network (eq. 2)."""
 
     def __init__(self, dim_model: int, dim_ff: int):
         super().__init__()
@@ -56,7 +56,7 @@ class FeedForward(nn.Module):
 
 
 class EncoderStack(nn.Module):
-    """Task 3: self-attention and feed-forward, each followed by dropout, addition and norm (sec. 3.1)."""
+    """Task 3: self-attention and feed-forward, each with dropout, residual connection and norm (sec. 3.1)."""
 
     def __init__(self, h: int, dim_model: int, dim_ff: int, dropout: float = 0.0):
         super().__init__()
@@ -73,7 +73,7 @@ class EncoderStack(nn.Module):
 
 
 class DecoderStack(nn.Module):
-    """Task 5: masked self-attention, attention to the encoder's output, feed-forward (sec. 3.1)."""
+    """Task 5: masked self-attention, cross-attention, feed-forward (sec. 3.1)."""
 
     def __init__(self, h: int, dim_model: int, dim_ff: int, dropout: float = 0.0):
         super().__init__()

@@ -23,21 +23,21 @@ INPUT_SLIPS = {
     "no positions": "The position encodings are missing: neither side knows the order of its words.",
     "no src positions": "The position encoding of the source is missing.",
     "no tgt positions": "The position encoding of the target is missing.",
-    "positions from 1": "The positions begin at 1. The first word stands at position 0.",
+    "positions from 1": "The positions begin at 1. The first word is at position 0.",
     "embedding not scaled": "The embeddings are not multiplied by √dim_model.",
     "positions scaled too": "The positions are multiplied by √dim_model too. Scale the embeddings alone.",
-    "encoder not used": "The decoder listens to the embedded source. The encoder's output is never used.",
+    "encoder not used": "The decoder attends to the embedded source. The encoder's output is never used.",
     "one encoder stack": "The source passes through the first encoder stack only.",
-    "stack by stack": "Decoder stack i listens to encoder stack i. All listen to the last encoder stack.",
+    "stack by stack": "Decoder stack i attends to encoder stack i. All attend to the last encoder stack.",
     "one decoder stack": "The target passes through the first decoder stack only.",
 }
 
 FORCED_SLIPS = INPUT_SLIPS | {
-    "not shifted": "The decoder's input is not shifted: it reads the very word that it is asked for. Put "
+    "not shifted": "The decoder's input is not shifted: it reads the very word that it should predict. Put "
     "SOS in front and leave the last word out.",
     "shifted to the left": "The decoder's input is shifted to the left: it reads the words that it has yet "
-    "to say. Put SOS in front and leave the last word out.",
-    "shifted in a circle": "The last target word stands where SOS should be.",
+    "to predict. Put SOS in front and leave the last word out.",
+    "shifted in a circle": "The last target word is where SOS should be.",
     "no softmax": "The output is the logits. Return log-probabilities: `log_softmax(-1)`.",
     "no logarithm": "The output is probabilities. Return their logarithms: `log_softmax(-1)`.",
     "softmax over positions": "The softmax runs over the positions. The probabilities of all words at one "
@@ -188,7 +188,7 @@ class _Task6(Exam):
         raise Wrong(f"Sentence {number} is decoded to {rows[number]}; greedily it is {wanted[number]}.")
 
     def telling(self, source: Tensor) -> tuple[nn.Module, list[list[int]]]:
-        """Find parameters under which sentences end at different places, so that slips show."""
+        """Find parameters under which sentences end at different places, so that mistakes show."""
         for seed in range(100):
             module = self.fresh(seed=seed)
             p, some = exact(module), torch.randint(2, TARGETS, (len(source), LONGEST))

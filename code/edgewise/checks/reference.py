@@ -1,8 +1,8 @@
-"""What each task's class should compute, and what it computes with a fault in it.
+"""What each task's class should compute, and what it computes with a mistake in it.
 
-Plain functions of parameters and inputs, in whatever precision those have. ``faults`` names slips that are
-made on purpose: where a reader's output equals that of a slip, the slip is found. Parameters come as a
-dict by name, as ``named_parameters`` gives them.
+Plain functions of parameters and inputs, in their precision. ``faults`` names deliberate mistakes: if a
+reader's output equals that of a mistake, the mistake is found. Parameters are a dict by name, as from
+``named_parameters``.
 """
 
 import math
@@ -61,7 +61,7 @@ def attention(
 
 
 def linear(p: Params, x: Tensor, bias: bool = True) -> Tensor:
-    """A linear map as ``nn.Linear`` has it."""
+    """A linear map, as ``nn.Linear``."""
     return x @ p["weight"].T + p["bias"] * bias
 
 
@@ -103,7 +103,7 @@ def scaled(dots: Tensor, d: int, h: int, faults: Faults) -> Tensor:
 
 
 def weigh(scores: Tensor, maskout: bool, faults: Faults) -> Tensor:
-    """Turn scores into weights; with ``maskout`` the senders after a receiver get none."""
+    """Turn scores into weights; with ``maskout`` later senders get none."""
     axes = {"softmax over queries": -2, "softmax over heads": 1, "softmax over the batch": 0}
     axis = next((value for name, value in axes.items() if name in faults), -1)
 
@@ -112,22 +112,22 @@ def weigh(scores: Tensor, maskout: bool, faults: Faults) -> Tensor:
 
     if not maskout or "maskout ignored" in faults:
         return normalised(scores)
-    heard, fill = torch.ones_like(scores).tril() > 0, INFINITE
+    visible, fill = torch.ones_like(scores).tril() > 0, INFINITE
     if "mask the wrong way round" in faults:
-        heard = torch.ones_like(scores).triu() > 0
+        visible = torch.ones_like(scores).triu() > 0
     if "mask inverted" in faults:
-        heard = ~heard
+        visible = ~visible
     if "diagonal hidden" in faults:
-        heard = torch.ones_like(scores).tril(-1) > 0
-    if "one too many heard" in faults:
-        heard = torch.ones_like(scores).tril(1) > 0
+        visible = torch.ones_like(scores).tril(-1) > 0
+    if "mask one place late" in faults:
+        visible = torch.ones_like(scores).tril(1) > 0
     if "mask after the softmax" in faults:
-        return normalised(scores) * heard
+        return normalised(scores) * visible
     if "masked with zero" in faults:
         fill = 0.0
     if "finite fill" in faults:
         fill = -1e9
-    return normalised(scores.masked_fill(~heard, fill))
+    return normalised(scores.masked_fill(~visible, fill))
 
 
 def feed_forward(p: Params, x: Tensor, faults: Faults = NONE) -> Tensor:

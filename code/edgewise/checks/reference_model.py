@@ -1,6 +1,6 @@
-"""What the lab's stacks and its model should compute, and what they compute with a fault in them.
+"""What the lab's stacks and its model should compute, and what they compute with a mistake in them.
 
-As in :mod:`edgewise.checks.reference`: plain functions of parameters, inputs and the names of slips.
+As in :mod:`edgewise.checks.reference`: plain functions of parameters, inputs and the names of mistakes.
 """
 
 import math
@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from edgewise.checks.reference import NONE, Faults, Params, attention, feed_forward, linear, part, same
 
 Drop = Callable[[Tensor], Tensor]
-"""What stands where the model has dropout."""
+"""Stand-in for the model's dropout."""
 
 
 def add_norm(
@@ -27,7 +27,7 @@ def add_norm(
 ) -> Tensor:
     """LayerNorm(x + dropout(sublayer(x))), with norm ``number`` (Vaswani et al. 2017, sec. 5.4).
 
-    ``start`` is what the stack was given: only a slip adds it.
+    ``start`` is the stack's input: only a mistake adds it.
     """
     kept = start if number == 2 and "second residual from the input" in faults else x
     q = part(p, "norm1" if "one norm for all" in faults else f"norm{number}")
@@ -58,12 +58,12 @@ def encoder_stack(p: Params, h: int, x: Tensor, drop: Drop = same, faults: Fault
     def attend(y: Tensor) -> Tensor:
         return attention(part(p, "attention"), h, y, y, y, "maskout in the encoder" in faults)
 
-    def think(y: Tensor) -> Tensor:
+    def transform(y: Tensor) -> Tensor:
         return feed_forward(part(p, "feed_forward"), y)
 
-    steps = [(1, attend), (2, think)]
+    steps = [(1, attend), (2, transform)]
     if "feed-forward first" in faults:
-        steps = [(1, think), (2, attend)]
+        steps = [(1, transform), (2, attend)]
     if "no attention" in faults:
         steps = steps[1:]
     if "no feed-forward" in faults:
@@ -92,7 +92,7 @@ def decoder_stack(
     def attend(y: Tensor) -> Tensor:
         return attention(shared, h, y, y, y, "no maskout" not in faults)
 
-    def listen(y: Tensor) -> Tensor:
+    def attend_to_source(y: Tensor) -> Tensor:
         query = start if "queries from the stack's input" in faults else y
         roles = {
             "roles exchanged": (memory, query, query),
@@ -104,12 +104,12 @@ def decoder_stack(
         chosen = next((r for name, r in roles.items() if name in faults), (query, memory, memory))
         return attention(own, h, *chosen, "maskout in both" in faults)
 
-    def think(y: Tensor) -> Tensor:
+    def transform(y: Tensor) -> Tensor:
         return feed_forward(part(p, "feed_forward"), y)
 
-    steps = [(1, attend), (2, listen), (3, think)]
+    steps = [(1, attend), (2, attend_to_source), (3, transform)]
     if "cross-attention first" in faults:
-        steps = [(1, listen), (2, attend), (3, think)]
+        steps = [(1, attend_to_source), (2, attend), (3, transform)]
     left_out = {"no self-attention": 1, "no cross-attention": 2, "no feed-forward": 3}
     for number, sublayer in steps:
         if not any(name in faults and number == n for name, n in left_out.items()):
@@ -148,7 +148,7 @@ def stacks(p: Params, side: str) -> Iterator[dict[str, Tensor]]:
 
 
 def encode(p: Params, h: int, source: Tensor, drop: Drop = same, faults: Faults = NONE) -> list[Tensor]:
-    """Return what each decoder stack listens to: the encoder's output [batch, m, d], as often as needed."""
+    """Return each decoder stack's memory: the encoder's output [batch, m, d], once per stack."""
     start = embed(p, "src", source, drop, faults)
     outputs = [start]
     for parts in stacks(p, "encoder"):

@@ -1,4 +1,4 @@
-"""What a check found, ready to be displayed."""
+"""The report of a check, for display."""
 
 import html
 import re
@@ -49,7 +49,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """What a check found: prints itself, displays itself in a notebook, and is true if all is well.
+    """The findings of a check: prints as text, displays in a notebook, and is true if all is well.
 
     Attributes
     ----------

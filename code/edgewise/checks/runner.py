@@ -1,4 +1,4 @@
-"""Runs a reader's code and lets nothing that goes wrong there escape: it becomes a finding."""
+"""Runs a reader's code and turns whatever goes wrong there into a finding."""
 
 import inspect
 import re
@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from edgewise.checks.report import Finding, Report
 
 MOST_OPERATIONS = 30_000
-"""A call that runs more tensor operations than this has lost its way."""
+"""Tensor operations after which a call counts as an endless loop."""
 
 WORK = {"mm", "bmm", "addmm", "baddbmm", "mv", "dot", "mul", "sum", "exp", "_softmax", "_log_softmax"}
 """Operations whose number must not depend on how many heads, tokens or sentences there are."""
@@ -29,7 +29,7 @@ LIBRARIES = (
     *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
     "<frozen",
 )
-"""Where code lies that no reader wrote."""
+"""Folders of code that is not the reader's."""
 
 LONGEST_MESSAGE = 300
 """Letters of an exception's message that are shown."""
@@ -47,7 +47,7 @@ class Exam:
     """One task's steps, carried out in order on the reader's class.
 
     A subclass names its ``steps``; each is a method that returns what it saw, or raises :class:`Wrong`. A
-    step rests on all before it; one in ``independent`` rests on the first alone, and nothing rests on it.
+    step depends on all before it; one in ``independent`` on the first alone, and none depends on it.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class Exam:
         self.seed = seed
 
     def report(self) -> Report:
-        """Take the steps; nothing but a keyboard interrupt gets through."""
+        """Run the steps; only a keyboard interrupt is raised."""
         findings: list[Finding] = []
         with torch.random.fork_rng(devices=[]), torch.enable_grad():
             for number, name in enumerate(self.steps):
@@ -78,7 +78,7 @@ class Exam:
         return Report(self.title, tuple(findings))
 
     def _goes_on(self, findings: list[Finding], name: str) -> bool:
-        """Whether nothing that a step rests on has failed."""
+        """Whether all that a step depends on has passed."""
         failed = [f.step for f in findings if f.status != "ok"]
         if name in self.independent:
             return self.steps[0] not in failed
@@ -97,7 +97,7 @@ class Exam:
             return self._failure(name, error)
 
     def _failure(self, name: str, error: BaseException) -> Finding:
-        """Tell of an exception and of the reader's line that it came from."""
+        """Report an exception and the reader's line that it came from."""
         frames = _frames(error)
         own = _own(frames)
         if isinstance(error, NotImplementedError) and own is frames[-1]:
@@ -130,7 +130,7 @@ def _definition(subject: Any) -> FrameSummary | None:
 
 
 class Watch(TorchDispatchMode):
-    """Counts tensor operations, and breaks off what would run for ever."""
+    """Counts tensor operations, and stops endless loops."""
 
     def __init__(self):
         super().__init__()
@@ -152,7 +152,7 @@ def build(subject: Any, *sizes: int | float, seed: int = 0) -> nn.Module:
     Raises
     ------
     Wrong
-        If it is no class of modules.
+        If it is not a subclass of ``nn.Module``.
     """
     if not (isinstance(subject, type) and issubclass(subject, nn.Module)):
         given = subject.__name__ if isinstance(subject, type) else type(subject).__name__
@@ -168,7 +168,7 @@ def build(subject: Any, *sizes: int | float, seed: int = 0) -> nn.Module:
 
 
 def need(module: nn.Module, **shapes: tuple[int, ...]) -> None:
-    """Check that a module has the layers that it was given with.
+    """Check that a module still has the layers that the lab gives it.
 
     Raises
     ------

@@ -17,8 +17,8 @@ FF = 8
 
 FEED_FORWARD_SLIPS = {
     "no relu": "There is no ReLU between the two maps, so that they are only one.",
-    "relu first": "The ReLU also stands before the first map. It belongs between the two only.",
-    "relu last": "A ReLU stands after the second map. It belongs between the two only.",
+    "relu first": "There is also a ReLU before the first map. It belongs between the two only.",
+    "relu last": "There is a ReLU after the second map. It belongs between the two only.",
     "gelu": "The activation is a GELU. The equation has a ReLU.",
     "sigmoid": "The activation is a sigmoid. The equation has a ReLU.",
     "tanh": "The activation is a hyperbolic tangent. The equation has a ReLU.",
@@ -31,7 +31,7 @@ FEED_FORWARD_SLIPS = {
 STACK_SLIPS = {
     "no residuals": "The residual connections are missing: add each sub-layer's input to its output.",
     "no residual 1": "The first residual connection is missing: x + attention(x).",
-    "pre-norm": "The norm stands before the sub-layers (pre-norm, as in chapter 2). Here it comes after the "
+    "pre-norm": "The norm is before the sub-layers (pre-norm, as in chapter 2). Here it comes after the "
     "addition: norm(x + f(x)).",
     "norm before the addition": "The norm is taken before the addition: x + norm(f(x)). Take it after: "
     "norm(x + f(x)).",
@@ -45,9 +45,9 @@ STACK_SLIPS = {
 
 ENCODER_SLIPS = STACK_SLIPS | {
     "no residual 2": "The second residual connection is missing: x + feed_forward(x).",
-    "second residual from the input": "The second residual connection adds the stack's input. It adds what "
-    "came out of the first sub-layer.",
-    "maskout in the encoder": "`maskout` is on. In the encoder every token hears every other.",
+    "second residual from the input": "The second residual connection adds the stack's input. It should "
+    "add the output of the first sub-layer.",
+    "maskout in the encoder": "`maskout` is on. In the encoder every token attends to every other.",
     "feed-forward first": "The feed-forward network comes before the attention.",
     "no attention": "The attention is missing.",
     "no feed-forward": "The feed-forward network is missing.",
@@ -57,13 +57,13 @@ DECODER_SLIPS = STACK_SLIPS | {
     "no residual 2": "The second residual connection, around the cross-attention, is missing.",
     "no residual 3": "The third residual connection, around the feed-forward network, is missing.",
     "no norm 3": "`norm3`, after the third sub-layer, is missing.",
-    "no maskout": "`maskout` is not switched on in the self-attention: each token hears the later ones.",
+    "no maskout": "`maskout` is not switched on in the self-attention: each token attends to later ones.",
     "maskout in both": "`maskout` is on in the cross-attention. The source is known as a whole.",
     "one attention for both": "The cross-attention uses `self_attention`; `cross_attention` has weights of "
-    "its own. (DGL's tutorial makes this slip.)",
+    "its own. (DGL's tutorial makes this mistake.)",
     "attentions exchanged": "`self_attention` and `cross_attention` are exchanged.",
-    "second residual from the input": "The second residual connection adds the stack's input. It adds what "
-    "came out of the first sub-layer.",
+    "second residual from the input": "The second residual connection adds the stack's input. It should "
+    "add the output of the first sub-layer.",
     "roles exchanged": "The roles are exchanged: queries come from the memory, keys and values from the "
     "target. The target asks, the memory answers.",
     "keys from the target": "The keys of the cross-attention come from the target. Keys and values both come "
@@ -71,13 +71,13 @@ DECODER_SLIPS = STACK_SLIPS | {
     "values from the target": "The values of the cross-attention come from the target. Keys and values both "
     "come from the memory.",
     "all from the memory": "The queries of the cross-attention come from the memory, not from the target.",
-    "all from the target": "The second attention never hears the memory: keys and values come from the "
+    "all from the target": "The second attention never reads the memory: keys and values come from the "
     "target.",
     "queries from the stack's input": "The cross-attention's queries come from the stack's input, not from "
     "the output of the self-attention.",
     "cross-attention first": "The cross-attention comes before the self-attention.",
     "no self-attention": "The self-attention is missing.",
-    "no cross-attention": "The cross-attention is missing: the stack never hears the encoder.",
+    "no cross-attention": "The cross-attention is missing: the stack never attends to the encoder.",
     "no feed-forward": "The feed-forward network is missing.",
 }
 
@@ -97,7 +97,7 @@ DECODER_DROPOUT_SLIPS = DROPOUT_SLIPS | {
 
 
 class Tilt(nn.Dropout):
-    """Stands in for dropout: each feature that passes through is scaled by its own factor, and shows it."""
+    """Replaces dropout: each feature is scaled by its own factor, which shows where it was applied."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Scale the features by factors from 1 to 3."""
@@ -242,7 +242,7 @@ class _Task5(_Stack):
 
 
 def check_parts(module: nn.Module, attentions: tuple[str, ...]) -> None:
-    """See that the parts a stack is made of do what they should, so that a fault is looked for in its place.
+    """Check the parts of a stack first, so that a mistake is reported where it is.
 
     Raises
     ------
@@ -263,7 +263,7 @@ def check_parts(module: nn.Module, attentions: tuple[str, ...]) -> None:
 def check_part(
     module: nn.Module, name: str, inputs: list[Tensor], wanted: Tensor, task: int, **options: Any
 ) -> None:
-    """Hold the output of one part against what it should be.
+    """Compare the output of one part with the reference.
 
     Raises
     ------
@@ -271,7 +271,7 @@ def check_part(
         If it is not written yet, or wrong; with the task that it belongs to.
     """
     piece = module.get_submodule(name)
-    way_out = f"`given.{type(piece).__name__}` can stand in for it."
+    way_out = f"`given.{type(piece).__name__}` can replace it."
     try:
         output = is_tensor(call(piece, *inputs, **options), tuple(wanted.shape), "states")
     except (NotImplementedError, Unfinished):

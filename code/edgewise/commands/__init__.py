@@ -1,1 +1,1 @@
-"""What the command line is made of."""
+"""Parts of the command line."""

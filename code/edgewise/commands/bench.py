@@ -25,7 +25,7 @@ def bench_engines(repeats: Repeats = 5, device: Device = "cpu") -> None:
 
 @bench.command("memory")
 def bench_memory() -> None:
-    """Peak memory of 'fused' and 'tiles' on 65,536 tokens that each hear 129."""
+    """Peak memory of 'fused' and 'tiles' on 65,536 tokens with 129 in-edges each."""
     with one_line_errors():
         typer.echo(benchmarks.format_memory(benchmarks.bench_memory()))
 
@@ -56,7 +56,7 @@ def bench_long(
 
 @bench.command("training")
 def bench_training(repeats: Repeats = 5) -> None:
-    """Training updates a second: packed, padded torch.nn.Transformer, DGL's built-ins."""
+    """Training updates per second: packed, padded torch.nn.Transformer, DGL's built-ins."""
     with one_line_errors():
         for training in benchmarks.TRAININGS:
             typer.echo(benchmarks.format_training(benchmarks.bench_training([training], repeats=repeats)))
@@ -84,9 +84,9 @@ def bench_loader(
     name: TextName = "wmt14",
     repeats: Repeats = 3,
     device: Device = "cpu",
-    small: Annotated[bool, typer.Option("--small", help="Only see that it runs.")] = False,
+    small: Annotated[bool, typer.Option("--small", help="Smoke test.")] = False,
 ) -> None:
-    """Read batches alone, and train on them: whether training ever waits for its input."""
+    """Time reading batches and training on them: whether training waits for its input."""
     with one_line_errors():
         experiment = experiments.get_experiment(name)
         experiment = experiments.reduced(experiment) if small else experiment

@@ -1,4 +1,4 @@
-"""Options that several commands have, checked as they are read."""
+"""Options shared by several commands, with their checks."""
 
 from typing import Annotated
 
@@ -9,17 +9,17 @@ from edgewise import distributed, experiments
 
 
 def check_device(device: str) -> str:
-    """Return a device that is at hand."""
+    """Return the device, if it is available."""
     if distributed.launched():
-        return device  # each process of a team looks for its own
-    at_hand = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+        return device  # each process of a team picks its own
+    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     try:
         kind, number = torch.device(device).type, torch.device(device).index or 0
     except RuntimeError:
         kind, number = "", 0
-    if not at_hand.get(kind, False) or (kind == "cuda" and number >= torch.cuda.device_count()):
-        there = " and ".join(name for name, here in at_hand.items() if here)
-        raise typer.BadParameter(f"{device!r} is not at hand; on this machine there is {there}")
+    if not available.get(kind, False) or (kind == "cuda" and number >= torch.cuda.device_count()):
+        there = " and ".join(name for name, here in available.items() if here)
+        raise typer.BadParameter(f"{device!r} is not available; this machine has {there}")
     return device
 
 

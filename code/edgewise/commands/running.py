@@ -1,4 +1,4 @@
-"""Around a command: errors of one line, one process a folder, Ctrl-C."""
+"""Around a command: one-line errors, one process per folder, Ctrl-C."""
 
 import fcntl
 import signal
@@ -17,17 +17,17 @@ from edgewise.distributed import leads_machine
 from edgewise.trainer import DivergedError, Run
 
 EXPECTED = (CheckpointError, DivergedError, OSError, ValueError)
-"""What can go wrong without a fault in the code."""
+"""Errors that are not bugs."""
 
 shown = {"traceback": False}
 """Whether an error's traceback is shown."""
 
 UsageError = typer.BadParameter.__base__
-"""What click raises, or the click that newer releases of typer bring along."""
+"""Raised by click, or by the click that newer releases of typer vendor."""
 
 
 class Commands(TyperGroup):
-    """Commands whose wrong usage is one line, said once a machine, and exit code 2."""
+    """Commands whose usage errors are one line, printed once per machine, and exit code 2."""
 
     def main(self, *arguments: Any, **options: Any) -> NoReturn:
         """Run the command that the arguments name; end the program."""
@@ -45,7 +45,7 @@ class Commands(TyperGroup):
 
 
 def tell(line: str) -> None:
-    """Say what takes long, before it is done, where it is in nobody's way."""
+    """Announce slow work on standard error."""
     typer.echo(line, err=True)
 
 
@@ -78,7 +78,7 @@ def alone(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def stopping(run: Run) -> Iterator[None]:
-    """Let the first Ctrl-C end the batch at hand, and the second one the program.
+    """Let the first Ctrl-C end the run after the current batch, and the second one the program.
 
     ``torchrun`` catches Ctrl-C itself and sends its processes SIGTERM, which counts as one there.
     """
@@ -87,7 +87,7 @@ def stopping(run: Run) -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:
         run.stop_requested = True
         if number == signal.SIGINT:
-            typer.echo("stopping after the work at hand; once more to stop at once", err=True)
+            typer.echo("stopping after the current batch; press Ctrl-C again to stop at once", err=True)
         restore()
 
     def restore() -> None:

@@ -1,8 +1,8 @@
 """Chapter 8: sentence pairs to train and measure on, downloaded from their makers or made by rule.
 
-Each corpus is a module with a function ``load``; :func:`load` here finds it by name. ``captions`` needs
-nothing at hand. ``wmt14`` also streams the published training parts, and ``gold`` holds what chapter 9
-compares heads with: word alignments and parses.
+Each corpus is a module with a function ``load``; :func:`load` here finds it by name. ``captions`` needs no
+files. ``wmt14`` also streams the published training parts, and ``gold`` holds chapter 9's references: word
+alignments and parses.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ CORPORA = {"captions": captions, "few": few, "multi30k": multi30k, "tatoeba": ta
 
 
 def load(name: str, **options: Any) -> Corpus:
-    """Return a corpus by name; its module says which options it takes.
+    """Return a corpus by name; options are those of its module's ``load``.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""Zip and tar archives, unpacked member by member: nothing leaves its folder, nothing grows without bound.
+"""Safe extraction of zip and tar archives: nothing is written outside the folder, and sizes are limited.
 
-A member's path is not to be trusted. Absolute paths, ``..``, links, devices and a name that occurs twice make
-the whole archive refused; folders and the metadata that Macs add are passed over.
+An archive with absolute paths, ``..``, links, devices or a name that occurs twice is refused as a whole;
+folders and macOS metadata are skipped.
 """
 
 import gzip
@@ -22,7 +22,7 @@ from edgewise.corpora.download import fetch
 from edgewise.corpora.files import CorpusError, File, cache_folder, locked
 
 LIMIT = 1 << 28
-"""Most bytes that an archive may unpack to, unless its caller knows that it holds more."""
+"""Most bytes that an archive may unpack to, by default."""
 
 CHUNK = 1 << 20
 
@@ -30,7 +30,7 @@ DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile, tarfile.TarError, zipfile.BadZ
 
 
 class _Limited(io.RawIOBase):
-    """A stream that ends in an error, not in a full disk, when more comes out of it than should."""
+    """A stream that raises an error past a size limit, before the disk is full."""
 
     def __init__(self, stream: IO[bytes], limit: int):
         self.stream, self.limit, self.left = stream, limit, limit
@@ -63,14 +63,14 @@ def read_member(archive: Path, name: str, limit: int = LIMIT) -> bytes:
 
 
 def unpack(archive: Path, folder: Path, names: Collection[str] | None = None, limit: int = LIMIT) -> None:
-    """Unpack an archive, or some of its members, into a folder that is there only when all of them are.
+    """Unpack an archive, or some of its members, into a folder, atomically.
 
     Parameters
     ----------
     archive : Path
         A zip file or a tar file, compressed by gzip or not.
     folder : Path
-        Made anew; one that was there is replaced.
+        Created; an existing one is replaced.
     names : collection of str, optional
         Members to unpack; all if not given.
     limit : int
@@ -120,7 +120,7 @@ def unpacked(file: File, names: Collection[str], limit: int = LIMIT) -> list[Pat
 
 @contextmanager
 def _refusing(archive: Path) -> Iterator[None]:
-    """Name the archive in whatever error its contents lead to."""
+    """Add the archive's name to errors in its contents."""
     try:
         yield
     except CorpusError as error:
@@ -130,7 +130,7 @@ def _refusing(archive: Path) -> Iterator[None]:
 
 
 def _members(archive: Path, limit: int) -> Iterator[tuple[str, Iterator[bytes]]]:
-    """Iterate over names and contents of regular files; each must be read before the next is asked for."""
+    """Iterate over names and contents of regular files; each must be read before the next is requested."""
     seen: set[str] = set()
     walk = _zip_members if zipfile.is_zipfile(archive) else _tar_members
     for path, kind, stream in walk(archive, limit):
@@ -182,11 +182,11 @@ def _tar_members(archive: Path, limit: int) -> Iterator[tuple[str, str, IO[bytes
                 )
                 yield info.name, kind, tar.extractfile(info) if kind == "file" else None
         while limited.read(CHUNK):
-            pass  # gzip's own checksum stands at the end
+            pass  # gzip's own checksum is at the end
 
 
 def _checked(path: str, kind: str) -> str:
-    """Return a member's path without ``./``, if it is harmless."""
+    """Return a member's path without ``./``, if it is safe."""
     if kind == "other":
         raise CorpusError(f"is refused: its member {path!r} is no regular file")
     parts = [part for part in path.replace("\\", "/").split("/") if part not in ("", ".")]

@@ -1,9 +1,8 @@
-"""Chapter 8: an English-German caption corpus made by rule, for examples that must run with nothing at hand.
+"""Chapter 8: a rule-based English-German caption corpus, for examples that must run without any files.
 
-German differs from English here in what makes translation more than a word list: three genders and cases
-with their articles and endings, the finite verb second in main clauses and last in subordinate ones,
-particles at the end, objects before or after the place by whether they are known, places with the dative and
-directions with the accusative.
+The German needs more than a word list: three genders and cases with their articles and endings, the finite
+verb second in main clauses and last in subordinate ones, separable particles at the end, objects before or
+after the place depending on definiteness, places in the dative and directions in the accusative.
 """
 
 import random
@@ -30,7 +29,7 @@ from edgewise.corpora.text import Corpus, Pair
 from edgewise.validation import check_count
 
 MOST = 100_000
-"""Most pairs that one call gives; the grammar has many more."""
+"""Most pairs of one call; the grammar has many more."""
 
 TO_BE = Verb("", "ist", "sind")
 
@@ -41,10 +40,10 @@ WORN = {noun.english for noun in members("clothes, headgear")}
 SIMPLE_SCENES = [scene for scene in SCENES if not (scene.accusative and scene.dative)]
 
 PASSING = ("tired", "happy", "hungry", "ill")
-"""What somebody is at one time and not at another."""
+"""Adjectives of temporary states."""
 
 POSTURES = ("sitting", "standing", "lying", "hanging")
-"""Verbs that say nothing without a place."""
+"""Verbs that need a place."""
 
 ALWAYS_KNOWN = {noun.english for noun in CLASSES["sites"]}
 
@@ -66,14 +65,14 @@ def load(train: int = 9000, valid: int = 500, test: int = 500, seed: int = 0) ->
 
 
 def captions(count: int = 5000, seed: int = 0) -> list[Pair]:
-    """Return distinct pairs; the first ones of a longer list are those of a shorter one.
+    """Return distinct pairs; a shorter list is a prefix of a longer one.
 
     Parameters
     ----------
     count : int
         How many, at most ``MOST``.
     seed : int
-        Draws other ones.
+        For the draw.
 
     Raises
     ------
@@ -107,13 +106,13 @@ def caption(first: Clause, second: Clause | None = None, joined: str = "") -> Pa
 
 
 class _Draw:
-    """Draws captions from a seed; rests on ``random.random`` alone, which stays the same in every Python."""
+    """Draws captions from a seed; uses ``random.random`` alone, which is the same in every Python version."""
 
     def __init__(self, seed: int):
         self._random = random.Random(seed).random
 
     def pairs(self) -> Iterator[Pair]:
-        """Iterate over captions, for ever."""
+        """Iterate over captions, endlessly."""
         while True:
             if self.chance(0.08):
                 yield caption(self.state())
@@ -163,13 +162,13 @@ class _Draw:
         return clause if plain else self.embellished(clause)
 
     def placed(self, scene: Scene, plain: bool) -> float:
-        """Return how probable it is that a clause says where."""
+        """Return the probability that a clause has a place."""
         if scene.verb.english in POSTURES:
             return 1.0
         return 0.3 if plain or (scene.accusative and scene.dative) else 0.75
 
     def embellished(self, clause: Clause) -> Clause:
-        """Draw a time, what stands first, and what else is said about the subject."""
+        """Draw a time, the first constituent, and a relative clause or modifier of the subject."""
         if self.chance(0.2):
             clause = replace(clause, time=self.one_of(list(TIMES.items())))
             return replace(clause, front="time" if self.chance(0.5) else "")

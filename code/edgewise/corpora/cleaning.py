@@ -1,4 +1,4 @@
-"""Chapter 12: which pairs of a crawled corpus to keep, what to learn pieces from, and plain text again."""
+"""Chapter 12: filtering, sampling and detokenising sentence pairs."""
 
 from collections.abc import Iterable, Iterator
 
@@ -8,21 +8,21 @@ from edgewise.corpora.text import Pair
 from edgewise.validation import check_count
 
 CLEANING = 1
-"""Version of the rules below: a cache of what they left says which."""
+"""Version of the rules below; caches record it."""
 
 
 def cleaned(pairs: Iterable[Pair], longest: int = 100, ratio: float = 2.0) -> Iterator[Pair]:
-    """Leave out pairs that are no translations by their looks.
+    """Filter out pairs that are unlikely to be translations.
 
     Parameters
     ----------
     pairs : iterable of Pair
-        Passed through one by one.
+        Streamed.
     longest : int
-        Words a side at most; at least one.
+        Words per side at most; at least one.
     ratio : float
-        The longer side may have this many times the shorter side's words, and two more, since short phrases
-        differ most.
+        The longer side may have at most this many times the shorter side's words, plus two, since lengths of
+        short phrases differ most.
 
     Raises
     ------
@@ -39,7 +39,7 @@ def cleaned(pairs: Iterable[Pair], longest: int = 100, ratio: float = 2.0) -> It
 
 
 def sampled(pairs: Iterable[Pair], count: int, seed: int = 0) -> list[Pair]:
-    """Draw pairs from a stream, each with the same chance, in bounded memory (Vitter 1985, algorithm R).
+    """Draw a uniform sample from a stream in bounded memory (Vitter 1985, algorithm R).
 
     All of them, in their order, if there are no more than ``count``.
     """
@@ -54,8 +54,8 @@ def sampled(pairs: Iterable[Pair], count: int, seed: int = 0) -> list[Pair]:
 
 
 def detokenised(pairs: Iterable[Pair], languages: tuple[str, str]) -> Iterator[Pair]:
-    """Undo Moses's tokeniser as far as can be: spaces around punctuation go."""
-    from sacremoses import MosesDetokenizer  # slow to import, and most do not need it
+    """Undo Moses's tokeniser as far as possible: remove spaces around punctuation."""
+    from sacremoses import MosesDetokenizer  # slow to import, and rarely needed
 
     source, target = (MosesDetokenizer(language).detokenize for language in languages)
     for pair in pairs:

@@ -1,4 +1,4 @@
-"""Have a corpus's file at hand: found where it lies, or downloaded from the first address that serves it."""
+"""Local copies of a corpus's files: found, or downloaded from the first address that serves them."""
 
 import http.client
 import os
@@ -24,7 +24,7 @@ from edgewise.corpora.files import (
 )
 
 TRIES = 3
-"""Tries at one address that bring nothing new before the next address is asked."""
+"""Tries without new bytes at one address before the next address is tried."""
 
 PAUSE = 1.0
 """Seconds between tries at one address."""
@@ -36,7 +36,7 @@ CHUNK = 1 << 16
 
 
 class _CutOffError(Exception):
-    """The connection ended early; another try may go on from there."""
+    """The connection ended early; another try can resume from there."""
 
 
 class _RefusedError(Exception):
@@ -44,15 +44,15 @@ class _RefusedError(Exception):
 
 
 def fetch(file: File) -> Path:
-    """Return where a file lies, its checksum verified; download it if it is not at hand.
+    """Return the path of a file, its checksum verified; download it if it is missing.
 
-    A cached file of another checksum is set aside with a warning and downloaded anew.
+    A cached file with another checksum is set aside with a warning and downloaded again.
 
     Raises
     ------
     CorpusError
-        If it cannot be downloaded (says from where, and where to put it by hand), or the one in
-        ``EDGEWISE_DATA`` has another checksum: that one is left as it is.
+        If it cannot be downloaded (the message says how to provide it by hand), or the one in
+        ``EDGEWISE_DATA`` has another checksum; that file is not changed.
     """
     folder = data_folder()
     if folder is not None and (given := folder / file.path).is_file():
@@ -65,7 +65,7 @@ def fetch(file: File) -> Path:
     path = cache_folder() / file.path
     if not _is_cached(file, path):
         with locked(path):
-            if not _is_cached(file, path):  # somebody else may have made it meanwhile
+            if not _is_cached(file, path):  # another process may have downloaded it meanwhile
                 if path.is_file():
                     aside = set_aside(path, path, sha256_of(path))
                     warnings.warn(f"{path} had another sha256: set aside as {aside.name}", stacklevel=2)
@@ -78,17 +78,17 @@ def _is_cached(file: File, path: Path) -> bool:
 
 
 def download(file: File, path: Path) -> None:
-    """Download a file, verify it and give it its name.
+    """Download a file, verify it and rename it.
 
-    What has arrived lies in ``path`` with ``.part`` appended until it is whole, and a later call goes on from
-    there. A file of another checksum is set aside.
+    Until it is complete, the data are in ``path`` with ``.part`` appended, where a later call resumes. A file
+    with another checksum is set aside.
 
     Parameters
     ----------
     file : File
         What to download.
     path : Path
-        Its name, in a folder that is there.
+        Its path, in an existing folder.
 
     Raises
     ------
@@ -116,7 +116,7 @@ def download(file: File, path: Path) -> None:
 
 
 def _download_from(address: str, file: File, path: Path, part: Path, failures: list[str]) -> bool:
-    """Try one address; note what goes wrong."""
+    """Try one address; record what goes wrong."""
     most = _size(part)
     fruitless = 0
     while fruitless < TRIES:
@@ -141,13 +141,13 @@ def _download_from(address: str, file: File, path: Path, part: Path, failures: l
         failures.append(f"{address}: sha256 is {digest}, expected {file.sha256}, set aside as {aside}")
         if not resumed:
             return False
-        most = 0  # the beginning may be of another file: once more, from nothing
+        most = 0  # the partial file may be of another file: start over once
     failures.append(reason)
     return False
 
 
 def _receive(address: str, name: str, part: Path) -> None:
-    """Append what is missing to ``part``, or write it anew if the server sends all of it."""
+    """Append the missing bytes to ``part``, or rewrite it if the server sends the whole file."""
     start = _size(part)
     headers = {"User-Agent": "edgewise", "Accept-Encoding": "identity"}
     if start:
@@ -173,7 +173,7 @@ def _open(request: urllib.request.Request, part: Path) -> http.client.HTTPRespon
         error.close()
         reason = f"answered {error.code} {error.reason}"
         if error.code == 416:
-            part.unlink(missing_ok=True)  # longer than the file, so not its beginning
+            part.unlink(missing_ok=True)  # longer than the file, so not a prefix of it
         elif error.code < 500 and error.code != 429:
             raise _RefusedError(reason) from None
         raise _CutOffError(reason) from None
@@ -182,7 +182,7 @@ def _open(request: urllib.request.Request, part: Path) -> http.client.HTTPRespon
 
 
 def _extent(response: http.client.HTTPResponse, start: int, part: Path) -> tuple[int, int | None]:
-    """Return from which byte on the server sends, and the whole file's length if it says so."""
+    """Return the first byte that the server sends, and the whole file's length if it says so."""
     length = response.headers.get("Content-Length")
     if response.status != 206:
         return 0, int(length) if length else None
@@ -194,7 +194,7 @@ def _extent(response: http.client.HTTPResponse, start: int, part: Path) -> tuple
 
 
 def _chunks(response: http.client.HTTPResponse) -> Iterator[bytes]:
-    """Iterate over what arrives; errors of the network, unlike those of the disk, are a cut."""
+    """Iterate over received bytes; network errors, unlike disk errors, count as a lost connection."""
     while True:
         try:
             chunk = response.read(CHUNK)

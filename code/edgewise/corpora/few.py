@@ -1,4 +1,4 @@
-"""Chapter 12: a few captions made by rule, for runs that only show that everything runs."""
+"""Chapter 12: a few rule-based captions, for smoke tests."""
 
 from edgewise.corpora import captions
 from edgewise.corpora.text import Corpus

@@ -1,8 +1,8 @@
-"""Files of public corpora: their addresses and checksums, and the folders they are kept in.
+"""Files of public corpora: addresses, checksums and local folders.
 
-No corpus is part of this package. ``EDGEWISE_DATA`` names a folder that is looked in first and never written
-to; what is not there comes from its public address into the cache, ``EDGEWISE_CACHE`` or ``edgewise`` in
-``XDG_CACHE_HOME`` (``~/.cache`` if that is not set). Both are laid out alike.
+No corpus is part of this package. ``EDGEWISE_DATA`` names a read-only folder that is searched first; missing
+files are downloaded into the cache, ``EDGEWISE_CACHE`` or ``edgewise`` in ``XDG_CACHE_HOME`` (``~/.cache`` if
+that is not set). Both have the same layout.
 """
 
 import fcntl
@@ -27,16 +27,16 @@ class File:
     Parameters
     ----------
     path : str
-        Where it lies below ``EDGEWISE_DATA`` and the cache, with ``/`` between folders.
+        Its path below ``EDGEWISE_DATA`` and the cache, with ``/`` between folders.
     sha256 : str
         Its checksum, 64 hexadecimal digits.
     addresses : tuple of str
-        Where it can be downloaded, the best first.
+        Download addresses, the best first.
 
     Raises
     ------
     ValueError
-        If the path leads out of the folder, or checksum or addresses are none.
+        If the path leads out of the folder, or checksum or addresses are malformed.
     """
 
     path: str
@@ -82,7 +82,7 @@ def data_folder() -> Path | None:
 
 
 def cache_folder() -> Path:
-    """Return the folder for downloads, which need not be there yet."""
+    """Return the folder for downloads, which need not exist yet."""
     if name := os.environ.get("EDGEWISE_CACHE"):
         return Path(name)
     base = Path(os.environ.get("XDG_CACHE_HOME", ""))
@@ -90,7 +90,7 @@ def cache_folder() -> Path:
 
 
 def sha256_of(path: Path) -> str:
-    """Return a file's checksum; one that has not changed since is not read again."""
+    """Return a file's checksum; unchanged files are not read again."""
     facts = path.stat()
     return _sha256_of(path, facts.st_size, facts.st_mtime_ns, facts.st_ino)
 
@@ -102,7 +102,7 @@ def _sha256_of(path: Path, *version: int) -> str:
 
 
 def set_aside(wrong: Path, path: Path, digest: str) -> Path:
-    """Rename a file that is not what ``path`` should hold, so that it is kept and never taken for it."""
+    """Rename a file with a wrong checksum, so that it is kept but never used."""
     aside = path.with_name(f"{path.name}.wrong-sha256-{digest[:12]}")
     os.replace(wrong, aside)
     return aside
@@ -110,7 +110,7 @@ def set_aside(wrong: Path, path: Path, digest: str) -> Path:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Keep other processes from making the same file at the same time; make its folder.
+    """Lock a file against other processes that would create it at the same time; create its folder.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Chapter 9: what people say about sentences: which words translate which, and which word governs which."""
+"""Chapter 9: gold annotations: word alignments and dependency parses."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ Link = tuple[int, int]
 
 @dataclass(frozen=True)
 class AlignedPair:
-    """A sentence pair whose words people have linked.
+    """A sentence pair with a gold word alignment.
 
     Attributes
     ----------
@@ -55,16 +55,16 @@ class AlignedPair:
 
 @dataclass(frozen=True)
 class Parse:
-    """A sentence whose words depend on each other.
+    """A dependency parse.
 
     Attributes
     ----------
     words : tuple of str
         Its words.
     heads : tuple of int
-        The place of the word that governs each, counted from 0; -1 for the root.
+        The place of each word's head, from 0; -1 for the root.
     relations : tuple of str
-        How each depends on its head.
+        Each word's relation to its head.
     """
 
     words: tuple[str, ...]

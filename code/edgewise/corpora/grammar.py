@@ -65,7 +65,7 @@ class Noun:
 
 @dataclass(frozen=True)
 class Adjective:
-    """An adjective in both languages, as it stands in a predicate."""
+    """An adjective in both languages, in its predicative form."""
 
     english: str
     german: str
@@ -200,7 +200,7 @@ class Clause:
     place, direction : Place, optional
         Where, and where to.
     front : str
-        ``"time"`` or ``"place"`` if that stands first, else the subject does.
+        ``"time"`` or ``"place"`` if that comes first, else the subject does.
     relative : Clause, optional
         Says more about the subject, whose place in it stays empty.
     state : Adjective, optional
@@ -265,7 +265,7 @@ class Clause:
         return self.verb.plural if self.plural else self.verb.singular
 
     def _middle(self) -> list[str]:
-        """Objects that are known stand before the place, new ones after it; directions stand last."""
+        """Definite objects come before the place, indefinite ones after it; directions come last."""
         known, new = {}, {}
         for case, phrase in (("dat", self.dative), ("acc", self.accusative)):
             if phrase:

@@ -1,4 +1,4 @@
-"""Words of the caption corpus, and which of them make sense together.
+"""Words of the caption corpus, and which of them go together.
 
 Lists name nouns by their English, or whole classes of them.
 """

@@ -1,4 +1,4 @@
-"""Chapter 12: corpora to be read from disk, pair by pair, as often as they are needed."""
+"""Chapter 12: corpora streamed from disk."""
 
 import hashlib
 import json
@@ -16,16 +16,16 @@ from edgewise.validation import check_choice
 
 @dataclass(frozen=True)
 class Stream:
-    """A training split to be read, and the others at hand.
+    """A streamed training split, with the other splits in memory.
 
     Attributes
     ----------
     corpus : Corpus
         Everything but the training split.
     train : callable
-        Each call reads the training pairs from the first on.
+        Each call iterates over all training pairs.
     digest : str
-        sha256 of what they are read from.
+        sha256 of their source files.
     """
 
     corpus: Corpus
@@ -70,7 +70,7 @@ def _full() -> Stream:
 
 
 def json_digest(facts: object) -> str:
-    """Return the sha256 of facts, written as JSON."""
+    """Return the sha256 of facts as JSON."""
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
@@ -83,7 +83,7 @@ def _opened(name: str) -> Stream:
 
 
 def open_stream(name: str) -> Stream:
-    """Return a corpus to be read from disk: ``"wmt14"`` (a sample), ``"wmt14-full"`` or ``"few"``.
+    """Return a streamed corpus: ``"wmt14"`` (a sample), ``"wmt14-full"`` or ``"few"``.
 
     Raises
     ------

@@ -16,7 +16,7 @@ ARCHIVE = File(
     "161c93f18da3a7e6df611ed961426613260de8af06ccf8c79c977afe5135ac44",
     ("https://raw.githubusercontent.com/modelexlab/data/gh-pages/fra-eng.zip",),
 )
-"""The version of 2019. The one at https://www.manythings.org/anki/fra-eng.zip is ever another."""
+"""The version of 2019. The one at https://www.manythings.org/anki/fra-eng.zip changes."""
 
 MEMBER = "fra-eng/fra.txt"
 
@@ -24,24 +24,24 @@ MEMBER = "fra-eng/fra.txt"
 def load(valid: int = 2000, test: int = 2000, seed: int = 0) -> Corpus:
     """Return Tatoeba's pairs, split by English sentence and shuffled.
 
-    Many English sentences occur several times with different translations. All of those go into one split,
-    and with them those of sentences that differ in capitals or punctuation alone, so that no source is in
-    two splits. Which ones go where depends on the sentence and the seed, not on the order of the file. Of its
-    167,130 lines, 151 differ from others in white space alone and count once.
+    All translations of an English sentence go into one split, together with those of sentences that differ
+    only in capitals or punctuation, so that no source is in two splits. The split depends on the sentence and
+    the seed, not on the order of the file. Of its 167,130 lines, 151 differ from others only in white space
+    and count once.
 
     Parameters
     ----------
     valid, test : int
         Distinct English sentences in these splits; there are somewhat more pairs. All others are ``train``.
     seed : int
-        Draws another split.
+        For the split.
 
     Raises
     ------
     CorpusError
         If the file cannot be had or used.
     TypeError, ValueError
-        If a count is no count, or no sentence is left to train on.
+        If a count is not an integer of at least 0, or no sentence is left to train on.
     """
     archive = fetch(ARCHIVE)
     lines = read_member(archive, MEMBER).removesuffix(b"\n").split(b"\n")
@@ -77,7 +77,7 @@ def split_by_source(pairs: Iterable[Pair], sizes: dict[str, int], seed: int = 0)
     sizes : dict of str to int
         Distinct sources of each split but ``train``, which takes all others.
     seed : int
-        Draws another split.
+        For the split.
 
     Raises
     ------
@@ -100,7 +100,7 @@ def split_by_source(pairs: Iterable[Pair], sizes: dict[str, int], seed: int = 0)
 
 
 def source_key(sentence: str) -> str:
-    """Return what sentences have in common that differ in capitals, punctuation or white space alone."""
+    """Return a key that ignores capitals, punctuation and white space."""
     kept = "".join(c if c.isalnum() else " " for c in sentence.casefold().replace("'", ""))
     return clean(kept) or sentence
 
@@ -114,5 +114,5 @@ def translations(pairs: Iterable[Pair]) -> dict[str, list[str]]:
 
 
 def _lot(seed: int, *texts: str) -> bytes:
-    """Draw a place for a text: the same on every machine, whatever else is drawn."""
+    """Hash a text to a random order that is the same on every machine."""
     return hashlib.sha256("\t".join((str(seed), *texts)).encode()).digest()

@@ -1,4 +1,4 @@
-"""Chapter 8: parallel text, line by line, and what a corpus made of it holds."""
+"""Chapter 8: parallel text files and corpora."""
 
 import gzip
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,15 +19,15 @@ class Corpus:
     Attributes
     ----------
     name : str
-        What it is called.
+        Its name.
     languages : tuple of str
         Of source and target.
     splits : mapping of str to list of Pair
         Sentence pairs by split.
     terms : str
-        What its makers allow, and how to cite it.
+        Its licence and citation.
     files : tuple of File
-        What it was read from; nothing if it was made by rule.
+        Its source files; none if it is rule-based.
     tokenised : mapping of str to list of Pair
         Lower-cased, tokenised versions of some splits, where published: references for BLEU.
     """
@@ -39,18 +39,12 @@ class Corpus:
     files: tuple[File, ...] = ()
     tokenised: Mapping[str, list[Pair]] = field(default_factory=dict)
 
-    @property
-    def digests(self) -> dict[str, str]:
-        """Checksums of its files by path, for the provenance of whatever is made from them."""
-        return {file.path: file.sha256 for file in self.files}
-
 
 def clean(line: str) -> str:
-    """Turn white space of any kind and length into single spaces, and none at either end.
+    """Normalise white space to single spaces, and strip the ends.
 
-    Tabs, the no-break space U+00A0 and the narrow ones U+202F and U+2009, which stand before French
-    punctuation, are white space. Everything else stays as it was published, soft hyphens and zero-width
-    spaces included.
+    Tabs, the no-break space U+00A0 and the narrow ones before French punctuation, U+202F and U+2009, are
+    white space. Everything else is kept, soft hyphens and zero-width spaces included.
     """
     return " ".join(line.split())
 
@@ -73,7 +67,7 @@ def sentences(path: Path) -> Iterator[str]:
 
 
 def decoded(lines: Iterable[bytes], name: Path | str) -> Iterator[str]:
-    """Decode lines; ``name`` says whose they are.
+    """Decode lines; ``name`` is for error messages.
 
     Raises
     ------
@@ -88,7 +82,7 @@ def decoded(lines: Iterable[bytes], name: Path | str) -> Iterator[str]:
 
 
 def pairs(source: Path, target: Path) -> Iterator[Pair]:
-    """Iterate over the sentence pairs of two files of as many lines, a line in memory at a time.
+    """Iterate over the sentence pairs of two files of equally many lines, one line in memory at a time.
 
     Both are read to their ends once before the first pair comes.
 

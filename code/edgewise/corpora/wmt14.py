@@ -1,4 +1,4 @@
-"""Chapters 8 and 12: WMT14 English-German news, a sample of it and the published parts."""
+"""Chapters 8 and 12: WMT14 English-German, a sample of it and the published parts."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -112,14 +112,14 @@ ESCAPES = {
     "&#91;": "[",
     "&#93;": "]",
 }
-"""What Moses's tokeniser writes for characters that its decoder reads as signs."""
+"""Escapes of Moses's tokeniser for characters that are special to its decoder."""
 
 
 def load() -> Corpus:
     """Return the sample: 10,000 pairs to train on, newstest2012 to validate, newstest2014 to test.
 
     ``train`` and ``valid`` are cased and tokenised, with spaces around punctuation; ``test`` is as published,
-    not tokenised. Whoever trains on the one and tests on the other must bring them together first.
+    not tokenised: normalise both before training on the one and testing on the other.
 
     Raises
     ------
@@ -136,7 +136,7 @@ def load() -> Corpus:
 
 
 def read_part(part: Part) -> Iterator[Pair]:
-    """Iterate over the pairs of a published part, from disk, a line in memory at a time.
+    """Iterate over the pairs of a published part, from disk, one line in memory at a time.
 
     The first call downloads the archive and unpacks its two files into the cache.
 

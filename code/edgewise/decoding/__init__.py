@@ -1,8 +1,8 @@
 """Chapters 7 and 8: from a source to a target, token by token.
 
-In training the decoder reads the true tokens. Here it reads its own. Each step adds one receiver a sentence
-and the edges into it, from its own past and from its source; keys and values of the past stay as they were,
-so nothing else is computed again.
+Training is teacher-forced; here the decoder is free-running. Each step adds one receiver per sentence and its
+in-edges, from the target prefix and from the source; keys and values of the prefix are cached, so nothing is
+recomputed.
 """
 
 from edgewise.decoding.beam import beam_search

@@ -1,4 +1,4 @@
-"""At each step the likeliest beginnings, several of each target."""
+"""Beam search."""
 
 from collections.abc import Callable, Sequence
 from numbers import Real
@@ -25,35 +25,35 @@ def beam_search(
     n_best: int = 1,
     grow: Callable[[Transformer, Sequence[Sequence[int]]], Continuation] = continuation_of,
 ) -> list[list[Hypothesis]]:
-    r"""Decode sources together, each with its ``beam`` likeliest beginnings.
+    r"""Decode sources together by beam search.
 
     Targets are ranked by their log-probability divided by :math:`((5 + |Y|) / 6)^\alpha` (Wu et al. 2016,
-    eq. 14), where :math:`|Y|` counts the end symbol. A search ends when ``beam`` targets have ended, when
-    none that goes on can still enter the ``n_best``, or at the limit. A beam of one is greedy decoding.
+    eq. 14), where :math:`|Y|` counts the end symbol. A search ends when ``beam`` hypotheses have ended, when
+    no open one can still enter the ``n_best``, or at the limit. A beam of one is greedy decoding.
 
     Parameters
     ----------
     model : Transformer
-        Runs without dropout, whatever mode it is in.
+        Runs without dropout in either mode.
     sources : sequence of sequences of int
         Ids, at least one each.
     sos_id, eos_id : int
         Start and end symbol of the target's vocabulary.
     beam : int
-        Beginnings kept of each target.
+        Hypotheses kept per source.
     length_penalty : float
         :math:`\alpha`, zero or more: the larger, the longer the targets.
     max_len : int, optional
-        Most tokens of a target, end symbol not counted; twice the source's and ten more if not given.
+        Most tokens of a target without the end symbol; by default ten more than twice the source's.
     n_best : int
-        Targets returned of each source, at most ``beam``.
+        Hypotheses returned per source, at most ``beam``.
     grow : callable
-        Takes model and sources, returns what works out the states of their growing targets.
+        Model and sources to the :class:`Continuation` that computes the states of their targets.
 
     Returns
     -------
     list of list of Hypothesis
-        For each source the best targets found, best first; those that ended before those that the limit cut.
+        The best hypotheses for each source, best first; finished ones before those cut at the limit.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def beam_search(
         scores = torch.zeros(len(sources), 1, device=device)
         while going:
             log_probs = model.generator(continuation.step(ids)).unflatten(0, scores.shape)
-            candidates = _likeliest(scores, log_probs, 2 * beam)
+            candidates = _best_candidates(scores, log_probs, 2 * beam)
             going, rows, ids, scores = _advance(going, candidates, scores.shape[1], continuation.steps)
             if going:
                 ids, rows = (torch.tensor(x, device=device) for x in (ids, rows))
@@ -84,15 +84,15 @@ def beam_search(
 
 
 Candidate = tuple[float, int, int]
-"""Log-probability of a beginning with one token more, the number of the beginning, the token."""
+"""Log-probability of an extended hypothesis, the number of the hypothesis, the new token."""
 
 
-Beginning = tuple[tuple[int, ...], float, tuple[int, ...]]
-"""Tokens of a target, their log-probability, and the steps that each took, if the model counts them."""
+OpenHypothesis = tuple[tuple[int, ...], float, tuple[int, ...]]
+"""Tokens of a hypothesis, their log-probability, and the steps of each, if the model counts them."""
 
 
-def _likeliest(scores: Tensor, log_probs: Tensor, count: int) -> list[list[Candidate]]:
-    """Return each target's likeliest candidates: beginnings [B, k], next tokens [B, k, V]."""
+def _best_candidates(scores: Tensor, log_probs: Tensor, count: int) -> list[list[Candidate]]:
+    """Return each target's best candidates from scores of hypotheses [B, k] and next tokens [B, k, V]."""
     total = (scores[..., None] + log_probs).flatten(1)
     best, place = total.topk(min(count, total.shape[1]))
     size = log_probs.shape[-1]
@@ -105,9 +105,9 @@ def _likeliest(scores: Tensor, log_probs: Tensor, count: int) -> list[list[Candi
 def _advance(
     searches: list["_Search"], candidates: list[list[Candidate]], width: int, steps: list[int] | None
 ) -> tuple[list["_Search"], list[int], list[int], list[float]]:
-    """Let each search choose; return those that go on, and rows, tokens and scores of their beginnings.
+    """Advance each search; return the open ones, and rows, tokens and scores of their hypotheses.
 
-    ``steps`` are those that each beginning's last token took.
+    ``steps`` are those of each hypothesis's last token.
     """
     going, rows, tokens, scores = [], [], [], []
     for number, (search, found) in enumerate(zip(searches, candidates, strict=True)):
@@ -122,31 +122,31 @@ def _advance(
 
 
 class _Search:
-    """The search for one target: its beginnings, and the targets that have ended."""
+    """The search for one target: its open and its finished hypotheses."""
 
     def __init__(self, limit: int, eos_id: int, beam: int, n_best: int, length_penalty: float):
         self.limit, self.eos_id, self.beam, self.n_best = limit, eos_id, beam, n_best
         self.length_penalty = length_penalty
-        self.beginnings: list[Beginning] = [((), 0.0, ())]
+        self.open: list[OpenHypothesis] = [((), 0.0, ())]
         self.ended: list[Hypothesis] = []
 
     def choose(self, candidates: list[Candidate], steps: list[int] | None) -> list[Candidate]:
-        """Take the end symbols among the first ``beam``; return the beginnings to go on with, if any."""
+        """Finish the hypotheses that end among the first ``beam``; return the open ones to keep, if any."""
         kept: list[Candidate] = []
-        taken = [(*b[2], steps[i]) if steps else () for i, b in enumerate(self.beginnings)]
+        taken = [(*h[2], steps[i]) if steps else () for i, h in enumerate(self.open)]
         for rank, (score, parent, token) in enumerate(candidates):
             if token != self.eos_id:
                 kept.append((score, parent, token))
             elif rank < self.beam:
-                self.ended.append(self._hypothesis(self.beginnings[parent][0], True, score, taken[parent]))
+                self.ended.append(self._hypothesis(self.open[parent][0], True, score, taken[parent]))
         kept = kept[: self.beam]
-        if len(self.beginnings[0][0]) == self.limit or self._settled(kept):
+        if len(self.open[0][0]) == self.limit or self._settled(kept):
             return []
-        self.beginnings = [((*self.beginnings[p][0], token), score, taken[p]) for score, p, token in kept]
+        self.open = [((*self.open[p][0], token), score, taken[p]) for score, p, token in kept]
         return kept
 
     def _settled(self, kept: list[Candidate]) -> bool:
-        """Whether what goes on can no longer change the result."""
+        """Whether open hypotheses can no longer change the result."""
         if len(self.ended) >= self.beam:
             return True
         if len(self.ended) < self.n_best:
@@ -164,9 +164,9 @@ class _Search:
         return Hypothesis(ids, finished, log_prob, score, steps or None)
 
     def result(self) -> list[Hypothesis]:
-        """Return the best targets, best first."""
+        """Return the best hypotheses, best first."""
         found = sorted(self.ended, key=lambda h: -h.score)
         if len(found) < self.n_best:
-            cut = [self._hypothesis(ids, False, score, steps) for ids, score, steps in self.beginnings]
+            cut = [self._hypothesis(ids, False, score, steps) for ids, score, steps in self.open]
             found += sorted(cut, key=lambda h: -h.score)
         return found[: self.n_best]

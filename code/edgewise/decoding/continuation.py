@@ -1,4 +1,4 @@
-"""Targets that grow by a token a step; nothing is computed twice."""
+"""Autoregressive decoding with cached keys and values."""
 
 from collections.abc import Sequence
 
@@ -11,12 +11,12 @@ from edgewise.transformer import Transformer
 
 
 class Continuation:
-    """Targets that grow: the keys and values of all tokens so far, and one step more.
+    """Target prefixes with the cached keys and values of their tokens, extended step by step.
 
     Parameters
     ----------
     model : Transformer
-        In evaluation mode, or its dropout is at work.
+        Put it into evaluation mode, or dropout is active.
     sources : sequence of sequences of int
         Ids of the source sentences; encoded once, here.
     """
@@ -24,7 +24,7 @@ class Continuation:
     def __init__(self, model: Transformer, sources: Sequence[Sequence[int]]):
         self.model = model
         device = next(model.parameters()).device
-        batch = GraphPool()(sources, [[0, 0]] * len(sources), device)  # the encoder reads no target
+        batch = GraphPool()(sources, [[0, 0]] * len(sources), device)  # the encoder does not read the target
         states = model.encode(batch)["enc"]
         layers = range(model.decoder.N)
         self._source = [model.decoder.pre_func(i, "kv", 1)(states) for i in layers]
@@ -33,12 +33,12 @@ class Continuation:
         self.length = 0
 
     def _rounds(self) -> int:
-        """Return how many times a target token listens to those before it."""
+        """Return the number of rounds of self-attention of a target token."""
         return self.model.decoder.N
 
     @property
     def steps(self) -> list[int] | None:
-        """How many steps each token took that was added last; nothing where all take the same."""
+        """Steps of each latest token; ``None`` if all take the same."""
         return None
 
     def step(self, ids: Tensor) -> Tensor:
@@ -47,12 +47,12 @@ class Continuation:
         Parameters
         ----------
         ids : Tensor
-            int64 [B]: at first the start symbol, then what was decoded last.
+            int64 [B]: the start symbol first, then the latest decoded tokens.
 
         Returns
         -------
         Tensor
-            [B, dim_model]: final states of these tokens, which predict the next ones.
+            [B, dim_model]: final states of these tokens, from which the next ones are predicted.
         """
         model, decoder = self.model, self.model.decoder
         x = model.embed(model.tgt_embed, ids, torch.full_like(ids, self.length))
@@ -69,15 +69,15 @@ class Continuation:
         return x
 
     def keep(self, rows: Tensor) -> None:
-        """Go on with some of the targets, in the order of ``rows``, int64 [B], in which one may recur.
+        """Keep some of the targets, in the order of ``rows``, int64 [B], with repetitions.
 
-        Sources are not copied: the receivers of two targets of one source hear the same senders.
+        Sources are not copied: receivers of two targets of one source attend to the same senders.
         """
         self._cross = self._cross.into(rows)
         self._past = [{name: x.index_select(0, rows) for name, x in past.items()} for past in self._past]
 
     def _grow(self, ids: Tensor) -> AttentionGraph:
-        """Make room for one token more a target; return the graph from its past, and itself, to each."""
+        """Make room for one more token per target; return the graph from prefix and token to the token."""
         self.length += 1
         room = self._make_room(len(ids))
         first = torch.arange(len(ids), device=ids.device) * room
@@ -85,7 +85,7 @@ class Continuation:
         return AttentionGraph.from_intervals(first, stop, len(ids) * room, self_attention=False)
 
     def _make_room(self, targets: int) -> int:
-        """Make room for the token to come; return how many tokens a target has room for."""
+        """Make room for the next token; return the capacity in tokens per target."""
         attention = self.model.decoder.layers[0].self_attn
         room = self._past[0]["k"].shape[1] if self._past[0] else 0
         if self.length > room:
@@ -102,13 +102,13 @@ class Continuation:
 
 
 Graphs = tuple[AttentionGraph, AttentionGraph]
-"""Who hears which of the past, and which of the source."""
+"""Graphs into the new tokens, from their prefixes and from their sources."""
 
 
 class AdaptiveContinuation(Continuation):
-    """The same for a Universal Transformer: at each of its steps a token hears what its past was then.
+    """The same for a Universal Transformer: at each step a token attends to its prefix at the same step.
 
-    A token of the past that had halted by then is heard as it was left.
+    Tokens of the prefix that had halted by then have frozen keys and values.
     """
 
     model: UTransformer
@@ -118,7 +118,7 @@ class AdaptiveContinuation(Continuation):
 
     @property
     def steps(self) -> list[int]:
-        """How many steps each token took that was added last."""
+        """Steps of each latest token."""
         return self._steps.tolist()
 
     def step(self, ids: Tensor) -> Tensor:
@@ -132,7 +132,7 @@ class AdaptiveContinuation(Continuation):
         return model.decoder.norm(found.output)
 
     def revise(self, n: int, rows: Tensor, y: Tensor) -> Tensor:
-        """Revise the states of those tokens that have not halted."""
+        """Revise the states of active tokens."""
         model, decoder = self.model, self.model.decoder
         fields = decoder.pre_func(0)(y)
         self._write(n, rows, fields)
@@ -147,7 +147,7 @@ class AdaptiveContinuation(Continuation):
         return decoder.post_func(0, 1, norm=False)(x, wv)
 
     def leave(self, n: int, rows: Tensor, x: Tensor) -> None:
-        """Write what halted tokens are heard as at all later steps."""
+        """Write the frozen keys and values of halted tokens to all later steps."""
         self._active = None
         if self.model.frozen == "state":
             fields = self.model.decoder.pre_func(0, "kv")(x)
@@ -162,6 +162,6 @@ class AdaptiveContinuation(Continuation):
 
 
 def continuation_of(model: Transformer, sources: Sequence[Sequence[int]]) -> Continuation:
-    """Return what targets of ``sources`` grow in, for either kind of model; as in :class:`Continuation`."""
+    """Return the continuation for either kind of model; arguments as in :class:`Continuation`."""
     kind = AdaptiveContinuation if isinstance(model, UTransformer) else Continuation
     return kind(model, sources)

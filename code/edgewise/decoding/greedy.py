@@ -1,4 +1,4 @@
-"""At each step the likeliest token."""
+"""Greedy decoding."""
 
 from collections.abc import Sequence
 
@@ -18,18 +18,18 @@ def greedy(
     eos_id: int,
     max_len: int | None = None,
 ) -> list[Hypothesis]:
-    """Decode sources together, at each step the likeliest token.
+    """Decode sources together, taking the most probable token at each step.
 
     Parameters
     ----------
     model : Transformer
-        Runs without dropout, whatever mode it is in.
+        Runs without dropout in either mode.
     sources : sequence of sequences of int
         Ids, at least one each.
     sos_id, eos_id : int
         Start and end symbol of the target's vocabulary.
     max_len : int, optional
-        Most tokens of a target, end symbol not counted; twice the source's and ten more if not given.
+        Most tokens of a target without the end symbol; by default ten more than twice the source's.
 
     Returns
     -------

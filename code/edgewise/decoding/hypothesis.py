@@ -1,4 +1,4 @@
-"""What decoding gives, and what it may be asked for."""
+"""The result of decoding, and length limits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,10 +19,10 @@ class Hypothesis:
     log_prob : float
         Sum of the log-probabilities of its tokens, the end symbol's included, in nats.
     score : float
-        What it is ranked by: ``log_prob``, in beam search divided by a power of its length.
+        The ranking score: ``log_prob``, in beam search divided by a power of its length.
     steps : tuple of int or None
-        Decoder steps that each token took to predict, the end symbol's included; only of a model whose tokens
-        decide that themselves.
+        Decoder steps taken to predict each token, the end symbol included; only with adaptive computation
+        time.
     """
 
     ids: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""Chapter 12: training in several processes, and corpora larger than memory."""
+"""Chapter 12: distributed training, and corpora larger than memory."""
 
 from edgewise.distributed.cache import CacheError, TokenCache, cached, write_cache
 from edgewise.distributed.joining import joined, launched, leads_machine

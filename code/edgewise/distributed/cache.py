@@ -1,10 +1,10 @@
-"""Pairs of token ids on disk, each read when it is asked for: as many as the disk holds.
+"""Pairs of token ids on disk, read on demand.
 
-A cache is a folder of ``ids.bin`` (all sentences end to end, source and target in turn), ``starts.bin``
-(int64: where each of them starts, and where the last one ends) and ``facts.json``: what the ids were made
-from and by, and the checksums of both files. The two are plain arrays, which ``numpy.memmap`` opens too; but
-pages that are mapped count as the process's own memory, and the system may map far more than the place that
-is touched: a hundred pairs drawn from anywhere then hold hundreds of megabytes.
+A cache is a folder of ``ids.bin`` (all sentences packed, source and target in turn), ``starts.bin`` (int64:
+the start of each, and the end of the last) and ``facts.json``: the ids' provenance and the checksums of both
+files. The two are plain arrays that ``numpy.memmap`` could open; but mapped pages count as the process's
+memory, and the system may map far more than is touched: a hundred random pairs could take hundreds of
+megabytes.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ IdPair = tuple[Sequence[int], Sequence[int]]
 
 
 class CacheError(Exception):
-    """A cache is not there, is damaged, or was made from or by something else; the message says which."""
+    """A cache is missing, damaged or has another provenance; the message says which."""
 
 
 class TokenCache:
@@ -39,14 +39,14 @@ class TokenCache:
     Parameters
     ----------
     folder : Path
-        As :func:`write_cache` left it.
+        Written by :func:`write_cache`.
     facts : mapping
-        What it should have been made from and by.
+        Its expected provenance.
 
     Raises
     ------
     CacheError
-        If it cannot be used, and why.
+        If it cannot be used; the message says why.
     """
 
     def __init__(self, folder: Path, facts: Mapping[str, Any]):
@@ -79,12 +79,12 @@ class TokenCache:
         return found
 
     def target_lengths(self, numbers: np.ndarray) -> list[int]:
-        """Return the number of ids of some pairs' targets; their ids are not read."""
+        """Return the number of ids of some pairs' targets without reading them."""
         places = (unpack("<2q", os.pread(self._starts.fileno(), 16, 16 * n + 8)) for n in numbers.tolist())
         return [end - middle for middle, end in places]
 
     def take(self, numbers: np.ndarray) -> tuple[np.ndarray, list[int], np.ndarray, list[int]]:
-        """Return the sources of some pairs, end to end, int64, and their lengths; then the targets alike."""
+        """Return the packed sources of some pairs, int64, and their lengths; then the same of the targets."""
         sources, targets, src_lengths, tgt_lengths = [], [], [], []
         ids, starts, size = self._ids.fileno(), self._starts.fileno(), self._kind.itemsize
         for number in numbers.tolist():
@@ -101,16 +101,16 @@ class TokenCache:
 
 
 def write_cache(folder: Path, pairs: Iterable[IdPair], facts: Mapping[str, Any], vocab_size: int) -> None:
-    """Write pairs into a folder beside its name, in bounded memory, then give it the name.
+    """Write pairs into a temporary folder, in bounded memory, then rename it.
 
     Parameters
     ----------
     folder : Path
-        Replaced if it is there.
+        Replaced if it exists.
     pairs : iterable of pairs of sequences of int
         Consumed once.
     facts : mapping
-        What they were made from and by, JSON.
+        Their provenance, JSON.
     vocab_size : int
         Ids are below it.
     """
@@ -135,7 +135,7 @@ def write_cache(folder: Path, pairs: Iterable[IdPair], facts: Mapping[str, Any],
 
 
 def seal_cache(folder: Path, facts: Mapping[str, Any], kind: np.dtype) -> None:
-    """Write down what the files of a cache are, and their checksums."""
+    """Record a cache's provenance and the checksums of its files."""
     sums = {name: _sha256(folder / name) for name in FILES}
     found = {"made": _made(facts), "dtype": np.dtype(kind).name, "sha256": sums}
     write_atomically(folder / "facts.json", (json.dumps(found, indent=1) + "\n").encode())
@@ -148,10 +148,10 @@ def cached(
     vocab_size: int,
     say: Callable[[str], None] = lambda line: None,
 ) -> TokenCache:
-    """Return the cache in a folder; make it if there is none, and anew if it cannot be used as it is.
+    """Return the cache in a folder; build it if there is none, or if it cannot be used.
 
-    Of several processes one makes it, and the others wait; ``say`` is told so in each of them, beforehand.
-    One that is whole is only read: it may lie where nobody may write.
+    One of several processes builds it while the others wait; each announces this through ``say`` beforehand.
+    An intact cache is only read, so that its folder may be read-only.
     """
     try:
         return TokenCache(folder, facts)
@@ -168,7 +168,7 @@ def cached(
 
 
 def _opened(path: Path, sha256: str | None) -> BinaryIO:
-    """Open a file whose checksum is known: what was checked is what is read, whoever replaces the file."""
+    """Open a file and verify its checksum; the open file is what is read, even if it is replaced later."""
     file = open(path, "rb") if path.is_file() else None  # noqa: SIM115 (the cache keeps it open)
     if file is None or hashlib.file_digest(file, "sha256").hexdigest() != sha256:
         if file is not None:

@@ -1,4 +1,4 @@
-"""How a process that ``torchrun`` started finds its team, its device and its role."""
+"""How a process started by ``torchrun`` joins its process group and picks its device."""
 
 import os
 from collections.abc import Iterator
@@ -12,47 +12,47 @@ from edgewise.distributed.team import Team
 from edgewise.trainer import ALONE, Alone
 
 MEETING = timedelta(seconds=60)
-"""How long processes wait for each other at the start."""
+"""Timeout of the rendezvous."""
 
 STEP = timedelta(minutes=10)
-"""How long a process waits for the others' gradients and counts: all are in the same update."""
+"""Timeout for gradients and counts, which all processes exchange within the same update."""
 
 PATIENCE = timedelta(hours=2)
-"""How long one waits to hear another's facts: the first may be decoding a validation set."""
+"""Timeout for facts: the first process may be decoding a validation set."""
 
 
 def launched() -> bool:
-    """Say whether ``torchrun``, or something like it, started this process as one of several."""
+    """Whether ``torchrun``, or a similar launcher, started this process as one of several."""
     return os.environ.get("WORLD_SIZE", "1") not in ("0", "1")
 
 
 def leads_machine() -> bool:
-    """Say whether this is the first process of its machine."""
+    """Whether this is the first process of its machine."""
     return os.environ.get("LOCAL_RANK", os.environ.get("RANK", "0")) == "0"
 
 
 @contextmanager
 def joined(device: str) -> Iterator[tuple[Alone, str]]:
-    """Meet the other processes, if there are any; leave them at the end.
+    """Join the other processes, if there are any; leave them at the end.
 
     Parameters
     ----------
     device : str
-        ``"cpu"`` or ``"cuda"``, of which each process takes one; alone, any device.
+        ``"cpu"`` or ``"cuda"``, one per process; a single process may use any device.
 
     Yields
     ------
     team : Alone
-        Those who train together.
+        The processes that train together.
     device : str
         This process's own.
 
     Raises
     ------
     ValueError
-        If the device cannot be shared out, or the environment is not that of ``torchrun``.
+        If the device cannot be distributed, or the environment is not ``torchrun``'s.
     ConnectionError
-        If the processes do not find each other.
+        If the rendezvous fails.
     """
     if not launched():
         yield ALONE, device
@@ -60,7 +60,7 @@ def joined(device: str) -> Iterator[tuple[Alone, str]]:
     rank, size, local = (_number(name) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
     place = _device_of(device, local)
     store = _meet()
-    # torchrun's store outlives a restart: what the last attempt wrote must not be taken for this one's.
+    # torchrun's store outlives a restart: entries of the last attempt must not be mixed with this one's.
     store = dist.PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
     try:
         backend = "nccl" if place.type == "cuda" else "gloo"
@@ -85,7 +85,7 @@ def _number(name: str) -> int:
 
 
 def _device_of(device: str, local: int) -> torch.device:
-    """Return the device of the process that is number ``local`` on its machine."""
+    """Return the device of the process with local rank ``local``."""
     kind, _, number = device.partition(":")
     if kind not in ("cpu", "cuda") or (number and kind == "cuda"):
         raise ValueError(f"several processes need --device cpu or --device cuda, got {device!r}")
@@ -103,7 +103,7 @@ def _device_of(device: str, local: int) -> torch.device:
 
 
 def _meet() -> dist.Store:
-    """Reach the store that all processes share; under ``torchrun`` it is that of its agent."""
+    """Connect to the store that all processes share; under ``torchrun`` it is its agent's."""
     where = f"{os.environ.get('MASTER_ADDR', '')}:{os.environ.get('MASTER_PORT', '')}"
     try:
         store, _, _ = next(dist.rendezvous("env://", timeout=MEETING))

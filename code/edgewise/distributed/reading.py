@@ -1,4 +1,4 @@
-"""Batches from a cache: in a drawn order, a share for each process, read ahead by data workers."""
+"""Batches from a cache: shuffled, sharded by process, and prefetched by data workers."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,14 +16,14 @@ from edgewise.validation import check_count
 
 
 class Cut(NamedTuple):
-    """An epoch: pairs in the order in which they are read, and where each batch starts; then the end."""
+    """An epoch: pairs in reading order, the start of each batch, and the end."""
 
     order: np.ndarray
     starts: np.ndarray
 
 
 def cut_by_count(order: np.ndarray, batch_size: int) -> Cut:
-    """Cut an order into batches of ``batch_size`` pairs, the last one maybe smaller."""
+    """Cut an order into batches of ``batch_size`` pairs; the last may be smaller."""
     starts = np.arange(0, len(order), check_count("batch_size", batch_size, 1))
     return Cut(order, np.append(starts, len(order)))
 
@@ -78,7 +78,7 @@ class Shares(Dataset):
         return len(self.cut.starts) - 1
 
     def __getitem__(self, number: int) -> tuple[Tensor, list[int], Tensor, list[int], bool]:
-        """Sources and their lengths, targets and theirs, and whether they only stand in."""
+        """Sources and their lengths, targets and theirs, and whether they are a stand-in."""
         start, stop = self.cut.starts[number : number + 2]
         numbers = self.cut.order[start:stop]
         stand_in = False
@@ -100,9 +100,9 @@ def read(
 ) -> Iterator[Batch]:
     """Iterate over the batches of an epoch.
 
-    ``workers`` processes read ahead, each batch by one of them; they come in their order all the same.
+    ``workers`` processes prefetch whole batches; their order is kept.
     """
-    # The loader draws a seed for its workers; from torch's own generator it would be a draw of dropout's.
+    # The loader draws a seed for its workers; with torch's global generator, that would change dropout.
     own = torch.Generator()
     loader = DataLoader(shares, None, num_workers=check_count("workers", workers), generator=own)
     for source, src_lengths, target, tgt_lengths, stand_in in loader:

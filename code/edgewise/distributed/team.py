@@ -1,4 +1,4 @@
-"""Processes that train one model together: each has a share of every batch and the same weights."""
+"""Data-parallel processes: each has a share of every batch and the same weights."""
 
 import inspect
 import json
@@ -19,32 +19,32 @@ from edgewise.trainer.team import Result
 
 
 class LostError(ConnectionError):
-    """Another process of the team is gone."""
+    """Another process of the team has died."""
 
 
 class DisagreementError(ValueError):
-    """Two processes of a team would not do the same."""
+    """Two processes of a team have different settings."""
 
 
 class Team(Alone):
     """Processes that train together, seen from one of them; ``torch.distributed`` connects them.
 
-    Facts and counts travel between CPUs (Gloo), also where gradients travel between GPUs (NCCL): they are
-    few, they need no wait for the GPU, and a lost connection is noticed at once.
+    Facts and counts are exchanged between CPUs (Gloo) even if gradients are between GPUs (NCCL): they are
+    few, need not wait for the GPU, and a lost connection is noticed at once.
 
     Parameters
     ----------
     store : torch.distributed.Store
-        What all processes reach; under ``torchrun`` it outlives each of them.
+        Shared by all processes; under ``torchrun`` it outlives them.
     rank, size : int
         Which process this is, and how many there are.
     device : torch.device
-        Where this one computes.
+        This process's device.
     command : sequence of str
-        How processes like these are started; the program's own words follow.
+        The launch command, without the program's own arguments.
     counts, facts : torch.distributed.ProcessGroup, optional
-        All of them, on CPUs: for counts, which are at hand at once, and for facts, which one may have to work
-        out first. By default the group that exchanges gradients.
+        Groups of all processes on CPUs: for counts, which are exchanged at once, and for facts, which may
+        take longer. By default the group that exchanges gradients.
     """
 
     def __init__(
@@ -61,11 +61,11 @@ class Team(Alone):
         self.command, self.counts, self.facts = command, counts, facts
 
     def wrap(self, module: nn.Module) -> Callable[..., Any]:
-        """Return what runs ``module`` under ``DistributedDataParallel``, with ``no_sync`` if not ``sync``."""
-        # Halting units may go without a gradient in a batch: all its tokens halted at once.
+        """Return a callable that runs ``module`` in ``DistributedDataParallel``; see :meth:`Alone.wrap`."""
+        # Halting units may have no gradient in a batch in which all tokens halt at once.
         options = {"find_unused_parameters": any(isinstance(part, UTransformer) for part in module.modules())}
         known = inspect.signature(DistributedDataParallel).parameters
-        # Tables of positions grow as each process meets longer sentences; they hold nothing learned.
+        # Position tables grow with each process's longest sentence; they are not learned.
         options["forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"] = False
         if self.device.type == "cuda":
             options["device_ids"] = [self.device]
@@ -79,7 +79,7 @@ class Team(Alone):
         return run
 
     def backward(self, total: Tensor) -> None:
-        """Work out gradients; exchange them if the pass said so."""
+        """Compute gradients; exchange them if the pass asked for it."""
         with self._noticing_loss():
             total.backward()
 
@@ -101,16 +101,16 @@ class Team(Alone):
         return gathered
 
     def ask_first(self, compute: Callable[[], Result]) -> Result:
-        """Let the first process work something out, of which JSON can be made, and tell the others."""
+        """Compute something JSON-serialisable in the first process and broadcast it."""
         return self._exchange(compute() if self.rank == 0 else None)[0]
 
     def part_ways(self, seed: int) -> None:
-        """Give each process but the first a random state drawn from the seed and its rank."""
+        """Seed each process but the first from the seed and its rank."""
         if self.rank:
             torch.manual_seed(int(np.random.SeedSequence([seed, self.rank]).generate_state(1)[0]))
 
     def agree(self, facts: Mapping[str, Any]) -> None:
-        """Check that all processes would do the same; see :meth:`Alone.agree`."""
+        """Check that all processes have the same facts; see :meth:`Alone.agree`."""
         first, *others = self._exchange(dict(facts))
         for rank, other in enumerate(others, 1):
             if other != first:
@@ -118,7 +118,7 @@ class Team(Alone):
                 raise DisagreementError(f"all processes must do the same, but {how}")
 
     def speaks(self) -> bool:
-        """Say whether this process is the first to report an error: others fail of its failure, or alike."""
+        """Whether this process is the first to report an error; others fail as a consequence, or alike."""
         try:
             return self.store.add("errors", 1) == 1
         except RuntimeError:  # the store is gone too
@@ -135,7 +135,7 @@ class Team(Alone):
 
     @contextmanager
     def _noticing_loss(self) -> Iterator[None]:
-        """Turn what the libraries raise when a connection ends into an error that says so."""
+        """Turn the libraries' errors at a lost connection into :class:`LostError`."""
         try:
             yield
         except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""Chapter 11's experiments: the Universal Transformer on toy tasks, and what it is compared with."""
+"""Chapter 11's experiments: the Universal Transformer on toy tasks, and its baselines."""
 
 from dataclasses import replace
 from typing import Any
@@ -69,7 +69,7 @@ ADAPTIVE = (
         _ablation(f"ponder-{weight:g}", f"Ponder weight {weight:g}.", ponder_weight=weight)
         for weight in (0.0, 0.001, 0.1)
     ),
-    _ablation("input", "Halted tokens are heard as what their last step read.", frozen="input"),
+    _ablation("input", "Halted tokens are attended to as what their last step read.", frozen="input"),
     *(
         _ablation(f"fixed-{steps}", f"Every token takes {steps} steps.", max_steps=steps, halting="fixed")
         for steps in (2, 4)

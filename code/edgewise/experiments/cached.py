@@ -1,4 +1,4 @@
-"""Text whose training split stays on disk, split into pieces once."""
+"""Text whose training split stays on disk, tokenised once."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
@@ -24,11 +24,11 @@ from edgewise.tokenization import BPE
 from edgewise.validation import check_count
 
 TOGETHER = 1000
-"""Texts that are split in one call."""
+"""Texts tokenised in one call."""
 
 
 class CachedPairs(Sequence):
-    """The training pairs of a cache as symbols, one at a time."""
+    """The training pairs of a cache as symbols, read one at a time."""
 
     def __init__(self, data: "CachedText"):
         self._data = data
@@ -42,22 +42,22 @@ class CachedPairs(Sequence):
 
 
 class CachedText(TextDataset):
-    """A corpus as symbol sequences; those of training are read from disk when their batch comes.
+    """A corpus as symbol sequences; training pairs are read from disk batch by batch.
 
     Parameters
     ----------
     stream : Stream
         The corpus.
     splitter : BPE
-        Splits it.
+        Its tokeniser.
     text : Streamed
-        Which pairs are kept.
+        Rules of filtering.
     seed : int
-        For orders.
+        For shuffling.
     workers : int
-        Processes that read ahead.
+        Processes that prefetch.
     say : callable
-        Told when the training split is about to be split.
+        Called before the training split is tokenised.
     """
 
     def __init__(
@@ -76,14 +76,14 @@ class CachedText(TextDataset):
 
     @cached_property
     def cache(self) -> TokenCache:
-        """The training pairs' ids, made at first use; other pairs and other splitters have other folders."""
+        """The training pairs' ids, built at first use; a folder for each pair of data and tokeniser."""
         facts = self.made_from | {"tokenizer": hashlib.sha256(self.splitter.to_json().encode()).hexdigest()}
         folder = _folder(self.stream) / f"train-{json_digest(facts)[:16]}"
         return cached(folder, facts, self._id_pairs, self.vocab_size, self._say)
 
     @property
     def made_from(self) -> dict[str, Any]:
-        """What the training pairs are, before they are split."""
+        """Provenance of the training pairs before tokenisation."""
         text = self.text
         kept = {
             "rules": CLEANING,
@@ -95,7 +95,7 @@ class CachedText(TextDataset):
 
     @property
     def digest(self) -> str:
-        """sha256 that stands for all pairs."""
+        """sha256 that identifies all pairs."""
         return json_digest([self.made_from, dict(self.corpus.splits)])
 
     def _id_pairs(self) -> Iterator[tuple[list[int], list[int]]]:
@@ -158,9 +158,9 @@ def load_cached(
     workers: int = 0,
     say: Callable[[str], None] = lambda line: None,
 ) -> CachedText:
-    """Return a streamed corpus; ``splitter`` is learned from a sample of it, once, if not given.
+    """Return a streamed corpus; unless given, ``splitter`` is learned once from a sample of it.
 
-    ``say`` is told what takes long, before it is done.
+    ``say`` is called before slow work.
 
     Raises
     ------
@@ -174,7 +174,7 @@ def load_cached(
 
 
 def _learned(stream: Stream, text: Streamed, say: Callable[[str], None]) -> BPE:
-    """Return the pieces of a corpus: learned by the first process that asks, read by the others."""
+    """Return a corpus's tokeniser: learned by the first process that needs it, read by the others."""
     asked = [stream.digest, CLEANING, text.vocab_size, text.sample, text.longest, text.ratio]
     path = _folder(stream) / f"tokenizer-{json_digest(asked)[:16]}.json"
     if path.is_file():

@@ -24,7 +24,7 @@ EXPERIMENTS = {
         ),
         Experiment(
             "multi30k-agreement",
-            "The same, asked to agree with itself: two passes over every batch.",
+            "The same with R-Drop: two passes over every batch.",
             "multi30k",
             Size(N=3, dim_model=192, dim_ff=512, h=6, dropout=0.3, shared=True),
             Recipe(
@@ -72,7 +72,7 @@ EXPERIMENTS = {
         ),
         Experiment(
             "multi30k-window",
-            "The same, each source token hearing two on either side, with a steeper start.",
+            "The same, each source token attending to two on either side, with a steeper start.",
             "multi30k",
             Sparse(
                 N=4, dim_model=128, dim_ff=256, h=4, dropout=0.3, shared=True, source_graph="window", reach=2
@@ -155,7 +155,7 @@ def get_experiment(name: str) -> Experiment:
     Raises
     ------
     ValueError
-        If there is none of that name; lists those there are.
+        If there is none of that name; lists the existing ones.
     """
     check_choice("experiment", name, EXPERIMENTS)
     return EXPERIMENTS[name]

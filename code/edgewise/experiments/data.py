@@ -1,4 +1,4 @@
-"""Text as data of experiments."""
+"""Text as data for experiments."""
 
 from functools import cached_property
 from typing import Any
@@ -10,7 +10,7 @@ from edgewise.tasks import Pair, TranslationDataset
 from edgewise.tokenization import BPE
 
 VARIANTS = 16
-"""Ways to split each word that training with BPE dropout chooses from."""
+"""Segmentations of each word that BPE-dropout chooses from."""
 
 
 class TextDataset(TranslationDataset):
@@ -21,14 +21,14 @@ class TextDataset(TranslationDataset):
     corpus : Corpus
         Text by split.
     splitter : BPE
-        Splits it.
+        Its tokeniser.
     dropout : float
-        Of joins, in training batches. Each word type gets ``VARIANTS`` ways to be split, drawn before the
-        first batch; every time the word comes up, one of them is drawn.
+        BPE-dropout in training batches. ``VARIANTS`` segmentations of each word type are drawn before the
+        first batch; each occurrence of the word draws one of them.
     seed : int
-        For orders and for splits of words.
+        For shuffling and segmentations.
     dropout_epochs : int, optional
-        Epochs after which words are split in training as they are elsewhere; never if not given.
+        Epochs with BPE-dropout, the first ones; all if not given.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class TextDataset(TranslationDataset):
 
     @cached_property
     def _variants(self) -> dict[str, list[list[str]]]:
-        """Ways to split each word of the training text; drawn when the first pair is, for it takes long."""
+        """Segmentations of each word of the training text; drawn with the first pair, since it takes long."""
         texts = (text for pair in self.corpus.splits["train"] for text in pair)
         words = {word for text in texts for word in self.splitter.words(text)}
         generator = np.random.default_rng([self._seed, VARIANTS])
@@ -59,14 +59,14 @@ class TextDataset(TranslationDataset):
         }
 
     def draw_pair(self, idx: int, mode: str) -> Pair:
-        """Return a pair as a batch shows it: in training, words are split anew each time."""
+        """Return a pair as it appears in a batch: in training, segmentations are resampled each time."""
         if mode != "train" or not self._dropout or self.epoch_facts():
             return super().draw_pair(idx, mode)
         source, target = (self._draw(text) for text in self.corpus.splits[mode][idx])
         return source, target
 
     def epoch_facts(self) -> dict[str, Any]:
-        """Note that this epoch leaves no joins out, where earlier ones did."""
+        """Record that this epoch has no BPE-dropout, if earlier ones had."""
         over = self.dropout_epochs is not None and self.epoch > self.dropout_epochs
         return {"joins_left_out": 0.0} if over else {}
 

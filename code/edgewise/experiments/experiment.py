@@ -1,4 +1,4 @@
-"""A named training run: what is trained, on what, and how."""
+"""A named training run: model, data and recipe."""
 
 import json
 from collections.abc import Mapping
@@ -63,7 +63,7 @@ class Universal:
 
 @dataclass(frozen=True)
 class Mixing(Size):
-    """A :class:`Size` whose tokens combine what they hear otherwise: ``how`` as in ``make_mixing_model``."""
+    """A :class:`Size` with another aggregator than attention: ``how`` as in ``make_mixing_model``."""
 
     how: str = "attention"
 
@@ -74,7 +74,7 @@ class Mixing(Size):
 
 @dataclass(frozen=True)
 class Sparse(Size):
-    """A :class:`Size` on other source graphs: ``source_graph`` and ``reach`` as in ``on_source_graph``."""
+    """A :class:`Size` on a source graph: ``source_graph`` and ``reach`` as in ``on_source_graph``."""
 
     source_graph: str = "complete"
     reach: int = 0
@@ -93,11 +93,11 @@ class Text:
     Attributes
     ----------
     vocab_size : int
-        Pieces of the byte-pair encoding, learned from the training split, both languages together.
+        Size of the joint vocabulary of the byte-pair encoding, learned from the training split.
     dropout : float
-        Share of joins left out in training (BPE dropout).
+        Probability of BPE-dropout in training.
     dropout_epochs : int, optional
-        Epochs, the first ones, in which they are; all if not given.
+        Epochs with BPE-dropout, the first ones; all if not given.
     """
 
     vocab_size: int
@@ -115,18 +115,18 @@ class Text:
 
 @dataclass(frozen=True)
 class Streamed(Text):
-    """How the text of a corpus larger than memory becomes symbols; they are kept on disk, split once.
+    """How the text of a corpus larger than memory becomes symbols: tokenised once and kept on disk.
 
-    ``dropout`` must stay 0: joins cannot be left out anew of what is split once.
+    ``dropout`` must be 0: text that is tokenised once cannot be resampled.
 
     Attributes
     ----------
     sample : int
-        Training pairs that the byte-pair encoding is learned from, drawn from all.
+        Training pairs, sampled from all, to learn the byte-pair encoding from.
     longest, ratio : int, float
-        Of the pairs kept; see :func:`edgewise.corpora.cleaning.cleaned`.
+        Filter; see :func:`edgewise.corpora.cleaning.cleaned`.
     most_pieces : int
-        Pieces a side at most.
+        Most pieces per side.
     """
 
     sample: int = 500_000
@@ -143,11 +143,11 @@ class Streamed(Text):
 
 
 class Described:
-    """What every entry of a study can say of itself."""
+    """Base of a study's entries: their configuration as JSON."""
 
     @property
     def config(self) -> dict[str, Any]:
-        """All of it, as JSON holds it."""
+        """The configuration, as JSON."""
         return json.loads(json.dumps(asdict(self)))
 
 
@@ -158,18 +158,18 @@ class Experiment(Described):
     Attributes
     ----------
     name : str
-        What it is called on the command line and in ``book/artifacts``.
+        Its name on the command line and in ``book/artifacts``.
     about : str
-        What it is for, in a sentence.
+        Its purpose, in a sentence.
     task : str
         Data: a toy task, as in ``get_dataset``, or a corpus, as in ``corpora.load``; where text is
         ``Streamed``, as in ``corpora.streams.open_stream``.
     size : Size, Mixing, Sparse or Universal
-        Of the model, and which kind it is.
+        Size and kind of the model.
     recipe : Recipe
-        How it is trained.
+        The training recipe.
     text : Text or None
-        How the text of a corpus becomes symbols; nothing for a toy task.
+        How the text of a corpus becomes symbols; ``None`` for a toy task.
     tests : tuple of str
         Splits that the finished model is scored on.
     """
@@ -196,6 +196,6 @@ class Experiment(Described):
         return cls(**{**config, **parts})
 
     def build(self, vocab_size: int) -> Transformer:
-        """Return the untrained model, drawn from the recipe's seed, which dropout goes on from."""
+        """Return the model, initialised from the recipe's seed; dropout continues the same generator."""
         torch.manual_seed(self.recipe.seed)
         return self.size.build(vocab_size)

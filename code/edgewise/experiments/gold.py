@@ -1,4 +1,4 @@
-"""Chapter 9: attention of committed models against what people say about sentences."""
+"""Chapter 9: attention of committed models against gold alignments and parses."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -30,28 +30,28 @@ from edgewise.transformer import Transformer
 Rows = list[dict[str, Any]]
 
 CHOSEN_ON = 100
-"""Aligned pairs, the first ones, on which heads are chosen; the others score them."""
+"""Number of aligned pairs, the first ones, on which heads are chosen; the others score them."""
 
 OFFSETS = (-3, -2, -1, 1, 2, 3)
-"""Places of a word that always looks there: the baselines of a relation."""
+"""Offsets of the baselines that always attend to one relative position."""
 
 COMMON = 100
 """How often a relation must occur in each split to be listed."""
 
 
 def measure_alignment(model: Transformer, data: TextDataset, pairs: Sequence[AlignedPair]) -> Rows:
-    """Return alignment error rates of cross-attention, and how far the aligned text is from the model's own.
+    """Return alignment error rates of cross-attention, and the model's loss on its own and the aligned text.
 
-    A target word hears source words through its pieces, see :func:`edgewise.analysis.pool_words`; it is
-    linked to the one that it hears most. Either through the rows that write its pieces (``row`` ``"writes"``)
-    or through the rows that have read them (``"has read"``): the decoder reads one token late.
+    Attention is pooled to words by :func:`edgewise.analysis.pool_words`; a target word is linked to the
+    source word that it attends to most: in the rows that predict its pieces (``row`` ``"predicts"``), or in
+    those that read them (``"reads"``), one later.
 
     Returns
     -------
     list of dict
         ``kind`` ``"diagonal"``: the baseline. ``"head"``: one of each layer, row and head, where head
         ``"mean"`` is the mean over heads; ``chosen_on`` is the rate on the first pairs, ``aer`` of the rest.
-        ``"loss"``: nats a piece of the model's own test split, and of the aligned pairs.
+        ``"loss"``: nats per piece of the model's own test split, and of the aligned pairs.
     """
     splits = {"chosen_on": slice(CHOSEN_ON), "aer": slice(CHOSEN_ON, None)}
 
@@ -65,11 +65,11 @@ def measure_alignment(model: Transformer, data: TextDataset, pairs: Sequence[Ali
 
     diagonal = [diagonal_links(len(pair.source), len(pair.target)) for pair in pairs]
     rows: Rows = [{"kind": "diagonal", "pairs": len(pairs)} | rates(diagonal)]
-    heard = [_cross_attention(model, data, pair) for pair in pairs]
+    attention = [_cross_attention(model, data, pair) for pair in pairs]
     layers, heads = model.decoder.N, model.decoder.layers[0].src_attn.h
-    for layer, (row, name) in product(range(layers), enumerate(("writes", "has read"))):
+    for layer, (row, name) in product(range(layers), enumerate(("predicts", "reads"))):
         for head in (*range(heads), "mean"):
-            weights = [x[layer, row].mean(0) if head == "mean" else x[layer, row, head] for x in heard]
+            weights = [x[layer, row].mean(0) if head == "mean" else x[layer, row, head] for x in attention]
             place = {"layer": layer, "row": name, "head": head}
             rows.append({"kind": "head"} | place | rates([links_of(w) for w in weights]))
     home = data.splits["test"][:1000]
@@ -94,7 +94,7 @@ def _cross_attention(model: Transformer, data: TextDataset, pair: AlignedPair) -
 
 
 def _loss(model: Transformer, data: TextDataset, pairs: Sequence[Sequence[Sequence[str]]]) -> float:
-    """Return the mean loss a target token, in nats."""
+    """Return the mean loss per target token, in nats."""
     criterion, total, tokens = LabelSmoothing(data.vocab_size, data.pad_id), 0.0, 0
     with evaluating(model), torch.no_grad():
         for first in range(0, len(pairs), 100):
@@ -109,14 +109,14 @@ def _loss(model: Transformer, data: TextDataset, pairs: Sequence[Sequence[Sequen
 def measure_syntax(
     models: Mapping[str, Transformer], data: TextDataset, parses: Mapping[str, Sequence[Parse]]
 ) -> Rows:
-    """Return how well trees made of an encoder's attention, and single heads, follow a treebank.
+    """Return how well an encoder's spanning trees of attention, and single heads, match a treebank.
 
     Heads are chosen on the split ``"valid"`` and scored on ``"test"``.
 
     Parameters
     ----------
     models : mapping
-        By name; ``"trained"`` is the one whose heads are held to relations.
+        By name; heads of ``"trained"`` are compared with relations.
     data : TextDataset
         Splits words.
     parses : mapping
@@ -125,24 +125,24 @@ def measure_syntax(
     Returns
     -------
     list of dict
-        ``kind`` ``"adjacent"``: undirected attachment score (UUAS) if each word is joined to the next.
+        ``kind`` ``"adjacent"``: undirected attachment score (UUAS) if each word is linked to the next.
         ``"tree"``: of the spanning tree of each ``layer`` and ``head`` of a ``model``. ``"relation"``: for
-        each common relation the best head, and the share of dependents that hear their own head most
-        (``accuracy``); ``offset`` and ``baseline`` are of a word that always looks to one place.
+        each common relation the best head, and the share of dependents that attend most to their own head
+        (``accuracy``); ``offset`` and ``baseline`` are those of the best fixed offset.
     """
     gold = {split: [gold_tree(parse.heads) for parse in some] for split, some in parses.items()}
     near = {s: uuas([chain(len(parse.words)) for parse in some], gold[s]) for s, some in parses.items()}
     rows: Rows = [{"kind": "adjacent", "sentences": len(parses["test"])} | near]
     for name, model in models.items():
-        heard = {s: [_self_attention(model, data, parse) for parse in some] for s, some in parses.items()}
-        for layer, head in np.ndindex(heard["test"][0].shape[:2]):
+        attention = {s: [_self_attention(model, data, parse) for parse in some] for s, some in parses.items()}
+        for layer, head in np.ndindex(attention["test"][0].shape[:2]):
             scores = {
                 s: uuas([spanning_tree(weights[layer, head]) for weights in some], gold[s])
-                for s, some in heard.items()
+                for s, some in attention.items()
             }
             rows.append({"kind": "tree", "model": name, "layer": layer, "head": head} | scores)
         if name == "trained":
-            rows += _relations(heard, parses)
+            rows += _relations(attention, parses)
     return rows
 
 
@@ -154,20 +154,20 @@ def _self_attention(model: Transformer, data: TextDataset, parse: Parse) -> np.n
     return pool_words(np.array(layers), spans, spans)
 
 
-def _relations(heard: Mapping[str, list[np.ndarray]], parses: Mapping[str, Sequence[Parse]]) -> Rows:
+def _relations(attention: Mapping[str, list[np.ndarray]], parses: Mapping[str, Sequence[Parse]]) -> Rows:
     """Choose the best head and the best offset for each relation on one split, score both on the other."""
     right: dict[str, dict[str, np.ndarray]] = {}
     for split, some in parses.items():
         hits = [
             attached(weights.reshape(-1, *weights.shape[2:]), parse.heads)
-            for weights, parse in zip(heard[split], some, strict=True)
+            for weights, parse in zip(attention[split], some, strict=True)
         ]
         fixed = [_fixed(parse.heads) for parse in some]
         both = [np.concatenate(pair) for pair in zip(hits, fixed, strict=True)]
         names = np.array([r for p in some for r, h in zip(p.relations, p.heads, strict=True) if h >= 0])
         table = np.concatenate(both, -1)  # [layers * heads + offsets, dependents]
         right[split] = {name: table[:, names == name] for name in Counter(names.tolist())}
-    layers, heads = heard["test"][0].shape[:2]
+    layers, heads = attention["test"][0].shape[:2]
     rows = []
     for name, chosen_on in sorted(right["valid"].items(), key=lambda item: -item[1].shape[1]):
         scored = right["test"].get(name)
@@ -183,6 +183,6 @@ def _relations(heard: Mapping[str, list[np.ndarray]], parses: Mapping[str, Seque
 
 
 def _fixed(heads: Sequence[int]) -> np.ndarray:
-    """Say for each offset and each word but the root whether its head stands there: bool [offsets, words]."""
+    """For each offset and each word but the root: whether its head is there; bool [offsets, words]."""
     governed = np.flatnonzero(np.asarray(heads) >= 0)
     return np.array([governed + offset == np.asarray(heads)[governed] for offset in OFFSETS])

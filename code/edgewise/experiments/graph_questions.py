@@ -41,18 +41,18 @@ def _trees() -> Study:
         for graph in WORD_GRAPHS
         for seed in SEEDS
     ]
-    return Study("trees", "What is it worth to hear along a parse?", tuple(entries))
+    return Study("trees", "What is it worth to attend along a parse?", tuple(entries))
 
 
 def _sources() -> Study:
-    """Small translators, alike but for the graph over the source."""
+    """Small translators that differ only in the graph over the source."""
     graphs = [("complete", 0), ("window", 0), ("window", 2), ("binary partition", 1)]
     course = Recipe(epochs=4, batch_tokens=4096, factor=2.0, warmup=200, clip=1.0, cooldown=2, autocast=True)
     size = {"N": 2, "dim_model": 128, "dim_ff": 256, "h": 4, "dropout": 0.1, "shared": True}
     entries = [
         Experiment(
             f"{graph} {reach}" if reach or graph == "window" else graph,
-            "Translate captions with an encoder that hears less.",
+            "Translate captions with an encoder that has fewer edges.",
             "multi30k",
             Sparse(**size, source_graph=graph, reach=reach),
             replace(course, seed=seed),
@@ -61,7 +61,7 @@ def _sources() -> Study:
         for graph, reach in graphs
         for seed in SEEDS
     ]
-    return Study("sources", "What must a translator's encoder hear?", tuple(entries))
+    return Study("sources", "What must a translator's encoder attend to?", tuple(entries))
 
 
 GRAPH_STUDIES = (_distances(), _chosen(), _trees(), _sources())

@@ -17,10 +17,10 @@ def load_data(
     workers: int = 0,
     say: Callable[[str], None] = lambda line: None,
 ) -> TranslationDataset:
-    """Return an experiment's data set; ``splitter`` is learned from the training split if not given.
+    """Return an experiment's data set; unless given, ``splitter`` is learned from the training split.
 
-    Where text stays on disk, ``workers`` processes read ahead, and ``say`` is told what takes long, before it
-    is done: the first time only.
+    If text stays on disk, ``workers`` processes prefetch, and ``say`` is called before slow work, the first
+    time only.
 
     Raises
     ------

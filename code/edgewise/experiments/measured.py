@@ -1,4 +1,4 @@
-"""Measurements of chapters 9 and 10: committed models held to data; the figures are kept."""
+"""Measurements of chapters 9 and 10: evaluations of committed models."""
 
 import time
 from collections.abc import Callable
@@ -29,12 +29,12 @@ from edgewise.transformer import Transformer
 
 @dataclass(frozen=True)
 class Measurement:
-    """A question to a committed model.
+    """An evaluation of a committed model.
 
     Attributes
     ----------
     name : str
-        What it is called on the command line and in ``book/studies``.
+        Its name on the command line and in ``book/studies``.
     about : str
         The question.
     artifact : str
@@ -50,7 +50,7 @@ class Measurement:
 
 
 def run_measurement(measurement: Measurement, folder: Path) -> Path:
-    """Measure; write ``NAME.json``, of the form that a study's figures have, into a folder.
+    """Measure; write ``NAME.json``, in the format of a study's results, into a folder.
 
     Raises
     ------
@@ -69,14 +69,14 @@ def run_measurement(measurement: Measurement, folder: Path) -> Path:
 
 
 def digest_of_weights(artifact: Artifact) -> str:
-    """Return the sha256 of an artifact's weights, as they lie there."""
+    """Return the sha256 of an artifact's weights file."""
     return sha256_of(artifact.folder / artifacts.WEIGHTS)
 
 
 def measure_pruning(
     model: Transformer, data: TextDataset, split: str = "test2016", step: int = 4, seeds: int = 3
 ) -> Rows:
-    """Return BLEU without each head, and as heads are left out in three orders.
+    """Return BLEU with each head pruned, and with heads pruned cumulatively in three orders.
 
     Heads are ranked by :func:`edgewise.analysis.importance` on the validation split; BLEU is that of greedy
     decoding on ``split``. A single head's loss comes with its p-value by paired bootstrap (Koehn 2004).
@@ -85,7 +85,7 @@ def measure_pruning(
     -------
     list of dict
         First the whole model's (``kind`` ``"whole"``); for each head one of kind ``"one"``; then, with
-        ``kind`` ``"least first"``, ``"most first"`` or ``"random"``, one for each number removed.
+        ``kind`` ``"least first"``, ``"most first"`` or ``"random"``, one for each number pruned.
     """
     criterion = LabelSmoothing(data.vocab_size, data.pad_id)
     weight = importance(model, data(GraphPool(), "valid", 100), criterion)
@@ -115,12 +115,12 @@ def measure_pruning(
 
 
 def measure_windows(model: Transformer, data: TextDataset, split: str = "test2016") -> Rows:
-    """Return BLEU of greedy decoding on ``split`` as the trained encoder hears ever fewer tokens.
+    """Return BLEU of greedy decoding on ``split`` as the trained encoder's window shrinks.
 
     Returns
     -------
     list of dict
-        For each graph over the source: its kind, its reach, edges a token, BLEU.
+        For each graph over the source: its kind, its reach, edges per token, BLEU.
     """
     sources, references = zip(*data.corpus.splits[split], strict=True)
     sizes = [len(data.splitter.split(source)) for source in sources]
@@ -167,6 +167,6 @@ MEASUREMENTS = {
     "alignment": Measurement(
         "alignment", "Does cross-attention say which word translates which?", "tatoeba", _alignment
     ),
-    "windows": Measurement("windows", "How far must a trained encoder hear?", "multi30k", _windows),
+    "windows": Measurement("windows", "How far must a trained encoder attend?", "multi30k", _windows),
     "syntax": Measurement("syntax", "Does an encoder's attention follow syntax?", "multi30k", _syntax),
 }

@@ -44,7 +44,7 @@ def _mixing(name: str, task: str, course: Recipe, heads: tuple[int, ...]) -> Stu
 
 
 def _feed_forward() -> Study:
-    """Widths of the feed-forward layer by model width, which shrinks so that weights are as many."""
+    """Widths of the feed-forward layer; the model's width shrinks to keep the number of weights."""
     wide = {"0": (164, 0), "1/2": (152, 76), "1": (144, 144)}
     narrow = {"2": (128, 256), "4": (108, 432), "8": (88, 704)}
     entries = [
@@ -62,7 +62,7 @@ def _feed_forward() -> Study:
 
 
 def _stability() -> Study:
-    """Where three layers on each side learn, with the norm before or after each sub-layer."""
+    """Where three layers on each side train successfully, pre-norm and post-norm."""
     course = Recipe(epochs=3, batch_size=128, warmup=100)
     entries = [
         Experiment(
@@ -83,7 +83,7 @@ def _stability() -> Study:
 
 
 RATES = (0.0003, 0.001, 0.003, 0.01, 0.03)
-"""Highest learning rates: 80 is the root of 64, the width, times that of 100, the warm-up."""
+"""Peak learning rates: 80 is the root of 64, the width, times that of 100, the warm-up."""
 
 STUDIES = {
     study.name: study
@@ -104,7 +104,7 @@ def get_study(name: str) -> Study:
     Raises
     ------
     ValueError
-        If there is none of that name; lists those there are.
+        If there is none of that name; lists the existing ones.
     """
     check_choice("study", name, STUDIES)
     return STUDIES[name]

@@ -1,4 +1,4 @@
-"""Chapter 10's short trainings, in a study's terms: readers on graphs that are not complete."""
+"""Chapter 10's short trainings, as entries of studies: readers on sparse graphs."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -45,10 +45,10 @@ LONG_GRAPHS: dict[str, GraphOf] = {
     "binary partition": lambda n: binary_partition(n, 3),
     "compressed memory": lambda n: compressive(n, 32, 16, 15, 16),
 }
-"""By length; all but the first have forty to fifty edges a token at 512 tokens."""
+"""By length; all but the first have forty to fifty edges per token at 512 tokens."""
 
 BUCKETS = "buckets"
-"""The graph that is none of these, since a reader's states decide it."""
+"""The name of the graph that a reader's states decide."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Reading(Described):
     Attributes
     ----------
     name : str
-        What the study calls it.
+        Its variant in the study.
     task : str
         One of ``longrange.TASKS``.
     graph : str
@@ -66,9 +66,9 @@ class Reading(Described):
     recipe : LongRecipe
         How it is trained.
     tested : tuple of int
-        Lengths of the texts that it is asked about afterwards.
+        Lengths of the test texts.
     texts : int
-        How many of each length.
+        Test texts of each length.
     """
 
     name: str
@@ -83,7 +83,7 @@ class Reading(Described):
         check_choice("graph", self.graph, [*LONG_GRAPHS, BUCKETS])
 
     def figures(self, device: torch.device | str = "cpu") -> dict[str, Any]:
-        """Train and ask: the last hundred updates' loss, and for each length edges a token and answers right.
+        """Train and test: the loss of the last 100 updates; edges per token and accuracy by length.
 
         Raises
         ------
@@ -92,7 +92,7 @@ class Reading(Described):
         """
         _check_cpu(device)
         if self.graph == BUCKETS:
-            graph_of, make = complete, make_bucket_reader  # which hears other graphs than this one
+            graph_of, make = complete, make_bucket_reader  # its layers make graphs of their own
         else:
             graph_of, make = LONG_GRAPHS[self.graph], make_reader
         model, losses = train_reader(self.task, graph_of, self.recipe, make=make)
@@ -116,7 +116,7 @@ class Tagging(Described):
     Attributes
     ----------
     name : str
-        What the study calls it.
+        Its variant in the study.
     graph : str
         One of ``longrange.WORD_GRAPHS``.
     recipe : LongRecipe
@@ -128,7 +128,7 @@ class Tagging(Described):
     recipe: LongRecipe
 
     def figures(self, device: torch.device | str = "cpu") -> dict[str, Any]:
-        """Train on EWT's training split; return the share of words right on the test split, and edges a word.
+        """Train on EWT's training split; return accuracy on the test split, and edges per word.
 
         Raises
         ------

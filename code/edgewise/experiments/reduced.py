@@ -1,4 +1,4 @@
-"""Every experiment at a size that is over in seconds: to see that all of it runs, on any device."""
+"""Every experiment at a size that runs in seconds, as a smoke test on any device."""
 
 from dataclasses import replace
 
@@ -6,9 +6,9 @@ from edgewise.experiments.experiment import Experiment, Universal
 
 
 def reduced(experiment: Experiment) -> Experiment:
-    """Return a small one of the same kind: the same code path, another course.
+    """Return a small experiment that takes the same code path.
 
-    Two epochs of a narrow model; text is a few captions made by rule, so that no corpus is needed.
+    Two epochs of a narrow model; text is a few rule-based captions, so that no corpus is needed.
     """
     size = replace(experiment.size, dim_model=16, dim_ff=16, h=2)
     size = replace(size, max_steps=2) if isinstance(size, Universal) else replace(size, N=1)

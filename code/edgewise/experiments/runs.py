@@ -28,7 +28,7 @@ from edgewise.trainer import ALONE, Alone, Run
 from edgewise.transformer import Transformer
 
 VALIDATED = 200
-"""Sequences of validation that are decoded after each epoch; of text in memory, all are."""
+"""Validation sequences decoded after each epoch; of text in memory, all are."""
 
 TOKENIZER = "tokenizer.json"
 
@@ -43,23 +43,22 @@ def start(
     workers: int = 0,
     say: Callable[[str], None] = lambda line: None,
 ) -> Run:
-    """Begin, or continue, the experiment's run in a folder.
+    """Start or resume the experiment's run in a folder.
 
-    A run goes on under a recipe of more epochs than it was begun with, or of other ones to come: they have no
-    part in the course of those before. The processes of a team share its batches, and a run goes on with as
-    many of them as it was begun with: each has random numbers of its own. Where text stays on disk,
-    ``workers`` processes read ahead of each; their number has no part in the course either. ``say`` is told
-    what takes long before training begins.
+    A resumed run may have another number of epochs, and settings of later epochs may change, since they do
+    not affect earlier ones. It must have the same number of processes, each of which has random numbers of
+    its own. If text stays on disk, ``workers`` processes prefetch for each; their number does not affect the
+    result. ``say`` is called before slow work.
 
     Raises
     ------
     DisagreementError
-        If the processes of ``team`` would not do the same.
+        If the processes of ``team`` have different settings.
     FileExistsError
         If the folder holds a run and ``resume`` is false.
     CheckpointError
-        If the newest checkpoint cannot be used: it is damaged, or its configuration, pairs, vocabulary or
-        number of processes are others.
+        If the newest checkpoint cannot be used: it is damaged, or has another configuration, pairs,
+        vocabulary or number of processes.
     """
     team.agree(experiment.config | {"resume": resume})
     data = load_data(experiment, None, workers, say)
@@ -86,15 +85,15 @@ def start(
 
 
 def _course(experiment: Experiment) -> dict[str, Any]:
-    """Return what of an experiment its course depends on from the first update on."""
+    """Return the settings that affect an experiment from its first update."""
     course = experiment.config
     for last in ("epochs", "cooldown", "average"):
         course["recipe"].pop(last)
-    for name in ("rises", "falls"):  # younger than checkpoints that say nothing of them
+    for name in ("rises", "falls"):  # older checkpoints lack these fields
         if course["recipe"][name]:
             course["recipe"].pop(name)
     if course["text"]:
-        course["text"].pop("dropout_epochs")  # each epoch says of itself how it was
+        course["text"].pop("dropout_epochs")  # recorded with each epoch instead
     return course
 
 
@@ -104,10 +103,10 @@ def finish(run: Run, experiment: Experiment) -> Artifact:
     Raises
     ------
     ValueError
-        If the run is not finished, or went on for longer than the recipe says.
+        If the run is not finished, or has more epochs than the recipe.
     """
     if not run.finished or len(run.epochs) > run.recipe.epochs:
-        how = "has gone too far" if run.finished else "is not finished"
+        how = "has too many epochs" if run.finished else "is not finished"
         raise ValueError(f"{run.folder} {how}: {len(run.epochs)} of {run.recipe.epochs} epochs")
     weights = artifacts.halved(run.averaged_weights())
     load_weights(run.model, weights)
@@ -130,9 +129,9 @@ def finish(run: Run, experiment: Experiment) -> Artifact:
 
 
 def deviation(run: Run, experiment: Experiment) -> float | None:
-    """Return by how much, relatively, the run's first losses differ from those of the committed artifact.
+    """Return the largest relative difference between the run's first losses and the committed artifact's.
 
-    ``None`` if there is no artifact of this very configuration.
+    ``None`` if there is no artifact of this configuration.
     """
     if experiment.name not in artifacts.names():
         return None
@@ -157,12 +156,12 @@ def restore(artifact: Artifact) -> tuple[Transformer, TranslationDataset]:
 
 
 def restore_splitter(artifact: Artifact) -> BPE:
-    """Return what splits text for an artifact's model."""
+    """Return the tokeniser of an artifact's model."""
     return BPE.load(artifact.folder / TOKENIZER)
 
 
 def search_of(artifact: Artifact) -> Search:
-    """Return how an artifact's model decodes where its figures come from."""
+    """Return the search settings behind an artifact's metrics."""
     return Search(**artifact.metrics["search"]) if "search" in artifact.metrics else GREEDY
 
 
@@ -174,7 +173,7 @@ def restore_model(artifact: Artifact, vocab_size: int) -> Transformer:
 
 
 def load_translator(artifact: Artifact) -> Translator:
-    """Return what translates with an artifact's model; needs no corpus.
+    """Return a translator with an artifact's model; needs no corpus.
 
     Raises
     ------
@@ -189,7 +188,7 @@ def load_translator(artifact: Artifact) -> Translator:
 
 
 def test_sources(artifact: Artifact) -> list[str]:
-    """Return the sources of the first split that an artifact's model of text was tested on.
+    """Return the sources of an artifact's first test split.
 
     Raises
     ------
@@ -204,7 +203,7 @@ def test_sources(artifact: Artifact) -> list[str]:
 
 @torch.no_grad()
 def load_weights(model: torch.nn.Module, weights: Mapping[str, torch.Tensor]) -> None:
-    """Copy parameters by name into a model; one that has several names is expected under the first.
+    """Copy parameters by name into a model; a shared parameter is expected under its first name.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What a model can do, by its own decoding."""
+"""Scores of a model, teacher-forced and by its own decoding."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,10 +19,10 @@ from edgewise.training import LabelSmoothing, run_epoch
 from edgewise.transformer import Transformer
 
 BEAM = 5
-"""Beginnings kept where the final figures on text are worked out."""
+"""Beam size for the final metrics on text."""
 
 PENALTIES = (0.0, 0.6, 1.0, 1.4, 1.8, 2.2)
-"""Length penalties of which validation chooses one."""
+"""Length penalties, of which one is chosen on validation."""
 
 Figures = dict[str, float]
 """Figures by name."""
@@ -30,7 +30,7 @@ Figures = dict[str, float]
 
 @dataclass(frozen=True)
 class Search:
-    """How text is decoded: ``beam`` beginnings, a length penalty; a toy task is decoded greedily."""
+    """Beam size and length penalty for text; toy tasks are decoded greedily."""
 
     beam: int = 1
     length_penalty: float = 0.0
@@ -46,7 +46,7 @@ def figures(
     limit: int | None = None,
     search: Search = GREEDY,
 ) -> Figures:
-    """Score a model on a split: given the true tokens before each one, and by its own decoding.
+    """Score a model on a split, teacher-forced and by its own decoding.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def decoded_figures(
     limit: int | None = None,
     search: Search = GREEDY,
 ) -> Figures:
-    """Decode a split and score it: text by BLEU and chrF, a toy task by what is exactly right."""
+    """Decode a split and score it: text by BLEU and chrF, a toy task by exact match."""
     if isinstance(data, TextDataset):
         return _text_figures(model, data, mode, limit, search)
     pairs = data.splits[mode][:limit]
@@ -124,9 +124,9 @@ def decoded_figures(
 def _text_figures(
     model: Transformer, data: TextDataset, mode: str, limit: int | None, search: Search
 ) -> Figures:
-    """Cased BLEU and chrF of plain text; where published references are tokenised, BLEU on those too.
+    """Cased BLEU and chrF of plain text; if published references are tokenised, BLEU on those too.
 
-    Beside that stands which share of those references comes out of the raw ones as predictions do.
+    Also the share of those references that tokenising the raw ones reproduces.
     """
     pairs = data.corpus.splits[mode][:limit]
     found = translate(model, data, [source for source, _ in pairs], search)
@@ -142,7 +142,7 @@ def _text_figures(
 
 
 def signatures() -> dict[str, str]:
-    """Return how sacreBLEU describes each of the scores of text."""
+    """Return sacreBLEU's signature of each score of text."""
     scores = {"bleu": bleu, "chrf": chrf, "bleu_tokenised": tokenized_bleu}
     return {name: score(["a"], ["a"]).signature for name, score in scores.items()}
 
@@ -150,7 +150,7 @@ def signatures() -> dict[str, str]:
 def translate(
     model: Transformer, data: TextDataset, texts: Sequence[str], search: Search = GREEDY
 ) -> list[str]:
-    """Translate texts; each is a source of its own."""
+    """Translate texts."""
     found = Translator(model, data.splitter)(texts, search.beam, search.length_penalty)
     return [best.text for best, *_ in found]
 

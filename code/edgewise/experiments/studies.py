@@ -1,4 +1,4 @@
-"""Many short runs that answer one question; of each only the figures are kept."""
+"""Many short runs that answer one question; only their metrics are kept."""
 
 import json
 import os
@@ -27,11 +27,11 @@ class Study:
     Attributes
     ----------
     name : str
-        What it is called on the command line and in ``book/studies``.
+        Its name on the command line and in ``book/studies``.
     about : str
         The question.
     entries : tuple of Experiment, Reading or Tagging
-        One for each variant, which its name says, and each seed.
+        One for each variant, named by it, and seed.
     """
 
     name: str
@@ -40,22 +40,22 @@ class Study:
 
     @property
     def config(self) -> dict[str, Any]:
-        """All of it, as JSON holds it."""
+        """The configuration, as JSON."""
         return {"name": self.name, "about": self.about, "entries": [e.config for e in self.entries]}
 
 
 @dataclass(frozen=True)
 class Results:
-    """What came of a study.
+    """The results of a study.
 
     Attributes
     ----------
     config, provenance : dict
         What was run, and when, where and by which code.
     rows : list of dict
-        For each entry, in its order: ``variant``, ``seed``, and validation figures after the last epoch; or
-        ``diverged_at``, the update at which a loss or gradient was no number. Of a measurement or benchmark,
-        what it says; ``measured`` is false where a benchmark's row is extrapolated.
+        For each entry, in order: ``variant``, ``seed``, and validation metrics after the last epoch; or
+        ``diverged_at``, the update at which a loss or gradient was NaN or infinite. A measurement or
+        benchmark has fields of its own; ``measured`` is false for a benchmark's extrapolated rows.
     """
 
     config: dict[str, Any]
@@ -63,7 +63,7 @@ class Results:
     provenance: dict[str, Any]
 
     def figures(self, variant: str, figure: str) -> list[float]:
-        """Return one figure of all seeds of a variant, in their order; a run that diverged has none.
+        """Return one metric for all seeds of a variant, in order, without diverged runs.
 
         Raises
         ------
@@ -89,7 +89,7 @@ class Results:
 
     @property
     def caption(self) -> str:
-        """One line to stand beneath a figure: which study it shows, when and where it was made."""
+        """One line for a figure's caption: which study it shows, when and where it was made."""
         p, model = self.provenance, self.config.get("artifact")
         measured = sum(row.get("measured", True) for row in self.rows)
         what = f"model {model}, measured" if model else f"{measured} runs of"
@@ -102,10 +102,10 @@ class Results:
 def run_study(
     study: Study, folder: Path, device: torch.device | str = "cpu", limit: int | None = None
 ) -> int:
-    """Run those entries whose figures are not in the folder yet; return how many are missing afterwards.
+    """Run the entries that have no results in the folder yet; return how many are still missing.
 
-    Each run's figures are written as it ends, so a study that was stopped goes on with the run that it was
-    stopped in. With the last of them it writes ``NAME.json``.
+    Results are written after each run, so a stopped study resumes with the run it was stopped in. After the
+    last run, ``NAME.json`` is written.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def run_study(
     Raises
     ------
     ValueError
-        If the folder holds figures of the study as it was before it was changed.
+        If the folder holds results of an earlier version of the study.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{study.name}.jsonl"
@@ -147,7 +147,7 @@ def run_study(
 
 
 def _run(entry: Entry, device: torch.device | str) -> dict[str, Any]:
-    """Run one entry; its row, and when, where and by which code."""
+    """Run one entry; return its row and its provenance."""
     stage, began = artifacts.facts(device), time.monotonic()
     figures = _trained(entry, device) if isinstance(entry, Experiment) else entry.figures(device)
     row = {"variant": entry.name, "seed": entry.recipe.seed} | figures
@@ -155,7 +155,7 @@ def _run(entry: Entry, device: torch.device | str) -> dict[str, Any]:
 
 
 def _trained(entry: Experiment, device: torch.device | str) -> dict[str, Any]:
-    """Train an experiment in a folder of its own, which is thrown away."""
+    """Train an experiment in a temporary folder."""
     with tempfile.TemporaryDirectory() as folder:
         run = start(entry, Path(folder), device)
         try:
@@ -171,7 +171,7 @@ def load_study(name: str) -> Results:
     Raises
     ------
     FileNotFoundError
-        If there are none of that name; says which there are.
+        If there are none of that name; lists the existing ones.
     """
     root = artifacts.artifacts_folder()
     folder = root.parent / "studies" if root else Path("book", "studies")

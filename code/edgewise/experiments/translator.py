@@ -1,4 +1,4 @@
-"""A trained model and what splits its text: all that translating needs."""
+"""A translator: a trained model and its tokeniser."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from edgewise.tokenization import BPE
 from edgewise.transformer import Transformer
 
 MOST_PIECES = 500
-"""Longest text that is translated, in pieces; training shows a tenth of that."""
+"""Longest text that is translated, in pieces: about ten times the longest in training."""
 
 BATCH = 100
 """Texts decoded together."""
@@ -20,7 +20,7 @@ BATCH = 100
 
 @dataclass(frozen=True)
 class Translation:
-    """A translation, its pieces, and what decoding says of it."""
+    """A translation, its pieces and its hypothesis."""
 
     text: str
     pieces: list[str]
@@ -37,12 +37,12 @@ class Translator:
     splitter : BPE
         Text to pieces and back.
     length_penalty : float
-        Of beam search, where a call gives none.
+        Default for beam search.
 
     Raises
     ------
     ValueError
-        If the model's vocabulary is not the splitter's with the three special symbols.
+        If the model's vocabulary is not the splitter's plus the three special symbols.
     """
 
     def __init__(self, model: Transformer, splitter: BPE, length_penalty: float = 0.6):
@@ -97,19 +97,18 @@ class Translator:
         return self.vocabulary.encode(pieces)
 
     def attention(self, text: str, translation: Translation, layer: int = -1) -> list[Tensor]:
-        """Return the attention of a layer while this translation was written: ``[e2e, e2d, d2d]``.
+        """Return a layer's attention for this translation: ``[e2e, e2d, d2d]``.
 
-        Columns are the text's pieces; rows of the last two what the decoder read: the start symbol, then all
-        pieces of the translation.
+        Decoder rows are its inputs: the start symbol, then all pieces of the translation.
         """
         start, end = self.vocabulary.sos_id, self.vocabulary.eos_id
         batch = GraphPool()([self.encode(text)], [[start, *translation.hypothesis.ids, end]])
         return self.model.attention_of(batch, 0, layer)
 
-    def heard(self, text: str, translation: Translation) -> list[str]:
-        """Say for each piece of a translation which piece of the text the last layer heard most.
+    def most_attended(self, text: str, translation: Translation) -> list[str]:
+        """Return for each piece of a translation the piece of the text that the last layer attended to most.
 
-        Weights are means over heads, on the row that wrote the piece.
+        Weights are means over heads, in the row that predicts the piece.
         """
         weights = self.attention(text, translation)[1].mean(0)  # [pieces + 1, pieces of the text]
         senders = self.splitter.show(self.splitter.split(text.strip()))

@@ -9,6 +9,7 @@ from edgewise.figures.player import AttentionPlayer, AttentionView, att_animatio
 from edgewise.figures.shares import draw_shares
 from edgewise.figures.source import show_source
 from edgewise.figures.style import PALETTE, use_style
+from edgewise.figures.table import table
 
 __all__ = [
     "PALETTE",
@@ -27,5 +28,6 @@ __all__ = [
     "draw_shares",
     "draw_social",
     "show_source",
+    "table",
     "use_style",
 ]

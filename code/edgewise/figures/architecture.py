@@ -1,4 +1,4 @@
-"""The whole Transformer as a diagram: sub-layers in two columns, beside the trunks that carry the states."""
+"""The whole Transformer as a diagram: sub-layers in two columns, beside their residual streams."""
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
@@ -29,8 +29,8 @@ def draw_architecture(norm_first: bool = True) -> Figure:
     """Draw encoder and decoder, with each norm before its sub-layer or after the sum."""
     fig, ax = plt.subplots(figsize=(6.4, 7.6))
     top_of_encoder, _ = _column(ax, "encoder", norm_first)
-    top, listening = _column(ax, "decoder", norm_first)
-    _memory(ax, top_of_encoder, listening)
+    top, cross = _column(ax, "decoder", norm_first)
+    _memory(ax, top_of_encoder, cross)
     box(ax, (MIDDLE, 1.2), "position", None)
     x = TRUNK["decoder"]
     for text in ("linear", "log-softmax"):
@@ -44,7 +44,7 @@ def draw_architecture(norm_first: bool = True) -> Figure:
 
 
 def _column(ax: Axes, side: str, norm_first: bool) -> tuple[float, float]:
-    """Draw one side from its ids upwards; return where it ends, and how high its second sub-layer listens."""
+    """Draw one side from its ids upwards; return the heights of its end and of its second sub-layer."""
     x = TRUNK[side]
     source = "source" if side == "encoder" else "target"
     ax.text(x, -0.05, f"{source} ids", ha="center", va="top", fontsize=9.5)
@@ -56,19 +56,19 @@ def _column(ax: Axes, side: str, norm_first: bool) -> tuple[float, float]:
     inward = 1 if x < MIDDLE else -1
     arrow(ax, (MIDDLE - 0.82 * inward, 1.2), (x + 0.17 * inward, 1.2))
     bottom = y = 1.75
-    listening = 0.0
+    cross = 0.0
     for number, (text, kind) in enumerate(SUBLAYERS[side]):
         height = _sublayer(ax, side, y, text, kind, norm_first)
-        listening = height if number == 1 else listening
+        cross = height if number == 1 else cross
         y += ROOM
     _frame(ax, side, bottom, y)
     ax.plot([x, x], [y - 0.17, y + 0.3], **LINE)
     box(ax, (x, y + 0.3 + HALF), "norm", None)
-    return y + 0.3 + 2 * HALF, listening
+    return y + 0.3 + 2 * HALF, cross
 
 
 def _sublayer(ax: Axes, side: str, y: float, text: str, kind: str | None, norm_first: bool) -> float:
-    """Draw one sub-layer from height ``y``; return the height at which its box stands."""
+    """Draw one sub-layer from height ``y``; return the height of its box."""
     x, aside = TRUNK[side], BOXES[side]
     edge = aside - 0.82 if aside > x else aside + 0.82
     branch, where, total = y, y + (0.95 if norm_first else 0.45), y + (1.4 if norm_first else 0.85)
@@ -103,12 +103,10 @@ def _frame(ax: Axes, side: str, bottom: float, top: float) -> None:
     ax.text(BOXES[side], top, f"{side} layer, N times", ha="center", va="bottom", fontsize=9.5)
 
 
-def _memory(ax: Axes, top: float, listening: float) -> None:
-    """Lead the encoded source from the encoder's end to the sub-layer of the decoder that listens to it."""
+def _memory(ax: Axes, top: float, cross: float) -> None:
+    """Draw the path of the encoded source to the decoder's cross-attention."""
     color, dash = EDGE_KINDS["cross"]
     x, bend = TRUNK["encoder"], top + 0.4
-    ax.plot(
-        [x, x, MIDDLE, MIDDLE], [top, bend, bend, listening], color=color, linestyle=dash, lw=1.4, zorder=0
-    )
-    arrow(ax, (MIDDLE, listening), (BOXES["decoder"] - 0.82, listening), "cross")
+    ax.plot([x, x, MIDDLE, MIDDLE], [top, bend, bend, cross], color=color, linestyle=dash, lw=1.4, zorder=0)
+    arrow(ax, (MIDDLE, cross), (BOXES["decoder"] - 0.82, cross), "cross")
     ax.text(x + 0.1, top + 0.48, "encoded source: keys and values", fontsize=9.5, va="bottom")

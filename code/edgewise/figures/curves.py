@@ -16,7 +16,7 @@ def curves(
     ax: Axes | None = None,
     markers: bool = False,
 ) -> Figure:
-    """Draw named lines, told apart by colour, dash and, if asked for, marker.
+    """Draw named lines that differ in colour, dash and, if asked for, marker.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def curves(
     Raises
     ------
     ValueError
-        If there are more than can be told apart.
+        If there are more than the palette has.
     """
     _check_series(series)
     ax = ax or plt.subplots()[1]
@@ -54,7 +54,7 @@ def bars(
     Raises
     ------
     ValueError
-        If there are more series than can be told apart.
+        If there are more series than the palette has.
     """
     ax = ax or plt.subplots()[1]
     groups, names = list(values), list(dict.fromkeys(name for group in values.values() for name in group))

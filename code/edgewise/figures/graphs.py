@@ -26,23 +26,24 @@ def draw_graph(
     ax: Axes | None = None,
     title: str = "",
 ) -> Figure:
-    """Draw who listens to whom; arrows run from the token heard to the token that listens.
+    """Draw which token attends to which; arrows run from sender to receiver.
 
     Parameters
     ----------
     graph : networkx.DiGraph
         Of ``AttentionGraph.to_networkx()``.
     labels : sequence of str
-        One a node, in the order of the graph's nodes.
+        One per node, in the order of the graph's nodes.
     layout : str
         ``"line"``, ``"circle"``, or ``"sides"`` for two sets of tokens.
     highlight : node, optional
-        A listener whose in-edges stand out.
+        A receiver whose in-edges are highlighted.
 
     Raises
     ------
     ValueError
-        If there is not one label a node, the layout is unknown or does not fit, or ``highlight`` is no node.
+        If there is not one label per node, the layout is unknown or does not fit, or ``highlight`` is no
+        node.
     """
     nodes = list(graph)
     if len(labels) != len(nodes):
@@ -149,7 +150,7 @@ def draw_social(
     graph : networkx.Graph
         Who knows whom.
     groups : sequence of str
-        Each node's group, four groups at most; told apart by shape as well as by colour.
+        Each node's group, four groups at most, which differ in shape and colour.
     highlight : node, optional
         Arrows run to it from its neighbours.
     proposed : sequence of (node, node)
@@ -158,7 +159,7 @@ def draw_social(
     Raises
     ------
     ValueError
-        If there is not one group a node, there are too many, or ``highlight`` is no node.
+        If there is not one group per node, there are too many, or ``highlight`` is no node.
     """
     nodes, names = list(graph), list(dict.fromkeys(groups))
     if len(groups) != len(nodes) or len(names) > 4:

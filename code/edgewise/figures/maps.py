@@ -1,4 +1,4 @@
-"""Attention as matrices: a row for each token that listens, a column for each that is heard."""
+"""Attention as matrices: a row for each receiver, a column for each sender."""
 
 from collections.abc import Sequence
 
@@ -18,11 +18,11 @@ def attention_maps(
     Raises
     ------
     ValueError
-        If there is no matrix, titles do not match, or a matrix does not have one row a receiver and one
-        column a sender.
+        If there is no matrix, titles do not match, or a matrix does not have one row per receiver and one
+        column per sender.
     """
     if not len(weights) or (titles is not None and len(titles) != len(weights)):
-        raise ValueError(f"weights must hold a matrix a title, at least one; got {len(weights)}")
+        raise ValueError(f"weights must hold a matrix per title, at least one; got {len(weights)}")
     for matrix in weights:
         if np.shape(matrix) != (len(receivers), len(senders)):
             raise ValueError(
@@ -38,9 +38,9 @@ def attention_maps(
         ax.set_xticks(range(len(senders)), senders, rotation=90 if max(map(len, senders)) > 1 else 0)
         ax.set_yticks(range(len(receivers)), receivers)
         ax.tick_params(length=0)
-        ax.set_xlabel("is heard")
+        ax.set_xlabel("attended to")
         if titles:
             ax.set_title(titles[i])
-    axes[0][0].set_ylabel("listens")
+    axes[0][0].set_ylabel("attends")
     fig.colorbar(picture, ax=axes, label="weight", shrink=0.8)
     return fig

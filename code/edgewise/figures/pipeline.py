@@ -1,4 +1,4 @@
-"""The forward pass and a layer as diagrams: boxes for what is done, arrows for states."""
+"""The forward pass and a layer as diagrams: boxes for operations, arrows for states."""
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
@@ -12,7 +12,7 @@ from edgewise.figures.style import EDGE_KINDS, PALETTE
 
 COLUMNS = {"enc": 0.0, "dec": 2.7, "cross": 4.9}
 BUS = 6.15
-"""Where the encoded source travels down to the rounds that listen to it."""
+"""Where the encoded source runs down to the rounds of cross-attention."""
 
 Point = tuple[float, float]
 
@@ -50,7 +50,7 @@ def draw_forward_pass(num_layers: int) -> Figure:
 
 
 def _draw_bus(ax: Axes, last: float, top: float) -> float:
-    """Lead the encoded source from the last encoder round past the cross rounds; return its lowest height."""
+    """Draw the path of the encoded source past the cross-attention rounds; return its lowest height."""
     color, dash = EDGE_KINDS["cross"]
     bottom = last - 0.85
     x, y = [COLUMNS["enc"], COLUMNS["enc"], BUS, BUS], [last - 0.21, bottom, bottom, top]
@@ -60,7 +60,7 @@ def _draw_bus(ax: Axes, last: float, top: float) -> float:
 
 
 def draw_layers(layers: Mapping[str, Sequence[str]], between_nodes: Collection[int]) -> Figure:
-    """Draw layers side by side, each as a pipeline from above to below, equal steps at equal height.
+    """Draw layers side by side, each as a pipeline from top to bottom, equal steps at equal height.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@
     const at = (i, count) => 20 + (i + 0.5) * (wide - 40) / count;
     const matrix = make(parent, "svg", {
       class: "matrix", tabindex: 0, role: "application", ...frame(left + columns * cell + 4, top + rows * cell + 4),
-      "aria-label": "Weights: rows listen, columns are heard. Arrow keys move from cell to cell.",
+      "aria-label": "Weights: rows attend, columns are attended to. Arrow keys move from cell to cell.",
     });
     const ground = { class: "ground", x: left, y: top, width: columns * cell, height: rows * cell };
     make(matrix, "rect", ground);
@@ -50,32 +50,32 @@
       upwards(graph, at(r, rows), words ? high - 22 - room : high - 13 - room, "end", t),
       make(matrix, "text", { x: left - 6, y: top + (r + 0.5) * cell, style: "text-anchor:end" }, t),
     ]);
-    make(graph, "text", { x: wide / 2, y: 8 }, "is heard");
-    make(graph, "text", { x: wide / 2, y: high - 8 }, "listens");
+    make(graph, "text", { x: wide / 2, y: 8 }, "attended to");
+    make(graph, "text", { x: wide / 2, y: high - 8 }, "attends");
     const cursor = make(matrix, "rect", { class: "cursor", width: cell, height: cell, visibility: "hidden" });
 
-    const heed = (svg, point) => {
+    const point = (svg, choosePoint) => {
       const where = (event) => {
         const { x, y } = new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
-        point(x, y);
+        choosePoint(x, y);
       };
       svg.addEventListener("pointermove", where);
       svg.addEventListener("pointerdown", where);
     };
-    heed(matrix, (x, y) => {
+    point(matrix, (x, y) => {
       const r = Math.floor((y - top) / cell), s = Math.floor((x - left) / cell);
       if (r >= 0 && r < rows && s >= 0 && s < columns) choose(r, s);
     });
-    // In the graph, the line is meant that can be seen and is nearest at the pointer's height.
-    heed(graph, (x, y) => {
+    // In the graph, choose the visible line that is nearest at the pointer's height.
+    point(graph, (x, y) => {
       const part = between(0, (y - 24 - room) / (high - 50 - 2 * room), 1);
       const away = (n) => Math.abs(at(column(n), columns) * (1 - part) + at(row(n), rows) * part - x);
-      const heavy = (n) => edges.get(n).weight; // decides where lines meet
+      const heavy = (n) => edges.get(n).weight; // the tie-breaker where lines meet
       const [near] = view.edges.filter(heavy).sort((a, b) => away(a) - away(b) || heavy(b) - heavy(a));
       if (near !== undefined && away(near) < cell) choose(row(near), column(near));
     });
     // Arrow keys go to the next cell in the matrix, and in the graph to the next edge, or up and down to the
-    // nearest edge of another token that listens.
+    // nearest edge of another receiver.
     const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
     const walk = (svg, first, next) => svg.addEventListener("keydown", (event) => {
       if (!steps[event.key]) return;
@@ -153,7 +153,7 @@
       .map((dimension) => dimension.values[chosen[data.dimensions.indexOf(dimension)]]).join(", ");
     function announce() {
       if (!spot) {
-        status.textContent = "Point at an edge or a cell, or move with the arrow keys, to read its weight: the stronger, the more.";
+        status.textContent = "Point at an edge or a cell, or move with the arrow keys, to read its weight.";
         return;
       }
       const [r, s] = spot, w = drawn.weight(r, s), when = named();

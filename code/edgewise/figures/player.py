@@ -34,8 +34,8 @@ class AttentionView:
     receivers, senders : sequence of str
         Tokens.
     edges : bool array, optional
-        [receivers, senders], whether the receiver hears the sender. If not given, pairs whose weight is zero
-        in every matrix are no edges, as a softmax is zero only where there is no edge.
+        [receivers, senders], True where the receiver attends to the sender. If not given, pairs whose weight
+        is zero in every matrix are no edges, since a softmax is zero only where there is no edge.
     """
 
     name: str
@@ -52,7 +52,7 @@ class AttentionPlayer:
     dimension has a slider that plays, the others have lists; what has one value has neither. An edge that the
     pointer or the arrow keys choose in either drawing is marked in both, and its weight is told beneath them.
     Without script, one matrix is a still picture: the view shown first, at the last value of the last
-    dimension and the first value of the others. On paper, both drawings stand with what they show.
+    dimension and the first value of the others. In print, both drawings have captions.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class AttentionPlayer:
         Names of the axes before receivers and senders, such as layer, head or moment, with names of all their
         values.
     title : str
-        Said aloud by screen readers.
+        For screen readers.
     shown : str, optional
         Name of the view shown first; the first one if not given.
 
@@ -116,8 +116,8 @@ class AttentionPlayer:
         values = list(self.dimensions.values())
         where = ", ".join([view.name, *(v[0] for v in values[:-1] if len(v) > 1), values[-1][-1]])
         return (
-            f"{self.title}, {where}: {len(view.receivers)} tokens listen to {len(view.senders)}; the token "
-            f"heard most gets {weights.max(1).mean():.2f} of the attention on average."
+            f"{self.title}, {where}: {len(view.receivers)} tokens attend to {len(view.senders)}; a token's "
+            f"largest weight is {weights.max(1).mean():.2f} on average."
         )
 
     def _first(self) -> tuple[AttentionView, np.ndarray]:
@@ -139,9 +139,9 @@ class AttentionPlayer:
                 f"weights of {view.name!r} must lie in 0..1, got {weights.min()}..{weights.max()}"
             )
         flat = weights.reshape(prod(shape[:-2]), -1)
-        heard = flat.any(0)
-        edges = heard if view.edges is None else np.asarray(view.edges, dtype=bool).reshape(-1)
-        if edges.shape != heard.shape or (heard & ~edges).any():
+        weighted = flat.any(0)
+        edges = weighted if view.edges is None else np.asarray(view.edges, dtype=bool).reshape(-1)
+        if edges.shape != weighted.shape or (weighted & ~edges).any():
             raise ValueError(
                 f"edges of {view.name!r} must be [receivers, senders] = {list(shape[-2:])} "
                 "and hold all pairs with a weight"
@@ -202,11 +202,11 @@ def att_animation(
     if mode not in VIEWS:
         raise ValueError(f"mode must be one of {', '.join(VIEWS)}; got {mode!r}")
     if not len(maps) or any(moment is None for moment in maps):
-        raise ValueError("maps must hold one att_weight_map a moment, at least one and none of them None")
+        raise ValueError("maps must hold one att_weight_map per moment, at least one and none of them None")
     heads = min(len(weights) for moment in maps for weights in moment)
     if not 0 <= head_id < heads:
         raise ValueError(f"head_id must lie in 0..{heads - 1}, got {head_id}")
-    ends = {"e2e": (src, src), "e2d": (tgt, src), "d2d": (tgt, tgt)}  # who listens, who is heard
+    ends = {"e2e": (src, src), "e2d": (tgt, src), "d2d": (tgt, tgt)}  # receivers, senders
     views = [
         AttentionView(VIEWS[m], np.stack([np.asarray(moment[i][head_id]) for moment in maps]), *ends[m])
         for i, m in enumerate(VIEWS)

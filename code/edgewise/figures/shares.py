@@ -15,19 +15,19 @@ Place = tuple[float, float]
 
 
 def draw_shares(lengths: Sequence[int], shares: Sequence[Sequence[int]]) -> Figure:
-    """Draw sentences as rings of tokens that all hear each other, above the same in their processes' hands.
+    """Draw sentences as complete graphs on rings, above the same sentences grouped by process.
 
     Parameters
     ----------
     lengths : sequence of int
         Tokens of each sentence of the batch.
     shares : sequence of sequences of int
-        Which sentences each process has; told apart by colour and by the shape of tokens.
+        Which sentences each process has; processes differ in colour and shape of tokens.
 
     Raises
     ------
     ValueError
-        If there are more processes than can be told apart, or a sentence is not in one share exactly.
+        If there are more processes than the palette has colours, or a sentence is not in exactly one share.
     """
     owner = {s: rank for rank, own in enumerate(shares) for s in own}
     if sorted(s for own in shares for s in own) != list(range(len(lengths))) or len(shares) > len(LINES):

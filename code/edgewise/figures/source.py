@@ -21,7 +21,8 @@ class Source:
     objects : functions, methods or classes
         Shown one after the other, each under the name of its module.
     docstrings : bool
-        Whether to keep the docstrings.
+        Whether to keep the docstrings. Without them, checks of arguments go too (an ``if`` whose only
+        line raises, a call of ``check_…``): they say nothing about what is computed.
     """
 
     def __init__(self, *objects: Any, docstrings: bool = False):
@@ -53,15 +54,21 @@ def _place(item: Any) -> str:
 
 def _source(item: Any, docstrings: bool) -> str:
     code = re.sub(r"  # noqa.*", "", textwrap.dedent(inspect.getsource(item)))
-    return code if docstrings else _without_docstrings(code)
+    return code if docstrings else _computation(code)
 
 
-def _without_docstrings(code: str) -> str:
-    lines = code.splitlines()
-    tree = ast.parse(code)
+def _computation(code: str) -> str:
     gone: set[int] = set()
-    for node in ast.walk(tree):
+    for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node) is not None:
-            text = node.body[0]
-            gone.update(range(text.lineno - 1, text.end_lineno))
-    return "\n".join(line for i, line in enumerate(lines) if i not in gone)
+            gone.update(range(node.body[0].lineno, node.body[0].end_lineno + 1))
+        elif _checks_arguments(node):
+            gone.update(range(node.lineno, node.end_lineno + 1))
+    return "\n".join(line for i, line in enumerate(code.splitlines(), 1) if i not in gone)
+
+
+def _checks_arguments(node: ast.AST) -> bool:
+    if isinstance(node, ast.If):
+        return not node.orelse and isinstance(node.body[0], ast.Raise)
+    call = node.value if isinstance(node, ast.Expr) else None
+    return isinstance(call, ast.Call) and ast.unparse(call.func).lstrip("_").startswith("check_")

@@ -11,7 +11,7 @@ PALETTE = {
     "ink": "#222222",
     "pale": "#9a9a9a",
 }
-"""Told apart by people of every kind of colour vision (Okabe and Ito's set, darkened for thin lines)."""
+"""Safe for every kind of colour vision (Okabe and Ito's set, darkened for thin lines)."""
 
 LINES = [
     (PALETTE["blue"], "-", "o"),
@@ -20,7 +20,7 @@ LINES = [
     (PALETTE["purple"], ":", "D"),
     (PALETTE["ink"], (0, (5, 1, 1, 1, 1, 1)), "v"),
 ]
-"""Colour, line style and marker of the first, second, ... series, so that none is told by colour alone."""
+"""Colour, line style and marker of the first, second, ... series; none differ in colour alone."""
 
 EDGE_KINDS = {
     "enc": (PALETTE["blue"], "-"),

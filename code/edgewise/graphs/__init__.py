@@ -1,4 +1,4 @@
-"""Chapter 4: which token listens to which.
+"""Chapter 4: attention graphs: which token attends to which.
 
 :class:`AttentionGraph` and its constructors, the :class:`GraphPool` that turns pairs of sentences into a
 :class:`Batch`, and :func:`load_dgl`, the one place where DGL is imported.

@@ -1,8 +1,8 @@
 """The attention graph: edge ``e`` carries a message from token ``src[e]`` to token ``dst[e]``.
 
-A graph is held in one of two forms. *Explicit*: two lists of edges. *Interval*: receiver ``i`` hears the run
-of senders ``start[i] .. stop[i] - 1``, which says everything about complete, causal, bipartite and windowed
-attention in two numbers a token; their edges are derived only when somebody asks for them.
+A graph is held in one of two forms. *Explicit*: two lists of edges. *Interval*: receiver ``i`` attends to
+senders ``start[i] .. stop[i] - 1``, which describes complete, causal, bipartite and windowed attention in two
+numbers per token; edges are derived on demand.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class AttentionGraph:
-    """Which token listens to which.
+    """Which token attends to which.
 
     Parameters
     ----------
@@ -36,16 +36,16 @@ class AttentionGraph:
     num_src, num_dst : int
         Sending and receiving tokens.
     self_attention : bool
-        Whether both are the same tokens.
+        Whether senders and receivers are the same tokens.
     intervals : tuple of Tensor, or None
-        ``start`` and ``stop``, as :meth:`from_intervals` takes them, of a graph that is kept as such.
+        ``start`` and ``stop``, as in :meth:`from_intervals`, of a graph in interval form.
 
     Raises
     ------
     TypeError
         If an edge list is not a tensor of int64 or a count is not an integer.
     ValueError
-        If the lists differ in length or device, an edge is out of range, or one stands there twice.
+        If the lists differ in length or device, or an edge is out of range or occurs twice.
     """
 
     def __init__(self, src: Tensor, dst: Tensor, num_src: int, num_dst: int | None = None):
@@ -61,7 +61,7 @@ class AttentionGraph:
         twice = pairs[1:][pairs[1:] == pairs[:-1]]
         if len(twice):
             edge = (int(twice[0]) % self.num_src, int(twice[0]) // self.num_src)
-            raise ValueError(f"no edge may stand twice, got {edge} more than once")
+            raise ValueError(f"edges must be distinct, got {edge} more than once")
         self._edges: tuple[Tensor, Tensor] | None = (src, dst)
         self.intervals: tuple[Tensor, Tensor] | None = None
         self._remembered: dict[str, Any] = {}
@@ -87,7 +87,8 @@ class AttentionGraph:
             If ``start`` or ``stop`` is not a tensor of int64.
         ValueError
             If ``start`` and ``stop`` are not two lists of one length on one device, ``0 <= start <= stop <=
-            num_src`` does not hold for every receiver, or self-attention has not one interval a token.
+            num_src`` does not hold for every receiver, or self-attention does not have one interval per
+            token.
         """
         check_ids("start", start, check_count("num_src", num_src) + 1)
         check_ids("stop", stop, num_src + 1)
@@ -101,7 +102,7 @@ class AttentionGraph:
             raise ValueError(f"start must not exceed stop, got {int(start[bad])} > {int(stop[bad])} at {bad}")
         if self_attention and num_src != len(start):
             raise ValueError(
-                f"self-attention has one interval a token, got {len(start)} for num_src={num_src}"
+                f"self-attention has one interval per token, got {len(start)} for num_src={num_src}"
             )
         return cls._trusted(num_src, None if self_attention else len(start), (start, stop))
 
@@ -113,7 +114,7 @@ class AttentionGraph:
         intervals: tuple[Tensor, Tensor] | None = None,
         edges: tuple[Tensor, Tensor] | None = None,
     ) -> "AttentionGraph":
-        """Build from intervals or edges that are right by construction."""
+        """Build from valid intervals or edges, without checks."""
         graph = cls.__new__(cls)
         graph._set_sides(num_src, num_dst)
         graph._edges = edges
@@ -165,23 +166,23 @@ class AttentionGraph:
 
     @property
     def has_edge_lists(self) -> bool:
-        """Whether the graph's edges are written out, as given or because somebody asked for them."""
+        """Whether the graph's edges exist as lists, as given or once derived."""
         return self._edges is not None
 
     @property
     def device(self) -> torch.device:
-        """Where the graph's tensors lie."""
+        """Device of the graph's tensors."""
         return (self.intervals or self._edges)[0].device
 
     def remember(self, name: str, make: Callable[[], Any]) -> Any:
-        """Return what ``make`` gave the first time it was asked for under ``name`` on this graph."""
+        """Cache the result of ``make`` on this graph under ``name``."""
         if name not in self._remembered:
             with torch.inference_mode(False):  # a later pass may need gradients
                 self._remembered[name] = make()
         return self._remembered[name]
 
     def forget(self) -> None:
-        """Drop what :meth:`remember` holds (tile plans, DGL's copy of the graph)."""
+        """Clear the cache of :meth:`remember` (tile plans, DGL's copy of the graph)."""
         self._remembered.clear()
 
     def to(self, device: torch.device | str) -> "AttentionGraph":
@@ -191,7 +192,7 @@ class AttentionGraph:
         return self if moved[0] is held[0] else self._like(**{form: moved})
 
     def restrict(self, active: Tensor) -> "AttentionGraph":
-        """Keep only the edges into active receivers; the numbering stays.
+        """Keep only the edges into active receivers; the numbering does not change.
 
         Parameters
         ----------
@@ -214,12 +215,12 @@ class AttentionGraph:
         return self._like(edges=(self.src[keep], self.dst[keep]))
 
     def into(self, receivers: Tensor) -> "AttentionGraph":
-        """Return the graph into some receivers, numbered anew in their order; senders stay as they are.
+        """Return the graph into some receivers, renumbered in their order; senders do not change.
 
         Parameters
         ----------
         receivers : Tensor
-            int64 [n]; one may stand there more than once.
+            int64 [n]; repetitions are allowed.
 
         Raises
         ------
@@ -238,14 +239,14 @@ class AttentionGraph:
         return self._trusted(self.num_src, len(receivers), edges=(self.src[order[first[dst] + place]], dst))
 
     def between(self, src: slice, dst: slice) -> "AttentionGraph":
-        """Return the graph between a run of senders and a run of receivers, numbered anew from zero.
+        """Return the graph between a slice of senders and a slice of receivers, renumbered from zero.
 
-        It counts as self-attention where this graph does and both runs are the same.
+        It is self-attention if this graph is and both slices are the same.
 
         Parameters
         ----------
         src, dst : slice
-            The runs, as for a list.
+            As for a list.
 
         Raises
         ------
@@ -272,7 +273,7 @@ class AttentionGraph:
         return self._trusted(*sides, edges=(self.src[keep] - first_src, self.dst[keep] - first_dst))
 
     def to_mask(self) -> Tensor:
-        """Bool [num_dst, num_src]; True where the receiver listens to the sender."""
+        """Bool [num_dst, num_src]; True where the receiver attends to the sender."""
         if self.intervals is not None:
             start, stop = self.intervals
             sender = torch.arange(self.num_src, device=self.device)
@@ -282,10 +283,10 @@ class AttentionGraph:
         return mask
 
     def to_matrix(self, edge_values: Tensor) -> Tensor:
-        """Lay values on edges [E, ...] out as [..., num_dst, num_src], zero where there is no edge."""
+        """Scatter values on edges [E, ...] to [..., num_dst, num_src], zero where there is no edge."""
         if len(edge_values) != self.num_edges:
             raise ValueError(
-                f"edge_values must have one row an edge ({self.num_edges}), got {len(edge_values)}"
+                f"edge_values must have one row per edge ({self.num_edges}), got {len(edge_values)}"
             )
         matrix = edge_values.new_zeros(self.num_dst, self.num_src, *edge_values.shape[1:])
         matrix[self.dst, self.src] = edge_values
@@ -393,17 +394,17 @@ def window(sizes: int | Sequence[int], left: int, right: int) -> AttentionGraph:
     TypeError, ValueError
         If an argument is not an integer or negative.
     """
-    left = check_count("left (tokens heard before one's own)", left)
-    right = check_count("right (tokens heard after one's own)", right)
+    left = check_count("left (tokens attended to before the token)", left)
+    right = check_count("right (tokens attended to after the token)", right)
     first, length, position = _sentences("sizes", sizes)
-    left, right = min(left, len(first)), min(right, len(first))  # farther there is nobody
+    left, right = min(left, len(first)), min(right, len(first))  # there are no tokens farther away
     start = first + (position - left).clamp(min=0)
     stop = first + torch.minimum(position + right + 1, length)
     return AttentionGraph._trusted(len(first), None, (start, stop))
 
 
 def _sentences(name: str, sizes: int | Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
-    """For each token: where its sentence begins, how long that is, and its own position in it."""
+    """For each token: start and length of its sentence, and its position in it."""
     lengths = torch.tensor(check_counts(name, sizes), dtype=torch.int64)
     first = (lengths.cumsum(0) - lengths).repeat_interleave(lengths)
     return first, lengths.repeat_interleave(lengths), torch.arange(len(first)) - first

@@ -1,4 +1,4 @@
-"""DGL, imported on demand and without its noise."""
+"""DGL, imported on demand and without its warnings."""
 
 import importlib
 import importlib.metadata
@@ -11,13 +11,13 @@ from typing import Any
 def load_dgl() -> Any:
     """Import DGL and return the module.
 
-    DGL 2 imports its data loader GraphBolt, which needs a binary for the very torch version at hand; nothing
-    here uses it, so an empty module stands in for it.
+    DGL 2 imports its data loader GraphBolt, which needs a binary for the exact torch version; nothing here
+    uses it, so an empty module replaces it.
 
     Raises
     ------
     ImportError
-        If DGL is not there or cannot be imported; the message says how to get it and what works without it.
+        If DGL cannot be imported; the message says how to install it and what works without it.
     """
     os.environ.setdefault("DGLBACKEND", "pytorch")
     try:

@@ -18,22 +18,22 @@ Sentence = Sequence[int] | Tensor
 class Batch:
     """A batch of sentence pairs as three graphs over packed tokens, without any padding.
 
-    Tokens of all source sentences stand in one list, those of all target sentences in another; each graph
-    numbers its own side from zero. The single ``DGLGraph`` of the DGL tutorial, in which both sides share one
-    numbering, is made only when ``g``, ``nids`` or ``eids`` is asked for.
+    Source tokens are packed in one list, target tokens in another, each numbered from zero. The single
+    ``DGLGraph`` of the DGL tutorial, in which both sides share one numbering, is built on demand by ``g``,
+    ``nids`` or ``eids``.
 
     Attributes
     ----------
     enc, dec, cross : AttentionGraph
         Source to source (complete), target to target (causal), source to target (bipartite).
     src, tgt : tuple of Tensor
-        Ids and positions, each int64 [N]: what the encoder and the decoder read.
+        Ids and positions, each int64 [N]: inputs of the encoder and the decoder.
     tgt_y : Tensor
         int64 [n_tokens]: what the decoder should predict, ``tgt`` shifted by one.
     src_lengths, tgt_lengths : list of int
-        Tokens a sentence.
+        Tokens per sentence.
     stand_in : bool
-        Whether it stands in for sentences that this process has none of, and counts nothing.
+        Whether it replaces an empty share of a process, and counts as nothing.
     """
 
     enc: AttentionGraph
@@ -69,11 +69,11 @@ class Batch:
 
     @property
     def device(self) -> torch.device:
-        """Where the batch lies."""
+        """Device of the batch."""
         return self.tgt_y.device
 
     def sentence(self, index: int) -> tuple[slice, slice]:
-        """Return two slices: where sentence ``index`` lies among the packed source and target tokens.
+        """Return the slices of sentence ``index`` in the packed source and target tokens.
 
         Raises
         ------
@@ -135,7 +135,7 @@ class Batch:
 
 
 class GraphPool:
-    """Turns lists of sentences into batches; keeps one ``DGLGraph`` for each pair of lengths it has met."""
+    """Turns lists of sentences into batches; caches one ``DGLGraph`` for each pair of lengths."""
 
     def __init__(self):
         self._pairs: dict[tuple[int, int], Any] = {}
@@ -156,7 +156,7 @@ class GraphPool:
             Target sentences from start to end symbol: the decoder reads all ids but the last and predicts
             all but the first.
         device : torch.device or str
-            Where the batch goes.
+            Device of the batch.
 
         Raises
         ------
@@ -204,18 +204,18 @@ class GraphPool:
         eos_id: int,
         device: torch.device | str = "cpu",
     ) -> Batch:
-        """Batch sentence pairs that lie end to end already, without a look at each.
+        """Batch sentence pairs that are already packed, without a loop over them.
 
         Parameters
         ----------
         source, target : Tensor
             int64: ids of all sentences; of the target without start and end symbol, which are added.
         src_lengths, tgt_lengths : list of int
-            Ids a sentence.
+            Ids per sentence.
         sos_id, eos_id : int
             Start and end symbol.
         device : torch.device or str
-            Where the batch goes.
+            Device of the batch.
 
         Raises
         ------

@@ -1,7 +1,6 @@
-"""Chapter 10: what a model can still learn when its tokens do not all hear each other.
+"""Chapter 10: what a model can learn on sparse graphs.
 
-Texts whose question stands far from its answer, an encoder that reads them on any graph, and one training
-loop for every graph.
+Texts with a question far from its answer, an encoder that reads them on any graph, and one training loop.
 """
 
 from edgewise.longrange.hashing import BucketReader, make_bucket_reader

@@ -1,4 +1,4 @@
-"""A reader whose own states decide who hears whom."""
+"""A reader whose states decide its attention graphs, by hashing."""
 
 from typing import Any
 
@@ -13,12 +13,12 @@ from edgewise.validation import check_count
 
 
 class BucketReader(Reader):
-    """The same reader, but each layer hashes its tokens' states, and a token hears its chunk of its text.
+    """A reader whose layers hash their tokens' states; a token attends to its chunk of similar tokens.
 
-    After the Reformer (Kitaev et al. 2020, sec. 2): tokens are sorted by their bucket and cut into chunks of
-    one size. Here states are hashed, so that queries and keys stay apart, once; all tokens of a chunk hear
-    each other, of whatever bucket they are, and no other chunk. The graph that comes with a batch is not
-    heard. No gradient flows through the choice of a chunk.
+    After the Reformer (Kitaev et al. 2020, sec. 2): tokens are sorted by bucket and cut into chunks of one
+    size. Unlike there, states are hashed, in one round, so that queries and keys stay separate; all tokens of
+    a chunk attend to each other, whatever their buckets, and to no other chunk. The batch's own graph is not
+    used. No gradient flows through the choice of a chunk.
 
     Attributes
     ----------
@@ -29,7 +29,7 @@ class BucketReader(Reader):
     chunk: int = 48
 
     def encode(self, batch: LongBatch) -> State:
-        """Embed the texts and pass them through the encoder, each layer on a graph of its own.
+        """Embed the texts and pass them through the encoder, each layer on its own graph.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""An encoder that answers questions about a text, on whatever graph the text comes with."""
+"""An encoder that answers questions about a text, on any graph."""
 
 from torch import Tensor
 
@@ -51,8 +51,7 @@ def make_reader(
 ) -> Reader:
     """Build a reader; arguments as in :func:`edgewise.transformer.make_model`.
 
-    ``answers`` is how many symbols it may answer with, the first ones of another vocabulary; without it,
-    those of its texts.
+    ``answers`` is the size of the output vocabulary; by default that of the texts.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""A reach that is learned: each head's window grows and shrinks with the loss."""
+"""Adaptive attention span: a learned window for each head."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from edgewise.validation import check_count
 
 
 class AdaptiveSpan(nn.Module):
-    r"""Attention whose heads learn how far back they listen (Sukhbaatar et al. 2019).
+    r"""Attention whose heads learn how far back they attend (Sukhbaatar et al. 2019).
 
     A head of span :math:`z` weighs a sender at distance :math:`x` by a soft mask,
 
@@ -20,9 +20,9 @@ class AdaptiveSpan(nn.Module):
         m_z(x) = \min(\max((R + z - x) / R,\, 0),\, 1), \qquad
         w_{ij} = \frac{m_z(j - i) \exp(s_{ij})}{\sum_{i' \to j} m_z(j - i') \exp(s_{i'j})},
 
-    which falls from one to zero over a ramp of :math:`R` tokens, so that the loss has a slope in :math:`z`.
-    A factor on the exponential is a term on the score: the softmax over in-edges stays as it is. Where the
-    mask is zero for every head there is no edge; the graph is the window that the longest span needs.
+    which falls from one to zero over a ramp of :math:`R` tokens, so that the loss has a gradient with respect
+    to :math:`z`. The factor on the exponential is added to the score as its logarithm, so the softmax over
+    in-edges is the usual one. The graph is the window of the longest span.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class AdaptiveSpan(nn.Module):
     ramp : int
         Tokens over which the mask falls, R.
     start : float
-        Spans at first, as a share of the longest.
+        Initial spans, as a share of the longest.
 
     Raises
     ------
@@ -66,7 +66,7 @@ class AdaptiveSpan(nn.Module):
         return window(sizes, reach, 0).to(self.share.device)
 
     def forward(self, graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Let receivers gather what their heads' spans reach.
+        """Attend within each head's span.
 
         Parameters
         ----------
@@ -83,11 +83,11 @@ class AdaptiveSpan(nn.Module):
         src, dst = graph.src, graph.dst
         score = (q.index_select(0, dst) * k.index_select(0, src)).sum(-1) / math.sqrt(q.shape[-1])  # [E, h]
         mask = self.mask(dst - src)
-        silent = torch.full_like(mask, -torch.inf)
-        score = score + torch.where(mask > 0, mask.clamp(min=torch.finfo(mask.dtype).tiny).log(), silent)
+        masked = torch.full_like(mask, -torch.inf)
+        score = score + torch.where(mask > 0, mask.clamp(min=torch.finfo(mask.dtype).tiny).log(), masked)
         message = softmax_over_in_edges(graph, score)[..., None] * v.index_select(0, src)
         return v.new_zeros(v.shape).index_add(0, dst, message)
 
     def penalty(self) -> Tensor:
-        """Mean span in tokens: what a training loss adds, times a small weight, to keep spans short."""
+        """Mean span in tokens: a regulariser to add to the loss with a small weight."""
         return self.spans.mean()

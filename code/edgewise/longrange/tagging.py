@@ -1,4 +1,4 @@
-"""Naming the grammatical relation of every word, on graphs of which one is made of the grammar itself."""
+"""Tagging each word with its dependency relation, on several graphs, one of which is the parse."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -15,11 +15,11 @@ from edgewise.sparse import dependency_tree
 from edgewise.validation import check_count
 
 UNKNOWN = 0
-"""Id of words that training has shown once or never."""
+"""Id of words that occur at most once in training."""
 
 
-def drawn_tree(parse: Parse) -> AttentionGraph:
-    """Return a tree with as many edges as the parse, but without its knowledge: heads are drawn by chance."""
+def random_tree(parse: Parse) -> AttentionGraph:
+    """Return a random tree with as many edges as the parse: the control."""
     n = len(parse.words)
     generator = torch.Generator().manual_seed(n)
     order = torch.randperm(n, generator=generator).tolist()
@@ -33,18 +33,18 @@ WORD_GRAPHS: dict[str, Callable[[Parse], AttentionGraph]] = {
     "complete": lambda parse: complete(len(parse.words)),
     "neighbours": lambda parse: window(len(parse.words), 1, 1),
     "tree": lambda parse: dependency_tree(parse.heads),
-    "drawn tree": drawn_tree,
+    "random tree": random_tree,
 }
 """By sentence; all but the first have 3 n - 2 edges over n words."""
 
 
 class Tags:
-    """Sentences whose words are to be named by their relation, the part of it before any colon.
+    """Data for tagging each word with its relation, without subtypes after a colon.
 
     Parameters
     ----------
     train : sequence of Parse
-        Says which words and relations there are.
+        Defines the vocabularies of words and relations.
 
     Raises
     ------
@@ -63,12 +63,12 @@ class Tags:
         self.answers = PAD + 1 + len(names)
 
     def batch(self, parses: Sequence[Parse], graph: str) -> LongBatch:
-        """Pack sentences, each on its graph; every word is asked about.
+        """Pack sentences, each with its graph; every word is a question.
 
         Raises
         ------
         ValueError
-            If a relation is none of the training sentences'.
+            If a relation does not occur in the training sentences.
         """
         names = [relation.split(":")[0] for parse in parses for relation in parse.relations]
         if strange := sorted(set(names) - self.relations.keys()):
@@ -80,7 +80,7 @@ class Tags:
         return LongBatch(joined, (torch.tensor(ids), positions), torch.arange(len(ids)), answers)
 
     def batches(self, parses: Sequence[Parse], graph: str, recipe: LongRecipe) -> Iterator[LongBatch]:
-        """Draw batches of about as many words each, in an order drawn anew each time all have passed."""
+        """Iterate endlessly over batches of about equally many words, reshuffled in every epoch."""
         generator = torch.Generator().manual_seed(check_count("seed", recipe.seed))
         waiting: list[int] = []
         for _ in range(recipe.steps):
@@ -93,7 +93,7 @@ class Tags:
 
 
 def train_tagger(tags: Tags, train: Sequence[Parse], graph: str, recipe: LongRecipe) -> Reader:
-    """Train a new reader to name relations on a kind of graph; ``recipe.lengths`` has no part in it."""
+    """Train a new tagger on a kind of graph; ``recipe.lengths`` is not used."""
     torch.manual_seed(recipe.seed)
     model = make_reader(len(tags.words) + 1, answers=tags.answers, **recipe.size)
     fit(model, tags.batches(train, graph, recipe), recipe, tags.answers)
@@ -101,7 +101,7 @@ def train_tagger(tags: Tags, train: Sequence[Parse], graph: str, recipe: LongRec
 
 
 def tagged_right(model: Reader, tags: Tags, parses: Sequence[Parse], graph: str) -> float:
-    """Return the share of words whose relation the model names right."""
+    """Return the share of words tagged correctly."""
     right = total = 0
     with evaluating(model), torch.no_grad():
         for first in range(0, len(parses), 100):

@@ -10,17 +10,17 @@ from edgewise.graphs import AttentionGraph, batch
 from edgewise.validation import check_choice, check_count
 
 PAD, HUB, SPAN, GAP, FIRST = range(5)
-"""Ids 0 to 4. ``PAD``: nothing; ``HUB``: the first tokens of a text; ``SPAN``: additional tokens of a graph;
-``GAP``: what fills a text up; ``FIRST``: the first one that a task may use."""
+"""Ids 0 to 4. ``PAD``: padding; ``HUB``: the first tokens of a text; ``SPAN``: additional tokens of a graph;
+``GAP``: filler; ``FIRST``: the first id for tasks."""
 
 NUM_HUBS = 8
-"""Tokens before the text proper: a place for global tokens, where a graph has them."""
+"""Tokens before the text proper, which serve as global tokens in graphs that have them."""
 
 PERIOD = 64
-"""Positions of the filling repeat, so that a longer text holds none that training has not shown."""
+"""Positions of the filler repeat, so that longer texts have no positions unseen in training."""
 
 NUM_QUESTIONS = 8
-"""Answers that a text asks for."""
+"""Questions per text."""
 
 NUM_LETTERS = 16
 NUM_KEYS = NUM_VALUES = 16
@@ -38,11 +38,11 @@ class LongBatch:
     Attributes
     ----------
     enc : AttentionGraph
-        Who hears whom.
+        Which token attends to which.
     src : tuple of Tensor
         Ids and positions, each int64 [N], additional tokens of the graph included.
     asked : Tensor
-        int64 [n_tokens]: where the questions stand.
+        int64 [n_tokens]: the places of the questions.
     tgt_y : Tensor
         int64 [n_tokens]: their answers.
     every : int or None
@@ -70,7 +70,7 @@ class LongTask:
     vocab_size : int
         Symbols, the special ones included.
     num_answers : int
-        Answers among which a guess would be drawn.
+        Possible answers of a random guess.
     shortest : int
         Fewest tokens of a text.
     draw : callable
@@ -85,7 +85,7 @@ class LongTask:
 
 
 def _blank(length: int, count: int) -> tuple[Tensor, Tensor]:
-    """Texts of hubs and filling."""
+    """Texts of hubs and filler."""
     positions = (torch.arange(length) % PERIOD).expand(count, length).clone()
     ids = torch.full((count, length), GAP)
     ids[:, :NUM_HUBS] = HUB
@@ -95,7 +95,7 @@ def _blank(length: int, count: int) -> tuple[Tensor, Tensor]:
 def _draw_copy(length: int, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
     """Letters, a gap, and as many marks: at mark ``i``, letter ``i`` is asked for.
 
-    Letters and marks are numbered by their positions; the gap takes all that is left of the length.
+    Letters and marks are numbered by their positions; the gap fills the rest of the length.
     """
     ids, positions = _blank(length, count)
     letters = torch.randint(FIRST, FIRST + NUM_LETTERS, (count, NUM_QUESTIONS), generator=generator)
@@ -106,9 +106,9 @@ def _draw_copy(length: int, count: int, generator: torch.Generator) -> tuple[Ten
 
 
 def _draw_recall(length: int, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """Pairs of key and value anywhere in the filling, then the keys in another order: their values are asked.
+    """Key-value pairs anywhere in the filler, then the keys in another order, whose values are asked for.
 
-    A pair is one symbol, so that nothing depends on what stands next to what.
+    A pair is one symbol, so that adjacency does not matter.
     """
     ids, positions = _blank(length, count)
     free = length - NUM_HUBS - NUM_QUESTIONS
@@ -136,7 +136,7 @@ TASKS = {
         _draw_recall,
     ),
 }
-"""``copy``: letters to be repeated at the other end of the text. ``recall``: keys whose value stands
+"""``copy``: letters to be repeated at the other end of the text. ``recall``: keys whose values are
 anywhere in it."""
 
 
@@ -148,7 +148,7 @@ class LongData:
     task : str
         One of ``TASKS``.
     graph_of : callable
-        Length to graph, asked once for each length and number of texts.
+        Length to graph, called once for each length and number of texts.
     seed : int
         For the texts.
 
@@ -165,12 +165,12 @@ class LongData:
         self._graphs: dict[tuple[int, int], AttentionGraph] = {}
 
     def graph(self, length: int, count: int = 1) -> AttentionGraph:
-        """Return the graph of ``count`` texts of this length; its plan of tiles stays with it.
+        """Return the graph of ``count`` texts of this length, cached with its tile plan.
 
         Raises
         ------
         ValueError
-            If a text has no room for the task, or the graph lacks some of its tokens.
+            If the length is too short for the task, or the graph has too few tokens.
         """
         if (length, count) not in self._graphs:
             check_count("length", length, self.task.shortest)
@@ -193,7 +193,7 @@ class LongData:
         return LongBatch(graph, texts, asked.flatten(), answers.flatten(), every)
 
     def batches(self, lengths: tuple[int, ...], batch_tokens: int, steps: int) -> Iterator[LongBatch]:
-        """Draw batches of about as many tokens each, one length after the other in turn."""
+        """Draw batches of about equally many tokens, cycling through the lengths."""
         for step in range(steps):
             length = lengths[step % len(lengths)]
             yield self.batch(length, max(batch_tokens // length, 1))

@@ -1,4 +1,4 @@
-"""A translator whose source tokens do not all hear each other."""
+"""A translator with sparse attention over the source."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -7,12 +7,12 @@ from torch import Tensor, nn
 
 from edgewise.graphs import AttentionGraph, Batch, complete, window
 from edgewise.sparse import binary_partition, partition_spans
-from edgewise.transformer import Heard, State, Transformer
+from edgewise.transformer import Round, State, Transformer
 from edgewise.validation import check_choice, check_count, check_counts
 
 
 def partitions(sizes: Sequence[int], k: int) -> AttentionGraph:
-    """Return the binary partition of each sentence; the tokens of all stand first, then the spans of all."""
+    """Return the binary partition of each sentence: the tokens of all sentences, then the spans of all."""
     sizes = check_counts("sizes", list(sizes))
     parts = {n: binary_partition(n, k) for n in set(sizes)}
     tokens, spans = 0, sum(sizes)
@@ -30,14 +30,14 @@ SOURCE_GRAPHS: dict[str, Callable[[Sequence[int], int], AttentionGraph]] = {
     "window": lambda sizes, reach: window(sizes, reach, reach),
     "binary partition": partitions,
 }
-"""By tokens of each sentence and reach: tokens heard on either side, or the partition's k."""
+"""Constructors; they take the sentences' sizes and the reach: tokens on either side, or the partition's k."""
 
 
 class SparseTransformer(Transformer):
     """The model of chapter 6, its encoder on another graph over each source sentence.
 
-    Spans that the graph adds begin as one learned vector, at the position of their middle; only the encoder
-    hears them. The decoder listens to all that it has written and to all source tokens, as ever.
+    The graph's spans start as one learned vector, at the position of their middle token; only the encoder
+    attends to them. The decoder attends to the target prefix and to all source tokens, as usual.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class SparseTransformer(Transformer):
     reach : int
         Its second argument.
     span : Parameter
-        [dim_model]: what a span is at first.
+        [dim_model]: the initial state of a span.
     """
 
     source_graph: str = "complete"
@@ -72,15 +72,15 @@ class SparseTransformer(Transformer):
             )
         return {"enc": state["enc"][:tokens]}
 
-    def _note(self, graph: AttentionGraph, q: Tensor, k: Tensor) -> Heard:
-        """Tell which graph of the batch it was that attention ran on another one for."""
+    def _note(self, graph: AttentionGraph, q: Tensor, k: Tensor) -> Round:
+        """Record the sparse graph under the batch's graph that it replaces."""
         if self._ran_for is not None and graph is self._ran_for[0]:
             return self._ran_for[1], graph, q, k
         return super()._note(graph, q, k)
 
 
 def on_source_graph(model: Transformer, source_graph: str = "complete", reach: int = 0) -> SparseTransformer:
-    """Put the encoder of a model on another graph; the two share their weights.
+    """Put the encoder of a model on another graph; both models share their weights.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def on_source_graph(model: Transformer, source_graph: str = "complete", reach: i
     """
     check_choice("source_graph", source_graph, SOURCE_GRAPHS)
     fewest = 1 if source_graph == "binary partition" else 0
-    check_count("reach (tokens heard on either side, or the partition's k)", reach, fewest)
+    check_count("reach (tokens attended to on either side, or the partition's k)", reach, fewest)
     parts = (model.encoder, model.decoder, model.src_embed, model.tgt_embed, model.pos_enc, model.generator)
     sparse = SparseTransformer(*parts, model.engine).train(model.training)
     sparse.source_graph, sparse.reach = source_graph, reach
@@ -99,6 +99,6 @@ def on_source_graph(model: Transformer, source_graph: str = "complete", reach: i
 
 
 def source_edges(source_graph: str, reach: int, sizes: Iterable[int]) -> float:
-    """Return the edges a token that the encoder has on such a graph, spans not counted as tokens."""
+    """Return the encoder's edges per token on such a graph; spans do not count as tokens."""
     sizes = list(sizes)
     return SOURCE_GRAPHS[source_graph](sizes, reach).num_edges / sum(sizes)

@@ -14,16 +14,16 @@ from edgewise.validation import check_choice, check_count
 
 @dataclass(frozen=True)
 class LongRecipe:
-    """What is the same for every graph.
+    """The training settings, the same for every graph.
 
     Attributes
     ----------
     steps : int
         Updates.
     lengths : tuple of int
-        Of the texts, taken in turn.
+        Of the texts, in turn.
     batch_tokens : int
-        Tokens an update, about.
+        Tokens per update, approximately.
     N, dim_model, dim_ff, h : int
         Size of the model.
     factor, warmup : float, int
@@ -59,7 +59,7 @@ class LongRecipe:
 def fit(
     model: Reader, batches: Iterable[LongBatch], recipe: LongRecipe, answers: int, progress: bool = False
 ) -> list[float]:
-    """Train a reader in place, as the recipe says; return nats a question of each update.
+    """Train a reader in place; return the loss of each update in nats per question.
 
     Parameters
     ----------
@@ -68,9 +68,9 @@ def fit(
     batches : iterable of LongBatch
         One for each update.
     recipe : LongRecipe
-        Its schedule is used.
+        Learning rate schedule.
     answers : int
-        Symbols that the model answers with; the first, ``PAD``, is no answer.
+        Size of the output vocabulary; the first symbol, ``PAD``, is no answer.
     progress : bool
         Whether to show a bar.
     """
@@ -111,7 +111,7 @@ def train_reader(
     model : Reader
         In evaluation mode.
     losses : list of float
-        Nats a question, of each update.
+        Loss of each update in nats per question.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def train_reader(
 def accuracy(
     model: Reader, task: str, graph_of: GraphOf, length: int, texts: int = 32, seed: int = 1_000_000
 ) -> float:
-    """Return the share of questions answered right on new texts of one length, read one by one.
+    """Return the share of questions answered correctly on new texts of one length, one text at a time.
 
     Raises
     ------

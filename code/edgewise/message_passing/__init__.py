@@ -1,7 +1,7 @@
-"""Chapter 5: attention as message passing, one operation executed five ways.
+"""Chapter 5: attention as message passing, one operation with five engines.
 
-:func:`propagate_attention` is what every model in this package calls. Its engines agree in value and in
-gradient; they differ in speed by two orders of magnitude.
+Every model in this package calls :func:`propagate_attention`. Its engines give the same values and gradients;
+they differ in speed by two orders of magnitude.
 """
 
 import importlib
@@ -58,7 +58,7 @@ def propagate_attention(
     Parameters
     ----------
     graph : AttentionGraph
-        Who listens to whom.
+        Which token attends to which.
     q : Tensor
         Queries [num_dst, h, d].
     k : Tensor
@@ -66,8 +66,8 @@ def propagate_attention(
     v : Tensor
         Values [num_src, h, d].
     engine : str
-        One of ``ENGINES``, or ``"auto"``: ``tiles`` where few of its scores are wasted, else ``fused`` on a
-        CPU with DGL, else ``tiles`` if it can afford the graph, else ``scatter``.
+        One of ``ENGINES``, or ``"auto"``: ``tiles`` if it wastes few scores, else ``fused`` on a CPU with
+        DGL, else ``tiles`` if the graph is within its limits, else ``scatter``.
 
     Returns
     -------
@@ -79,7 +79,8 @@ def propagate_attention(
     TypeError
         If q, k or v is no floating-point tensor.
     ValueError
-        If shapes, dtypes or devices do not fit, the engine is unknown, or ``tiles`` cannot afford the graph.
+        If shapes, dtypes or devices do not fit, the engine is unknown, or the graph exceeds ``tiles``'
+        limits.
     ImportError
         If the engine needs DGL and it cannot be imported.
     """
@@ -92,7 +93,7 @@ def propagate_attention(
 
 
 def attention_weights(graph: AttentionGraph, q: Tensor, k: Tensor) -> Tensor:
-    """Return the softmax itself: one weight an edge and head, [E, h], in the order of ``graph.src``.
+    """Return the attention weights: one per edge and head, [E, h], in the order of ``graph.src``.
 
     The weights on each receiver's in-edges sum to one. Parameters and errors as in
     :func:`propagate_attention`.

@@ -1,4 +1,4 @@
-"""Cutting a graph's receivers into tiles that hear nearly the same senders."""
+"""Cutting a graph's receivers into tiles that share most of their senders."""
 
 from dataclasses import dataclass
 
@@ -23,9 +23,9 @@ class Cut:
         Receivers and senders of each tile, [tiles].
     first : Tensor
         Where each tile's senders begin, [tiles]: in ``senders``, or where that is ``None`` among the tokens.
-    heard : tuple of two Tensors
-        Without ``senders``: each receiver hears the columns ``heard[0] .. heard[1] - 1`` of its tile. With
-        ``senders``: one pair (place in ``receivers``, column) an edge.
+    attended : tuple of two Tensors
+        Without ``senders``: each receiver attends to columns ``attended[0] .. attended[1] - 1`` of its tile.
+        With ``senders``: one pair (place in ``receivers``, column) per edge.
     senders : Tensor or None
         The senders of the first tile, then of the second, and so on.
     """
@@ -34,7 +34,7 @@ class Cut:
     rows: Tensor
     columns: Tensor
     first: Tensor
-    heard: tuple[Tensor, Tensor]
+    attended: tuple[Tensor, Tensor]
     senders: Tensor | None = None
 
 
@@ -45,18 +45,18 @@ def cut_graph(graph: AttentionGraph) -> Cut:
 
 
 def _as_intervals(graph: AttentionGraph) -> tuple[Tensor, Tensor] | None:
-    """Intervals of a graph held as edges, if each receiver hears one unbroken run of senders."""
+    """Intervals of a graph held as edges, if each receiver's senders are contiguous."""
     degree = torch.bincount(graph.dst, minlength=graph.num_dst)
     low = torch.full_like(degree, graph.num_src).scatter_reduce(0, graph.dst, graph.src, "amin")
     high = torch.full_like(degree, -1).scatter_reduce(0, graph.dst, graph.src, "amax")
-    heard = degree > 0
-    if bool(((high - low + 1)[heard] != degree[heard]).any()):
+    connected = degree > 0
+    if bool(((high - low + 1)[connected] != degree[connected]).any()):
         return None
-    return torch.where(heard, low, 0), torch.where(heard, high + 1, 0)
+    return torch.where(connected, low, 0), torch.where(connected, high + 1, 0)
 
 
 def _cut_intervals(start: Tensor, stop: Tensor) -> Cut:
-    """Cut where intervals stop overlapping, and again where one tile would waste half its scores."""
+    """Cut where intervals stop overlapping, and where a tile would waste more than half its scores."""
     receivers = (stop > start).nonzero().squeeze(1)
     start, stop = start[receivers], stop[receivers]
     if bool((start[1:] < start[:-1]).any()):
@@ -79,7 +79,7 @@ def _cut_intervals(start: Tensor, stop: Tensor) -> Cut:
 
 
 def _groups(begins: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Number runs, each beginning where ``begins`` is true: number of each element, sizes, first elements."""
+    """Number runs, which start where ``begins`` is true: run of each element, sizes, first elements."""
     first = begins.nonzero().squeeze(1)
     size = torch.diff(first, append=first.new_tensor([len(begins)]))
     return begins.cumsum(0) - 1, size, first
@@ -90,7 +90,7 @@ def _highest(values: Tensor, group: Tensor, like: Tensor) -> Tensor:
 
 
 def _cut_edges(graph: AttentionGraph) -> Cut:
-    """Cut receivers into runs of the length that computes the fewest scores."""
+    """Cut receivers into runs of the length that needs the fewest scores."""
     receivers, rank = graph.dst.unique(return_inverse=True)
     cheapest, cut = None, None
     for height in (256, 64, 16):

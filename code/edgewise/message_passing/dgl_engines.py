@@ -27,7 +27,7 @@ def in_full_precision(engine: Engine) -> Engine:
 
 @in_full_precision
 def mailbox(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Send score and value along each edge; let each receiver read its mailbox."""
+    """Send score and value along each edge; reduce each receiver's mailbox."""
     g = _local_graph(graph)
     g.srcdata.update({"k": k, "v": v})
     g.dstdata.update({"q": q})
@@ -36,7 +36,7 @@ def mailbox(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def send_score_and_value(edges: Any) -> dict[str, Tensor]:
-    """Message function: what travels along an edge."""
+    """Message function: score and value."""
     score = (edges.src["k"] * edges.dst["q"]).sum(-1, keepdim=True)  # [E, h, 1]
     return {"score": score / math.sqrt(edges.src["k"].shape[-1]), "v": edges.src["v"]}
 
@@ -49,7 +49,7 @@ def read_mailbox(nodes: Any) -> dict[str, Tensor]:
 
 @in_full_precision
 def builtin(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Decompose as the DGL tutorial does, made exact: each receiver's highest score is subtracted."""
+    """The DGL tutorial's decomposition, made stable: each receiver's highest score is subtracted."""
     fn = load_dgl().function
     g = _local_graph(graph)
     g.srcdata.update({"k": k, "v": v})
@@ -60,8 +60,8 @@ def builtin(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     g.apply_edges(exp_below("score", "highest"))
     g.update_all(fn.u_mul_e("v", "score", "m"), fn.sum("m", "wv"))
     g.update_all(fn.copy_e("score", "m"), fn.sum("m", "z"))
-    heard = (g.in_degrees() > 0)[:, None, None]
-    return g.dstdata["wv"] / torch.where(heard, g.dstdata["z"], 1.0)
+    connected = (g.in_degrees() > 0)[:, None, None]
+    return g.dstdata["wv"] / torch.where(connected, g.dstdata["z"], 1.0)
 
 
 def src_dot_dst(src_field: str, dst_field: str, out_field: str) -> Callable[[Any], dict[str, Tensor]]:
@@ -75,7 +75,7 @@ def src_dot_dst(src_field: str, dst_field: str, out_field: str) -> Callable[[Any
 
 
 def exp_below(field: str, highest_field: str) -> Callable[[Any], dict[str, Tensor]]:
-    """Return an edge function: the exponential of how far a score lies below its receiver's highest."""
+    """Return an edge function: the exponential of a score minus its receiver's highest."""
 
     def exponentiate(edges: Any) -> dict[str, Tensor]:
         return {field: (edges.data[field] - edges.dst[highest_field]).exp()}
@@ -85,7 +85,7 @@ def exp_below(field: str, highest_field: str) -> Callable[[Any], dict[str, Tenso
 
 @in_full_precision
 def fused(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Three kernels that never hold a message a feature wide: score, softmax, weighted sum."""
+    """Three kernels without feature-wide messages: score, softmax, weighted sum."""
     dgl = load_dgl()
     g = _message_graph(graph)
     score = dgl.ops.v_dot_u(g, q, k) / math.sqrt(q.shape[-1])  # [E, h, 1]
@@ -94,7 +94,7 @@ def fused(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def _message_graph(graph: AttentionGraph) -> Any:
-    """Senders on one side, receivers on the other, also where they are the same tokens."""
+    """A bipartite graph of senders and receivers, even if they are the same tokens."""
     dgl = load_dgl()
     return graph.remember(
         "dgl block",

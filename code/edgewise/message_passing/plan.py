@@ -1,4 +1,4 @@
-"""The plan of a graph's tiles: made once for a graph, used by every layer and every pass."""
+"""Tile plans: made once per graph, used by every layer and every pass."""
 
 import math
 from dataclasses import dataclass
@@ -10,23 +10,23 @@ from edgewise.graphs import AttentionGraph
 from edgewise.message_passing.cuts import Cut, cut_graph
 
 MOST_WASTE = 8
-"""Scores an edge that a plan may compute."""
+"""Scores per edge that a plan may compute."""
 
 ALWAYS_AFFORDABLE = 10_000_000
-"""Scores in all that a plan may compute, however many that is an edge."""
+"""Total scores that a plan may always compute, whatever their number per edge."""
 
 BUCKET_RATIO = 1.5
-"""Tiles whose longer sides differ by less than about this factor share a bucket; where that wastes too much,
-those of which both sides do."""
+"""Tiles whose longer sides differ by less than about this factor share a bucket; if that wastes too much,
+both sides must."""
 
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """Where tokens lie in the padded slots of all tiles.
+    """Where tokens are in the padded slots of all tiles.
 
-    Token ``tokens[i]`` lies in slot ``slots[i]``; slot ``s`` is filled from token ``source[s]``, padding
-    included. ``once`` says that no token lies in two slots, ``everywhere`` that besides ``tokens`` is all of
-    them in order, ``trivial`` that slots and tokens are the same list.
+    Token ``tokens[i]`` is in slot ``slots[i]``; slot ``s`` is filled from token ``source[s]``, padding
+    included. ``once``: no token is in two slots; ``everywhere``: moreover, ``tokens`` is all of them in
+    order; ``trivial``: slots and tokens are the same list.
     """
 
     num_tokens: int
@@ -39,7 +39,7 @@ class Placement:
 
     @classmethod
     def of(cls, num_tokens: int, source: Tensor, real: Tensor) -> "Placement":
-        """``source`` names a token for each slot; where ``real`` is false that is only padding."""
+        """``source`` holds a token for each slot; slots with ``real`` false are padding."""
         slots = real.nonzero().squeeze(1)
         tokens = source[slots]
         once = len(tokens) <= num_tokens and bool((torch.bincount(tokens, minlength=1) <= 1).all())
@@ -55,8 +55,8 @@ class Placement:
 class Bucket:
     """Tiles of similar size, padded to one shape and executed by one dense call.
 
-    ``mask`` is bool [num_tiles, 1, 1 or rows, columns]; without it every row hears every column, or with
-    ``is_causal`` those up to its own number.
+    ``mask`` is bool [num_tiles, 1, 1 or rows, columns]; without it every row attends to every column, or with
+    ``is_causal`` to those up to its own number.
     """
 
     num_tiles: int
@@ -75,11 +75,11 @@ class TilePlan:
     scores : int
         Query-key products that the plan computes, padding included.
     edges : int
-        Those that the graph asks for.
+        Products that the graph needs.
     buckets : list of Bucket
-        Empty if the plan is not affordable.
+        Empty if the plan exceeds the limits.
     receivers, senders : Placement or None
-        Where queries and where keys and values go; ``None`` if there is nothing to do.
+        Placement of queries and of keys and values; ``None`` if there is nothing to do.
     """
 
     scores: int
@@ -90,7 +90,7 @@ class TilePlan:
 
     @property
     def economical(self) -> bool:
-        """Whether the plan stays within ``MOST_WASTE`` scores an edge."""
+        """Whether the plan stays within ``MOST_WASTE`` scores per edge."""
         return self.scores <= MOST_WASTE * self.edges
 
     @property
@@ -100,7 +100,7 @@ class TilePlan:
 
 
 def plan_tiles(graph: AttentionGraph) -> TilePlan:
-    """Return the graph's plan; made on first use and remembered on the graph."""
+    """Return the graph's plan; made on first use and cached on the graph."""
     return graph.remember("tiles", lambda: _plan(graph))
 
 
@@ -129,7 +129,7 @@ def _group_by_size(*sides: Tensor) -> list[Tensor]:
 def _lay_out(
     graph: AttentionGraph, cut: Cut, groups: list[Tensor], shapes: list[tuple[int, int]], scores: int
 ) -> TilePlan:
-    """Give every row and column of every tile a slot, bucket after bucket."""
+    """Assign a slot to every row and column of every tile, bucket by bucket."""
     first_row = cut.rows.cumsum(0) - cut.rows
     buckets, sources, reals = [], ([], []), ([], [])
     for tiles, (height, width) in zip(groups, shapes, strict=True):
@@ -158,9 +158,9 @@ def _padded(first: Tensor, count: Tensor, width: int) -> tuple[Tensor, Tensor]:
 
 
 def _bucket_of_runs(cut: Cut, row: Tensor, real_row: Tensor, real_column: Tensor) -> Bucket:
-    """Find what must be masked where each row hears a run of columns: nothing, the future, or more."""
+    """The bucket if each row attends to a run of columns: unmasked, causal or masked."""
     (num_tiles, height), width = row.shape, real_column.shape[1]
-    start, stop = (x[row] for x in cut.heard)  # [tiles, height]
+    start, stop = (x[row] for x in cut.attended)  # [tiles, height]
     place = torch.arange(width, device=row.device)
     from_first = not bool(start.any())
     if from_first and torch.equal(stop, real_column.sum(1, keepdim=True).expand_as(stop)):
@@ -174,10 +174,10 @@ def _bucket_of_runs(cut: Cut, row: Tensor, real_row: Tensor, real_column: Tensor
 
 
 def _bucket_of_pairs(cut: Cut, row: Tensor, real_row: Tensor, width: int) -> Bucket:
-    """Mask all but the single pairs that hear each other; padding repeats the row before it."""
+    """The bucket of single pairs, all others masked; padding repeats the row before it."""
     slot_of = torch.full((len(cut.receivers),), -1, dtype=torch.int64, device=row.device)
     slot_of[row[real_row]] = real_row.flatten().nonzero().squeeze(1)
-    slot, column = slot_of[cut.heard[0]], cut.heard[1]
+    slot, column = slot_of[cut.attended[0]], cut.attended[1]
     mask = torch.zeros(row.numel(), width, dtype=torch.bool, device=row.device)
     mask[slot[slot >= 0], column[slot >= 0]] = True
     mask = mask[slot_of[row.flatten()]]

@@ -16,7 +16,7 @@ def edge_softmax(graph: AttentionGraph, q: Tensor, k: Tensor) -> Tensor:
 
 
 def softmax_over_in_edges(graph: AttentionGraph, score: Tensor) -> Tensor:
-    """Turn scores [E, h], whatever they come from, into weights that sum to one at each receiver."""
+    """Turn any scores [E, h] into weights that sum to one at each receiver."""
     dst = graph.dst
     receiver = dst[:, None].expand_as(score)
     highest = score.new_zeros(graph.num_dst, score.shape[1]).scatter_reduce(
@@ -28,6 +28,6 @@ def softmax_over_in_edges(graph: AttentionGraph, score: Tensor) -> Tensor:
 
 
 def scatter(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Weigh a copy of the sender's value for every edge, then add up at the receivers."""
+    """Gather and weight the sender's value for every edge, then sum at the receivers."""
     message = edge_softmax(graph, q, k)[..., None] * v.index_select(0, graph.src)  # [E, h, d]
     return torch.zeros_like(q).index_add(0, graph.dst, message)

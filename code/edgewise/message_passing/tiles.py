@@ -1,8 +1,8 @@
-"""Attention in dense tiles: the graph says who listens to whom, dense kernels do the work.
+"""Attention in dense tiles: sparse graphs on dense kernels.
 
-Receivers are cut into tiles; each tile gathers the senders that any of its receivers hears, and attends to
-them densely. A sentence is one tile. Tiles of similar size share one call of
-``scaled_dot_product_attention``; what a receiver does not hear is masked inside.
+Receivers are cut into tiles; each tile gathers the senders of all its receivers, and attends to them densely.
+A sentence is one tile. Tiles of similar size share one call of ``scaled_dot_product_attention``; pairs
+without an edge are masked.
 """
 
 from typing import Any
@@ -17,22 +17,22 @@ from edgewise.message_passing.plan import ALWAYS_AFFORDABLE, MOST_WASTE, Placeme
 
 
 def tiles(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Gather each tile's tokens, attend inside it, put the answers back.
+    """Gather each tile's tokens, attend inside it, scatter the outputs.
 
-    Values must be finite: what is masked inside a tile is multiplied by zero, not left out. Derivatives are
-    of first order only.
+    Values must be finite: masked pairs inside a tile are multiplied by zero, not skipped. There are no second
+    derivatives.
 
     Raises
     ------
     ValueError
-        If the graph's tiles would compute more than ``MOST_WASTE`` scores an edge and more than
+        If the graph's tiles would compute more than ``MOST_WASTE`` scores per edge and more than
         ``ALWAYS_AFFORDABLE`` in all.
     """
     plan = plan_tiles(graph)
     if not plan.affordable:
         raise ValueError(
-            f"tiles would compute {plan.scores:,} scores for {plan.edges:,} edges, more than {MOST_WASTE} an "
-            f"edge and more than {ALWAYS_AFFORDABLE:,}; use engine='fused', 'scatter' or 'auto'"
+            f"tiles would compute {plan.scores:,} scores for {plan.edges:,} edges, more than {MOST_WASTE} "
+            f"per edge and more than {ALWAYS_AFFORDABLE:,}; use engine='fused', 'scatter' or 'auto'"
         )
     queries, keys, values = spread(q, plan.receivers), spread(k, plan.senders), spread(v, plan.senders)
     answers, row, column = [], 0, 0
@@ -59,12 +59,12 @@ def spread(tokens: Tensor, placement: Placement) -> Tensor:
 
 
 def collect(slots: Tensor, placement: Placement) -> Tensor:
-    """Bring one answer a token back from the slots; a token in no slot gets zeros."""
+    """Collect one output per token from the slots; a token in no slot gets zeros."""
     return slots if placement.trivial else _Collect.apply(slots, placement)
 
 
 class _Spread(torch.autograd.Function):
-    """Its backward pass is a gather too wherever no token lies in two slots."""
+    """The backward pass is a gather too if no token is in two slots."""
 
     @staticmethod
     def forward(ctx: Any, tokens: Tensor, placement: Placement) -> Tensor:

@@ -1,8 +1,8 @@
-"""Chapter 10: graphs that are not complete, whose cost grows with their edges.
+"""Chapter 10: sparse attention graphs, whose cost grows with their edges.
 
-Each constructor returns an :class:`~edgewise.graphs.AttentionGraph` and :mod:`edgewise.sparse.counts` has its
-number of edges in closed form. Where a graph needs additional tokens (spans), they follow the ``n`` tokens of
-the sequence. :func:`~edgewise.graphs.window` is shared with chapter 4.
+Each constructor returns an :class:`~edgewise.graphs.AttentionGraph`; :mod:`edgewise.sparse.counts` has its
+number of edges in closed form. Additional tokens of a graph (spans) follow the ``n`` tokens of the sequence.
+:func:`~edgewise.graphs.window` is shared with chapter 4.
 """
 
 from edgewise.graphs import window
@@ -12,7 +12,7 @@ from edgewise.sparse.buckets import even_chunks, lsh_labels, same_bucket
 from edgewise.sparse.local import dilated
 from edgewise.sparse.memory import compressed_spans, compressive, segments
 from edgewise.sparse.partition import binary_partition, partition_spans
-from edgewise.sparse.reach import heard_within
+from edgewise.sparse.reach import receptive_field
 from edgewise.sparse.runs import from_runs, union
 from edgewise.sparse.trees import dependency_tree
 
@@ -27,10 +27,10 @@ __all__ = [
     "even_chunks",
     "from_runs",
     "global_tokens",
-    "heard_within",
     "lsh_labels",
     "partition_spans",
     "random_links",
+    "receptive_field",
     "same_bucket",
     "segments",
     "union",

@@ -1,4 +1,4 @@
-"""Graphs that states decide: tokens listen to those that fall into the same bucket."""
+"""Graphs decided by states: tokens attend to those in the same bucket."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from edgewise.validation import check_count, check_ids
 
 
 def lsh_labels(x: Tensor, num_buckets: int, seed: int = 0) -> Tensor:
-    """Hash vectors so that those of similar direction are likely to share a bucket.
+    """Locality-sensitive hashing: vectors of similar direction are likely to share a bucket.
 
     Random directions ``r``, half as many as buckets; the bucket is the largest of ``(x r, -x r)``
     (Andoni et al. 2015; Kitaev et al. 2020, sec. 2). The length of ``x`` does not matter.
@@ -49,10 +49,10 @@ def lsh_labels(x: Tensor, num_buckets: int, seed: int = 0) -> Tensor:
 
 
 def even_chunks(labels: Tensor, size: int) -> Tensor:
-    """Cut tokens, sorted by label and then by place, into chunks of one size; return the chunk of each.
+    """Cut tokens, sorted by label and then by position, into chunks of one size; return the chunk of each.
 
-    Buckets may be of any size, chunks are not: so the number of edges is known beforehand (Kitaev et al.
-    2020, sec. 2). A chunk may hold the end of one bucket and the beginning of the next.
+    Unlike buckets, chunks have a fixed size, so the number of edges is known beforehand (Kitaev et al. 2020,
+    sec. 2). A chunk may hold the end of one bucket and the start of the next.
 
     Parameters
     ----------
@@ -78,17 +78,17 @@ def even_chunks(labels: Tensor, size: int) -> Tensor:
 
 
 def same_bucket(labels: Tensor | Sequence[int], causal: bool = False) -> AttentionGraph:
-    """Every token hears those with its label: ``sum(s ** 2)`` edges for buckets of ``s`` tokens.
+    """Every token attends to those with its label: ``sum(s ** 2)`` edges for buckets of ``s`` tokens.
 
-    Sorted by label this is a batch of complete graphs, and it is built as one. With ``causal`` a token
-    hears itself and the earlier ones of its bucket, ``sum(s * (s + 1) / 2)`` edges.
+    Built as a batch of complete graphs over the tokens sorted by label. With ``causal`` a token attends to
+    itself and to earlier ones of its bucket, ``sum(s * (s + 1) / 2)`` edges.
 
     Parameters
     ----------
     labels : Tensor
         int64 [n], none negative.
     causal : bool
-        Whether nobody hears a later token.
+        Whether no token attends to a later one.
 
     Raises
     ------

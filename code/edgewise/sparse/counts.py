@@ -1,6 +1,6 @@
-"""Edges in closed form, no graph built: each function takes those arguments of its constructor that count.
+"""Numbers of edges in closed form, without building a graph.
 
-What does not count is left out: seeds of a draw, a tree's shape, labels beside the sizes of their groups.
+Each function takes the arguments of its constructor that matter: no seeds, no tree shapes, only group sizes.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ def global_tokens(n: int, count: int, causal: bool = False) -> int:
 
 
 def random_links(n: int, per_token: int, causal: bool = False) -> int:
-    """Edges of :func:`edgewise.sparse.random_links`, where nobody is left out but the token itself."""
+    """Edges of :func:`edgewise.sparse.random_links` without ``besides``."""
     drawn = min(per_token, max(n - 1, 0))
     return n * drawn - (drawn * (drawn + 1) // 2 if causal else 0)
 
@@ -40,7 +40,7 @@ def bigbird(n: int, reach: int, num_global: int, num_random: int, causal: bool =
     """Edges of :func:`edgewise.sparse.bigbird.bigbird`.
 
     Window edges between tokens that are not global, edges of the global ones, and links: each of ``m`` tokens
-    draws from those that it does not hear. Tokens near the ends of the window hear fewer neighbours.
+    draws from those it does not attend to yet. Tokens near the ends have fewer neighbours in the window.
     """
     m = n - min(num_global, n)
     if causal:
@@ -59,8 +59,8 @@ def bigbird(n: int, reach: int, num_global: int, num_random: int, causal: bool =
 def binary_partition(n: int, k: int, causal: bool = False) -> int:
     """Edges of :func:`edgewise.sparse.binary_partition`.
 
-    Each token hears itself and is heard by one span a level. On a level, the spans heard on the left are the
-    difference of two sums of rounded quotients, which have a closed form; so do those on the right.
+    Each token attends to itself and is in one span per level. On a level, the number of spans attended to on
+    the left is a difference of two sums of rounded quotients, which have a closed form; so has the right.
     """
     levels = num_levels(n)
     edges = n + levels * n
@@ -118,9 +118,9 @@ def compressive(n: int, length: int, memory: int, compressed: int, rate: int) ->
     summaries = n // rate * rate
     whole, rest = divmod(n, length)
     slope, offset = length // rate, memory // rate
-    heard = length * _ramp(whole, slope, offset, compressed)
-    heard += rest * min(compressed, max(whole * slope - offset, 0))
-    return segments(n, length, memory) + summaries + heard
+    to_spans = length * _ramp(whole, slope, offset, compressed)
+    to_spans += rest * min(compressed, max(whole * slope - offset, 0))
+    return segments(n, length, memory) + summaries + to_spans
 
 
 def _ramp(count: int, slope: int, offset: int, most: int) -> int:

@@ -1,4 +1,4 @@
-"""Long texts segment by segment: a carried memory, and one that fades into summaries."""
+"""Segments with a memory, and with a compressed memory."""
 
 import torch
 from torch import Tensor
@@ -9,11 +9,11 @@ from edgewise.validation import check_count
 
 
 def segments(n: int, length: int, memory: int, causal: bool = True) -> AttentionGraph:
-    """Every token hears its own segment, and the ``memory`` tokens before the segment begins.
+    """Every token attends to its segment and to the ``memory`` tokens before the segment.
 
-    Transformer-XL's recurrence (Dai et al. 2019, sec. 3.2) on the whole text at once: what it carries from
-    segment to segment are the states of the layer below, and on one graph these are simply heard. Only
-    gradients differ: the paper stops them where a segment begins. Held as intervals.
+    Transformer-XL's recurrence (Dai et al. 2019, sec. 3.2) on the whole text at once: the cached states of
+    the layer below are ordinary senders. Only gradients differ: the paper stops them at segment boundaries.
+    Held as intervals.
 
     Parameters
     ----------
@@ -22,9 +22,9 @@ def segments(n: int, length: int, memory: int, causal: bool = True) -> Attention
     length : int
         Of a segment; the last one may be shorter.
     memory : int
-        Tokens before the segment that are heard; 0 leaves segments to themselves.
+        Tokens before the segment that are attended to; 0 isolates segments.
     causal : bool
-        Whether a token hears its own segment only up to itself.
+        Whether a token attends to its segment only up to itself.
 
     Raises
     ------
@@ -32,41 +32,41 @@ def segments(n: int, length: int, memory: int, causal: bool = True) -> Attention
         If an argument is not an integer, ``n`` or ``memory`` is negative or ``length`` below 1.
     """
     n, place, first = _segments(n, length)
-    memory = min(check_count("memory (tokens heard before a segment)", memory), n)
+    memory = min(check_count("memory (tokens attended to before a segment)", memory), n)
     stop = place + 1 if causal else (first + length).clamp(max=n)
     return AttentionGraph.from_intervals((first - memory).clamp(min=0), stop, n, self_attention=True)
 
 
 def compressed_spans(n: int, rate: int) -> tuple[Tensor, Tensor]:
-    """Return where the spans begin and end that compressed memory summarises: ``rate`` tokens each.
+    """Return the bounds of the spans that compressed memory summarises: ``rate`` tokens each.
 
     Returns
     -------
     start, stop : Tensor
         int64 [n // rate]; span ``s`` is token ``n + s`` of the graph.
     """
-    rate = check_count("rate (tokens that one compressed token stands for)", rate, 1)
+    rate = check_count("rate (tokens per compressed token)", rate, 1)
     start = torch.arange(check_count("n (tokens)", n) // rate) * rate
     return start, start + rate
 
 
 def compressive(n: int, length: int, memory: int, compressed: int, rate: int) -> AttentionGraph:
-    """Causal segments with a memory, and before that a compressed one.
+    """Causal segments with a memory and, before it, a compressed memory.
 
     The graph of the Compressive Transformer (Rae et al. 2020, sec. 3). Tokens ``0 .. n - 1`` are followed by
-    the spans of :func:`compressed_spans`, each of which hears its ``rate`` tokens. A token hears its segment
-    up to itself, the ``memory`` tokens before the segment, and the last ``compressed`` spans that end before
-    these: ``rate`` times as far for each edge.
+    the spans of :func:`compressed_spans`, each of which attends to its ``rate`` tokens. A token attends to
+    its segment up to itself, to the ``memory`` tokens before the segment, and to the last ``compressed``
+    spans before these, which reach ``rate`` times as far per edge.
 
     Parameters
     ----------
     n, length, memory : int
         As in :func:`segments`.
     compressed : int
-        Compressed tokens heard.
+        Compressed tokens attended to.
     rate : int
-        Tokens that one of them stands for. ``length`` and ``memory`` must be multiples of it, or tokens
-        between memory and compressed memory would be forgotten.
+        Tokens per compressed token. ``length`` and ``memory`` must be multiples of it, or tokens between
+        memory and compressed memory would be lost.
 
     Raises
     ------
@@ -75,13 +75,12 @@ def compressive(n: int, length: int, memory: int, compressed: int, rate: int) ->
     """
     start, stop = compressed_spans(n, rate)
     n, place, first = _segments(n, length)
-    check_count("memory (tokens heard before a segment)", memory)
-    compressed = min(check_count("compressed (compressed tokens heard)", compressed), n)
+    check_count("memory (tokens attended to before a segment)", memory)
+    compressed = min(check_count("compressed (compressed tokens attended to)", compressed), n)
     for name, value in (("length", length), ("memory", memory)):
         if value % rate:
             raise ValueError(
-                f"{name} must be a multiple of rate ({rate}), the tokens that one compressed token stands "
-                f"for, got {value}"
+                f"{name} must be a multiple of rate ({rate}), the tokens per compressed token, got {value}"
             )
     remembered = (first - min(memory, n)).clamp(min=0)
     last = n + (first - memory).clamp(min=0) // rate
@@ -94,7 +93,7 @@ def compressive(n: int, length: int, memory: int, compressed: int, rate: int) ->
 
 
 def _segments(n: int, length: int) -> tuple[int, Tensor, Tensor]:
-    """Check; number the tokens and tell where the segment of each begins."""
+    """Check arguments; return n, the tokens' numbers and the starts of their segments."""
     n = check_count("n (tokens)", n)
     length = check_count("length (tokens of a segment)", length, 1)
     place = torch.arange(n)

@@ -1,4 +1,4 @@
-"""The binary partition of BP-Transformer: near tokens one by one, far ones as ever longer spans."""
+"""The binary partition of BP-Transformer: near tokens one by one, far ones as increasingly long spans."""
 
 import torch
 from torch import Tensor
@@ -9,10 +9,10 @@ from edgewise.validation import check_count
 
 
 def partition_spans(n: int) -> tuple[Tensor, Tensor]:
-    """Return where the spans of the binary partition begin and end: the additional tokens, level by level.
+    """Return the bounds of the binary partition's spans, the additional tokens, level by level.
 
-    A span of level ``l`` holds ``2 ** l`` tokens, the last one of a level what is left; the only span of the
-    top level holds all ``n``. Level 0, the tokens themselves, is not among them.
+    A span of level ``l`` holds ``2 ** l`` tokens, the last one of a level the rest; the only span of the top
+    level holds all ``n``. Level 0, the tokens themselves, is not included.
 
     Returns
     -------
@@ -28,29 +28,29 @@ def partition_spans(n: int) -> tuple[Tensor, Tensor]:
 
 
 def num_levels(n: int) -> int:
-    """Return the levels above the tokens: the least ``L`` with ``2 ** L >= n``."""
+    """Return the number of levels above the tokens: the least ``L`` with ``2 ** L >= n``."""
     return max(n - 1, 0).bit_length()
 
 
 def binary_partition(n: int, k: int, causal: bool = False) -> AttentionGraph:
-    """Every token hears its neighbours one by one and the rest as spans that grow with distance.
+    """Every token attends to its neighbours one by one and to the rest as spans that grow with distance.
 
     The graph of BP-Transformer (Ye et al. 2019, sec. 3). Tokens ``0 .. n - 1`` are followed by the spans of
-    :func:`partition_spans`. A span hears the tokens in it. On either side a token hears ``k`` tokens, then
-    ``k`` spans of level 1, ``k`` of level 2, until the side is used up; one more on a level where the next
-    would otherwise not begin with a whole span. Every token is thereby heard at once or through one span: any
-    two tokens are joined within two layers, with at most ``n * (1 + L + 2 * (k + 1) * L)`` edges, where ``L``
-    is the number of levels; :func:`edgewise.sparse.counts.binary_partition` counts them exactly.
+    :func:`partition_spans`. A span attends to its tokens. On either side a token attends to ``k`` tokens,
+    then ``k`` spans of level 1, ``k`` of level 2, to the end; one more on a level if the next would otherwise
+    not begin with a whole span. Any two tokens are thereby connected within two layers, directly or through
+    one span, with at most ``n * (1 + L + 2 * (k + 1) * L)`` edges, where ``L`` is the number of levels;
+    :func:`edgewise.sparse.counts.binary_partition` counts them exactly.
 
     Parameters
     ----------
     n : int
         Tokens.
     k : int
-        Spans heard on each level and side.
+        Spans attended to on each level and side.
     causal : bool
-        Whether a token hears only its own left side. Spans that it hears end before it, so that no path leads
-        from a later token to an earlier one.
+        Whether a token attends only to its left side. Its spans end before it, so that no path leads from a
+        later token to an earlier one.
 
     Raises
     ------
@@ -58,7 +58,7 @@ def binary_partition(n: int, k: int, causal: bool = False) -> AttentionGraph:
         If an argument is not an integer, ``n`` is negative or ``k`` is below 1.
     """
     n = check_count("n (tokens)", n)
-    k = check_count("k (spans that a token hears on each level and side)", k, 1)
+    k = check_count("k (spans that a token attends to on each level and side)", k, 1)
     token, levels = torch.arange(n), num_levels(n)
     inside = partition_spans(n)
     num_tokens = n + len(inside[0])
@@ -78,14 +78,14 @@ def binary_partition(n: int, k: int, causal: bool = False) -> AttentionGraph:
 
 
 def left_end(token: Tensor, k: int, level: int) -> Tensor:
-    """Where on a level the spans end that are heard on the left; below 1 there are none.
+    """End of the spans attended to on the left, by level; below 1 there are none.
 
     Each level takes ``k`` spans off the end ``e`` of the one below and rounds down to a whole span:
-    ``(e - k) // 2``, which comes to this.
+    ``(e - k) // 2``; this is the closed form.
     """
     return ((token + k) >> level) - k
 
 
 def right_begin(token: Tensor, k: int, level: int) -> Tensor:
-    """Where on a level the spans begin that are heard on the right: :func:`left_end` mirrored."""
+    """Start of the spans attended to on the right, by level: :func:`left_end` mirrored."""
     return k - ((k - 1 - token) >> level)

@@ -1,4 +1,4 @@
-"""How far news travels: whom a token has heard of after so many layers."""
+"""Receptive fields: how far information travels in a number of layers."""
 
 import torch
 from torch import Tensor
@@ -7,15 +7,15 @@ from edgewise.graphs import AttentionGraph
 from edgewise.validation import check_count
 
 
-def heard_within(graph: AttentionGraph, layers: int) -> Tensor:
-    """Tell who has heard of whom, directly or through others, after ``layers`` layers on one graph.
+def receptive_field(graph: AttentionGraph, layers: int) -> Tensor:
+    """Return each token's receptive field after up to ``layers`` layers on one graph.
 
-    A residual connection keeps what a token knows, so that it has always heard of itself.
+    Because of the residual connections it always includes the token itself.
 
     Returns
     -------
     Tensor
-        bool [layers + 1, tokens, tokens], receivers first; entry 0 is before the first layer.
+        bool [layers + 1, receivers, senders]; entry 0 is before the first layer.
 
     Raises
     ------
@@ -23,7 +23,7 @@ def heard_within(graph: AttentionGraph, layers: int) -> Tensor:
         If the graph is not self-attention or ``layers`` is negative.
     """
     if not graph.self_attention:
-        raise ValueError(f"news travels on among one set of tokens, got {graph}")
+        raise ValueError(f"graph must be self-attention, over one set of tokens, got {graph}")
     step = graph.to_mask().float()
     known = [torch.eye(graph.num_src, dtype=torch.bool, device=graph.device)]
     for _ in range(check_count("layers", layers)):

@@ -1,4 +1,4 @@
-"""Graphs from runs: receivers that hear several unbroken runs of senders each."""
+"""Graphs from runs: several intervals of senders per receiver."""
 
 import torch
 from torch import Tensor
@@ -7,7 +7,7 @@ from edgewise.graphs import AttentionGraph
 
 
 def from_runs(receiver: Tensor, start: Tensor, stop: Tensor, num_tokens: int) -> AttentionGraph:
-    """Let token ``receiver[r]`` hear tokens ``start[r] .. stop[r] - 1``, for every run ``r``.
+    """Let token ``receiver[r]`` attend to tokens ``start[r] .. stop[r] - 1``, for every run ``r``.
 
     Parameters
     ----------
@@ -20,7 +20,7 @@ def from_runs(receiver: Tensor, start: Tensor, stop: Tensor, num_tokens: int) ->
     Raises
     ------
     TypeError, ValueError
-        If the runs are no tensors of int64 or name a token that is not there.
+        If the runs are not tensors of int64 or a token is out of range.
     """
     length = (stop - start).clamp(min=0)
     first = (length.cumsum(0) - length).repeat_interleave(length)
@@ -29,20 +29,20 @@ def from_runs(receiver: Tensor, start: Tensor, stop: Tensor, num_tokens: int) ->
 
 
 def from_pairs(src: Tensor, dst: Tensor, num_tokens: int) -> AttentionGraph:
-    """Build a graph of self-attention from pairs that may stand there twice; edges are ordered by sender."""
+    """Build a graph of self-attention from pairs, possibly repeated; edges are ordered by sender."""
     pairs = (src * num_tokens + dst).unique()
     return AttentionGraph(pairs // max(num_tokens, 1), pairs % max(num_tokens, 1), num_tokens)
 
 
 def union(*graphs: AttentionGraph) -> AttentionGraph:
-    """Let every token hear whom it hears in any of the graphs, which share their tokens.
+    """The union of the edges of graphs over the same tokens.
 
     Raises
     ------
     TypeError
         If something else is among them.
     ValueError
-        If there is none, or they are not all self-attention over as many tokens.
+        If there is none, or they are not all self-attention over the same number of tokens.
     """
     if not graphs:
         raise ValueError("union needs at least one graph, got none")

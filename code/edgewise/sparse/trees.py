@@ -1,4 +1,4 @@
-"""Sentences whose grammar says who listens to whom."""
+"""Attention along a dependency parse."""
 
 import sys
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from edgewise.validation import check_count
 
 
 def dependency_tree(heads: Sequence[int] | Tensor) -> AttentionGraph:
-    """Every word hears itself, the word that governs it and those that it governs: ``3 * n - 2`` edges.
+    """Every word attends to itself, to its head and to its dependents: ``3 * n - 2`` edges.
 
     Parameters
     ----------
@@ -24,8 +24,7 @@ def dependency_tree(heads: Sequence[int] | Tensor) -> AttentionGraph:
     TypeError
         If a head is not an integer.
     ValueError
-        If the heads are no tree: one lies outside the sentence, there is not one root, or words govern each
-        other in a circle.
+        If the heads are not a tree: one is outside the sentence, there is not one root, or there is a cycle.
     """
     heads = heads.tolist() if isinstance(heads, Tensor) else list(heads)
     n = len(heads)

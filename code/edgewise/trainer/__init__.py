@@ -1,4 +1,4 @@
-"""Chapter 7: training that can be stopped, continued and trusted; the loop behind every experiment."""
+"""Chapter 7: resumable, reproducible training; the loop behind every experiment."""
 
 from edgewise.trainer.epoch import StoppedError
 from edgewise.trainer.loss import DivergedError, StateLossCompute

@@ -1,4 +1,4 @@
-"""A run's epoch: what happens between two batches."""
+"""An epoch of a run."""
 
 import time
 from collections.abc import Iterator
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 class StoppedError(Exception):
-    """A run was asked to stop, and its state is saved."""
+    """A run stopped on request, after saving its state."""
 
 
 class Epoch:
-    """The batches of a run's epoch that are still to come; between two, the run keeps its books.
+    """The remaining batches of a run's epoch; between two of them, the run logs and saves.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class Epoch:
         self._last = False
 
     def part_of(self, batch: Batch) -> Part:
-        """Pass a batch through; gradients are exchanged only where an update follows."""
+        """Pass a batch through; gradients are exchanged only if an update follows."""
         run = self.run
         updates = self._last or run.loss.waiting + 1 == run.recipe.grad_accum
         return run._pass(batch, run.step, sync=updates)
@@ -55,7 +55,7 @@ class Epoch:
         self.over = True
 
     def _pause(self) -> bool:
-        """Save if it is time to; say whether to stop here."""
+        """Save if it is due; return whether to stop."""
         run = self.run
         enough = self.max_steps is not None and run.step >= self.max_steps
         late = time.monotonic() - run._saved_at > run.save_every

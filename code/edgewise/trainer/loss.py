@@ -1,4 +1,4 @@
-"""Loss and update from the decoder's states."""
+"""Loss and update from the decoder's final states."""
 
 import math
 
@@ -16,32 +16,31 @@ class DivergedError(Exception):
 
 
 class StateLossCompute(SimpleLossCompute):
-    """Like its parent, but it takes final states, so that the matrix of all logits never exists.
+    """Like its parent, but from final states, so that the matrix of all logits never exists.
 
     Parameters
     ----------
     generator : Generator
         The output layer.
     criterion : LabelSmoothing
-        How certain targets are.
+        Label smoothing.
     opt : NoamOpt, optional
-        Without one, nothing is learned.
+        Without one, the weights are not updated.
     grad_accum : int
-        Batches an update. Gradients are divided by the number of their tokens: each counts alike.
+        Batches per update. Gradients are averaged over their tokens.
     clip : float, optional
-        Longest gradient.
+        Largest norm of the gradient.
     consistency : float
-        Weight of disagreement between two passes over a batch, as in ``output_loss``; for each token the loss
-        is then half of that function's.
+        Weight of R-Drop, as in ``output_loss``; the loss per token is then half of that function's.
     team : Alone
-        The processes that share each batch. Counts and losses are of whole batches.
+        The processes that share each batch; counts and losses are of whole batches.
 
     Attributes
     ----------
     grad_norm : float
-        Length of the latest gradient before it was clipped; zero before the first update.
+        Norm of the latest gradient before clipping; zero before the first update.
     latest : float
-        Loss a token of the latest batch.
+        Loss per token of the latest batch.
     latest_tokens : int
         Target tokens of that batch.
     """
@@ -66,15 +65,15 @@ class StateLossCompute(SimpleLossCompute):
         self.latest = math.nan
 
     def __call__(self, hidden: States | Part, target: Tensor, n_tokens: int) -> float:
-        """Count a batch, given its final states [N, dim_model] or [2, N, dim_model], and learn from it.
+        """Count a batch, given its final states [N, dim_model] or [2, N, dim_model]; accumulate its gradient.
 
-        Or given several states a token, [S, N, dim_model], and their weights [S, N]: loss and accuracy are
-        then those expected. Or given the part of it that this process has worked out already.
+        Or given several states per token, [S, N, dim_model], and their weights [S, N], over which loss and
+        accuracy are averaged; or given the :class:`Part` that this process has computed.
 
         Raises
         ------
         DivergedError
-            If the loss, or what the model adds to it, is not finite.
+            If the loss, or the model's extra loss, is not finite.
         """
         if not isinstance(hidden, Part):
             hidden = Part(*self.evaluate(hidden, target), n_tokens, n_tokens)
@@ -95,7 +94,7 @@ class StateLossCompute(SimpleLossCompute):
         return self.latest
 
     def _over_all(self, part: Part) -> tuple[float, float, Tensor | None, int]:
-        """Loss, right predictions and tokens of the whole batch, and this part's share of the extra loss.
+        """Loss, correct predictions and tokens of the whole batch, and this part's share of the extra loss.
 
         The extra loss is a mean over the nodes of the batch, for each of its target tokens.
         """
@@ -109,7 +108,7 @@ class StateLossCompute(SimpleLossCompute):
         return total, correct, part.extra * (tokens * (part.nodes / nodes)), int(tokens)
 
     def evaluate(self, hidden: States, target: Tensor) -> tuple[Tensor, float]:
-        """States and targets [N] to the summed loss and the number of right predictions; means of passes."""
+        """States and targets [N] to the summed loss and number of correct ones, averaged over passes."""
         proj, options = self.generator.proj, {"consistency": self.consistency}
         if isinstance(hidden, tuple):
             states, weights = hidden
@@ -120,7 +119,7 @@ class StateLossCompute(SimpleLossCompute):
         return total / passes, correct / passes
 
     def learn(self, total: Tensor, n_tokens: int) -> None:
-        """Add a batch's gradient to those that wait."""
+        """Accumulate a batch's gradient."""
         self.team.backward(total)
         self.waiting_tokens += n_tokens
 
@@ -130,7 +129,7 @@ class StateLossCompute(SimpleLossCompute):
         Raises
         ------
         DivergedError
-            If the gradient is not finite; the weights stay as they were.
+            If the gradient is not finite; the weights are not changed.
         """
         grads = [
             p.grad for group in self.opt.optimizer.param_groups for p in group["params"] if p.grad is not None

@@ -11,14 +11,14 @@ from edgewise.trainer.recipe import Recipe
 from edgewise.transformer import Transformer
 
 States = Tensor | tuple[Tensor, Tensor]
-"""Final states [N, dim_model], those of two passes, or several a token and their weights [S, N]."""
+"""Final states [N, dim_model], those of two passes, or several per token with their weights [S, N]."""
 
 Evaluate = Callable[[States, Tensor], tuple[Tensor, float]]
-"""States and targets [N] to the summed loss and the number of right predictions."""
+"""States and targets [N] to the summed loss and the number of correct predictions."""
 
 
 class Part(NamedTuple):
-    """What a pass over a batch amounts to, or over one process's share of a batch.
+    """The result of a pass over a batch, or over a process's share of it.
 
     Attributes
     ----------
@@ -31,7 +31,8 @@ class Part(NamedTuple):
     nodes : int
         Source and target tokens.
     extra : Tensor or None
-        What the model adds to the loss a token, a mean over ``nodes``; learned from, not reported.
+        The model's extra loss per token, a mean over ``nodes``; part of the gradient, not of the reported
+        loss.
     """
 
     total: Tensor
@@ -44,15 +45,15 @@ class Part(NamedTuple):
 class Pass(nn.Module):
     """Model, output layer and loss as one module.
 
-    ``DistributedDataParallel`` follows the weights of the module that it wraps through one ``forward``; a
-    model is used here through several methods, and twice where two passes should agree.
+    ``DistributedDataParallel`` needs a single ``forward``; here a model is used through several methods, and
+    twice for R-Drop.
 
     Parameters
     ----------
     model : Transformer
-        In whichever mode it is.
+        In either mode.
     recipe : Recipe
-        Says whether there are two passes, and of what precision.
+        Sets R-Drop and precision.
     evaluate : callable
         From states to the loss.
     """
@@ -62,12 +63,12 @@ class Pass(nn.Module):
         self.model, self.recipe, self.evaluate = model, recipe, evaluate
 
     def forward(self, batch: Batch, step: int) -> Part:
-        """Pass a batch through, after ``step`` updates; a stand-in's part counts nothing.
+        """Pass a batch through, after ``step`` updates; a stand-in counts as nothing.
 
         Raises
         ------
         ValueError
-            If two passes should agree where the loss is expected over several states.
+            If R-Drop is combined with a loss averaged over several states.
         """
         states, extra = self.states(batch, step)
         total, correct = self.evaluate(states, batch.tgt_y)
@@ -76,7 +77,7 @@ class Pass(nn.Module):
         return Part(total * 0, 0.0, 0, 0, None if extra is None else extra * 0)
 
     def states(self, batch: Batch, step: int) -> tuple[States, Tensor | None]:
-        """Return the final states, and what the model adds to the loss a token."""
+        """Return the final states and the model's extra loss per token."""
         states, extras = [], []
         with torch.autocast(batch.device.type, torch.bfloat16, enabled=self.recipe.autocast):
             for _ in range(2 if self.recipe.consistency and self.model.training else 1):
@@ -87,5 +88,5 @@ class Pass(nn.Module):
         if several is None:
             return states[0] if len(states) == 1 else torch.stack(states), extra
         if len(states) > 1:
-            raise ValueError("consistency is not defined where the loss is expected over several states")
+            raise ValueError("consistency is not defined for a loss averaged over several states")
         return several, extra

@@ -1,4 +1,4 @@
-"""How a model is trained."""
+"""The recipe of a training run."""
 
 import math
 from dataclasses import dataclass
@@ -9,44 +9,43 @@ from edgewise.validation import check_count, check_probability
 
 @dataclass(frozen=True)
 class Recipe:
-    """Settings of a training run; all that decides its course, with model, data and seed.
+    """Settings of a training run; with model and data they determine its course.
 
     Attributes
     ----------
     epochs : int
-        At most.
+        Most epochs.
     batch_size, batch_tokens : int or None
-        Sentence pairs a batch, or target tokens a batch at most: one of the two.
+        Sentence pairs per batch, or most target tokens per batch: one of the two.
     bucketed : bool
         With ``batch_tokens``: whether sentences of similar length share a batch.
     grad_accum : int
-        Batches an update; every token of them counts alike.
+        Batches per update; gradients are averaged over their tokens.
     factor, warmup : float, int
         Of the Noam schedule.
     rises, falls : bool
-        Whether its rate warms up, and whether it decays.
+        Whether the rate warms up, and whether it decays.
     cooldown : int
-        Epochs, the last ones, over which the rate falls below that schedule in equal steps towards zero.
+        Final epochs of linear learning-rate decay towards zero, on top of that schedule.
     betas, eps : tuple of two floats, float
         Of Adam.
     clip : float or None
-        Longest gradient, as a norm over all parameters.
+        Largest norm of the gradient over all parameters.
     smoothing : float
-        Of the labels.
+        Label smoothing.
     consistency : float
-        Weight of disagreement between two passes over each batch, which differ in their dropout (R-Drop); 0:
-        one pass.
+        Weight of R-Drop's divergence between two passes over each batch; 0: one pass.
     average : int
-        Epochs, the last ones, whose weights are averaged for validation's last word and the artifact.
+        Final epochs whose weights are averaged for the last validation and the artifact.
     monitor : str
-        Validation figure that early stopping watches: ``"loss"``, which should fall, or one that should rise,
-        ``"accuracy"`` or what the run's ``score`` adds.
+        Validation metric for early stopping: ``"loss"``, to be minimised, or one to be maximised:
+        ``"accuracy"`` or a metric of the run's ``score``.
     patience : int or None
         Epochs without improvement after which training stops.
     autocast : bool
         Whether matrix products run in bfloat16.
     seed : int
-        For weights, dropout and the order of the data.
+        For weights, dropout and shuffling.
     """
 
     epochs: int
@@ -96,6 +95,6 @@ class Recipe:
             check_probability("betas", beta)
 
     def scale(self, epoch: int) -> float:
-        """Return what the rate of an epoch, counted from 1, is multiplied by."""
+        """Return the factor on the learning rate in an epoch, counted from 1."""
         left = max(self.epochs - epoch + 1, 1)
         return min(1.0, left / (self.cooldown + 1))

@@ -1,4 +1,4 @@
-"""A run: epochs, validation, checkpoints, a log; continued bit for bit where it stopped."""
+"""A run: epochs, validation, checkpoints and a log; resumed bit for bit."""
 
 import json
 import os
@@ -26,7 +26,7 @@ from edgewise.transformer import Transformer
 from edgewise.validation import check_choice
 
 Score = Callable[[Transformer], dict[str, float]]
-"""Figures of a model on validation data, by decoding."""
+"""Metrics of a model on validation data, by decoding."""
 
 
 class Run:
@@ -39,35 +39,35 @@ class Run:
     data : TranslationDataset
         Its ``train`` and ``valid`` splits are used.
     recipe : Recipe
-        How.
+        Its settings.
     folder : Path
         For ``checkpoints/`` and ``metrics.jsonl``.
     config : mapping
-        What the run amounts to, JSON: a checkpoint of another configuration is refused.
+        The run's configuration, JSON; a checkpoint with another one is refused.
     score : callable, optional
-        Further validation figures after each epoch, beside loss and token accuracy.
+        Further validation metrics after each epoch, besides loss and token accuracy.
     stage : mapping, optional
-        Facts about this process (device, commit, ...), noted in ``stages``.
+        Facts about this process (device, commit, ...), recorded in ``stages``.
     save_every : float
         Seconds between checkpoints within an epoch.
     progress : bool
         Whether to show bars.
     team : Alone
-        The processes that share each batch; alone, this one has all of it. The first of them writes.
+        The processes that share each batch; by default this one alone. The first of them writes files.
 
     Attributes
     ----------
     step : int
         Updates made.
     epochs : list of dict
-        Figures of each finished epoch.
+        Metrics of each finished epoch.
     losses : list of float
         Training loss of the first ``RECORDED`` batches.
     stages : list of dict
         One for each process that worked on the run.
     stop_requested : bool
-        Set it, from a signal handler for instance, and the run saves its state after the batch at hand and
-        raises :class:`StoppedError`.
+        If set, by a signal handler for instance, the run saves its state after the current batch and raises
+        :class:`StoppedError`.
     """
 
     RECORDED = 100
@@ -112,7 +112,7 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether the recipe's last epoch is over, or its patience."""
+        """Whether the recipe's last epoch is over, or its patience exhausted."""
         done = len(self.epochs)
         if self.recipe.patience is None or done == 0:
             return done >= self.recipe.epochs
@@ -122,7 +122,7 @@ class Run:
         return done >= self.recipe.epochs or done - best >= self.recipe.patience
 
     def start(self, resume: bool = False) -> None:
-        """Begin a stage: from nothing, or from the newest checkpoint.
+        """Begin a stage: from scratch, or from the newest checkpoint.
 
         Raises
         ------
@@ -131,7 +131,7 @@ class Run:
         CheckpointError
             If the newest checkpoint cannot be used.
         ValueError
-            If epochs behind would have had other rates under this recipe's cooldown.
+            If past epochs would have had other learning rates under this recipe's cooldown.
         """
         found = checkpoints(self.folder / "checkpoints")
         if found and not resume:
@@ -140,8 +140,8 @@ class Run:
             )
         self.team.agree({"checkpoint": found[-1].name if found else None})
         if found:
-            silent = {"processes": 1, "data": self.config.get("data")}  # what a checkpoint need not say
-            self._restore(load_checkpoint(found[-1], self.config, silent))
+            defaults = {"processes": 1, "data": self.config.get("data")}  # defaults of old checkpoints
+            self._restore(load_checkpoint(found[-1], self.config, defaults))
         else:
             self.team.part_ways(self.recipe.seed)
         if self.team.rank == 0:
@@ -152,8 +152,8 @@ class Run:
     def _open_log(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         with open(self.folder / "metrics.jsonl", "ab") as log:
-            self._log_end = min(self._log_end, log.tell())  # a longer file would be filled up with zeros
-            log.truncate(self._log_end)  # what came after the checkpoint will come again
+            self._log_end = min(self._log_end, log.tell())  # truncating to more would append zeros
+            log.truncate(self._log_end)  # later batches will be repeated, and logged again
 
     def train(self, max_steps: int | None = None) -> None:
         """Train to the end of the recipe, or until ``max_steps`` updates are made; :meth:`start` goes first.
@@ -161,11 +161,11 @@ class Run:
         Raises
         ------
         RuntimeError
-            If the stage was not begun.
+            If :meth:`start` was not called.
         ValueError
-            If patience watches a figure that validation does not have; said after the first epoch.
+            If early stopping monitors a metric that validation does not have; raised after the first epoch.
         DivergedError
-            If a loss or gradient is not finite; says where. The newest checkpoint stays.
+            If a loss or gradient is not finite; says where. The newest checkpoint is kept.
         StoppedError
             If ``stop_requested`` was set.
         """
@@ -176,7 +176,7 @@ class Run:
             self.model.train()
             self.opt.scale = self.recipe.scale(len(self.epochs) + 1)
             self.data.epoch = len(self.epochs) + 1
-            self.data.order_state = self._order  # of this epoch, if it was left in its middle
+            self.data.order_state = self._order  # of this epoch, if it was interrupted
             epoch = Epoch(self, max_steps)
             try:
                 run_epoch(epoch, epoch.part_of, self.loss, progress=self.progress)
@@ -194,7 +194,7 @@ class Run:
     def _left(self) -> str:
         found = checkpoints(self.folder / "checkpoints")
         if not found:
-            return "there is no checkpoint yet: start anew with another recipe"
+            return "there is no checkpoint yet: start again with another recipe"
         return f"the newest checkpoint, {found[-1].name}, is as it was"
 
     def averaged_weights(self) -> dict[str, Tensor]:
@@ -203,7 +203,7 @@ class Run:
         Raises
         ------
         ValueError
-            If no epoch is over, or the run kept the weights of fewer.
+            If no epoch is over, or the weights of fewer epochs were kept.
         """
         if not self._snapshots:
             raise ValueError("there is nothing to average before the first epoch is over")
@@ -216,7 +216,7 @@ class Run:
         }
 
     def save(self) -> None:
-        """Write a checkpoint; first see that the log it goes with is on the disk."""
+        """Write a checkpoint, after flushing the log to disk."""
         self.stages[-1] |= {"to_step": self.step, "seconds": time.monotonic() - self._began}
         state = self._state()
         if self.team.rank == 0:
@@ -269,7 +269,7 @@ class Run:
         self.epochs, self.losses, self.stages = state["epochs"], state["losses"], state["stages"]
 
     def _check_epochs(self, epochs: list[dict[str, Any]]) -> None:
-        """Refuse a recipe or data under which the epochs behind would have been others."""
+        """Refuse a recipe or data under which past epochs would have differed."""
         for epoch in epochs:
             self.data.epoch = epoch["epoch"]
             drawn, facts = epoch.get("data", {}), self.data.epoch_facts()
@@ -287,14 +287,14 @@ class Run:
 
     def _loss_compute(self, opt: NoamOpt | None) -> StateLossCompute:
         recipe = self.recipe
-        agree = recipe.consistency if opt else 0.0
+        consistency = recipe.consistency if opt else 0.0
         return StateLossCompute(
             self.model.generator,
             self.criterion,
             opt,
             recipe.grad_accum,
             recipe.clip,
-            agree,
+            consistency,
             self.team,
         )
 
@@ -313,7 +313,7 @@ class Run:
             self._log_end = log.tell()
 
     def _end_epoch(self) -> None:
-        """Validate, note the figures, save."""
+        """Validate, record the metrics, save."""
         valid, counted = self._loss_compute(None), StepCount()
         through = Pass(self.model, self.recipe, valid.evaluate)
 
@@ -342,7 +342,7 @@ class Run:
             epoch["data"] = facts
         self.epochs.append(epoch)
         self._log(**self.epochs[-1])
-        weights = dict(self.model.named_parameters())  # a matrix with two names is there once
+        weights = dict(self.model.named_parameters())  # a shared matrix occurs once
         self._snapshots.append({name: x.detach().cpu().clone() for name, x in weights.items()})
         self._batches_done = 0
         self._order = self.data.order_state

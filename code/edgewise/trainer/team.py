@@ -1,4 +1,4 @@
-"""What a run asks of the processes that share its work; here the answers of one that works alone."""
+"""The interface between a run and its processes, and its implementation for a single process."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -9,7 +9,7 @@ Result = TypeVar("Result")
 
 
 class Alone:
-    """One process that trains by itself; the interface of :class:`edgewise.distributed.Team`.
+    """A single training process; the interface of :class:`edgewise.distributed.Team`.
 
     Every method but :meth:`wrap` is called by all processes of a team, in the same order.
 
@@ -18,22 +18,22 @@ class Alone:
     rank, size : int
         Which process this is, and how many there are.
     command : sequence of str
-        How the program is started; its own words follow.
+        The launch command, without the program's own arguments.
     """
 
     rank, size = 0, 1
     command = ("edgewise",)
 
     def wrap(self, module: nn.Module) -> Callable[..., Any]:
-        """Return what runs ``module`` on a share of a batch; gradients are then means over the processes.
+        """Return a callable that runs ``module`` on a share of a batch; gradients are means over processes.
 
-        It takes the module's arguments and ``sync``: whether gradients are exchanged in the backward pass, or
-        only added up here.
+        It takes the module's arguments and ``sync``: whether the backward pass exchanges gradients, or only
+        accumulates them here.
         """
         return lambda *arguments, sync: module(*arguments)
 
     def backward(self, total: Tensor) -> None:
-        """Work out gradients."""
+        """Compute gradients."""
         total.backward()
 
     def sum(self, values: Sequence[float]) -> list[float]:
@@ -45,28 +45,28 @@ class Alone:
         return [tensor]
 
     def ask_first(self, compute: Callable[[], Result]) -> Result:
-        """Let the first process work something out, of which JSON can be made, and tell the others."""
+        """Compute something JSON-serialisable in the first process and broadcast it."""
         return compute()
 
     def part_ways(self, seed: int) -> None:
-        """Give each process random numbers of its own; the first keeps those it has."""
+        """Give each process random numbers of its own; the first keeps its generator's state."""
 
     def agree(self, facts: Mapping[str, Any]) -> None:
-        """Check that all processes would do the same.
+        """Check that all processes have the same facts.
 
         Parameters
         ----------
         facts : mapping
-            What this one would do, JSON.
+            This process's settings, JSON.
 
         Raises
         ------
         DisagreementError
-            If another one's facts differ; names the first difference.
+            If another process's facts differ; names the first difference.
         """
 
     def speaks(self) -> bool:
-        """Say whether this process is the one to report an error that it meets."""
+        """Whether this process should report an error."""
         return True
 
 

@@ -14,14 +14,14 @@ from edgewise.validation import check_count
 
 
 class SimpleLossCompute:
-    """Turns a batch's prediction into a loss, learns from it if there is an optimiser, and keeps count.
+    """Computes the loss of a batch, updates the weights if there is an optimiser, and keeps count.
 
     Parameters
     ----------
     criterion : callable
         Log-probabilities [N, V] and targets [N] to a summed loss.
     opt : NoamOpt or torch.optim.Optimizer, optional
-        Without one, nothing is learned.
+        Without one, the weights are not updated.
     grad_accum : int
         Batches whose gradients are added up before each step.
 
@@ -41,16 +41,16 @@ class SimpleLossCompute:
 
     @property
     def avg_loss(self) -> float:
-        """Loss a token so far, in nats; not a number before the first batch."""
+        """Loss per token so far, in nats; NaN before the first batch."""
         return self.total_loss / self.tokens if self.tokens else math.nan
 
     @property
     def accuracy(self) -> float:
-        """Share of tokens predicted right so far, each given the true tokens before it."""
+        """Share of tokens predicted right so far, teacher-forced."""
         return self.correct / self.tokens if self.tokens else math.nan
 
     def __call__(self, log_probs: Tensor, target: Tensor, n_tokens: int) -> float:
-        """Count a batch, and learn from it.
+        """Count a batch, and accumulate its gradient.
 
         Parameters
         ----------
@@ -59,12 +59,12 @@ class SimpleLossCompute:
         target : Tensor
             int64 [N]
         n_tokens : int
-            By which the summed loss is divided.
+            Divisor of the summed loss.
 
         Returns
         -------
         float
-            Loss a token of this batch.
+            Loss per token of this batch.
         """
         check_count("n_tokens", n_tokens, 1)
         total, correct = self.evaluate(log_probs, target)
@@ -85,7 +85,7 @@ class SimpleLossCompute:
         return self.criterion(log_probs, target), int((log_probs.argmax(1) == target).sum())
 
     def learn(self, total: Tensor, n_tokens: int) -> None:
-        """Add a batch's gradient to those that wait."""
+        """Accumulate a batch's gradient."""
         (total / (n_tokens * self.grad_accum)).backward()
 
     def take_step(self) -> None:
@@ -93,7 +93,7 @@ class SimpleLossCompute:
         self.opt.step()
 
     def finish(self) -> None:
-        """Take the step that gradients of a last, incomplete group of batches still wait for."""
+        """Update with the gradients of a last, incomplete group of batches."""
         if self.waiting:
             self.take_step()
             self.waiting = 0
@@ -101,16 +101,16 @@ class SimpleLossCompute:
 
 @dataclass(frozen=True)
 class EpochResult:
-    """What an epoch amounted to.
+    """Results of an epoch.
 
     Attributes
     ----------
     loss : float
-        Nats a token.
+        Nats per token.
     accuracy : float
-        Share of tokens predicted right, each given the true tokens before it.
+        Share of tokens predicted right, teacher-forced.
     losses : list of float
-        Loss a token of each batch.
+        Loss per token of each batch.
     """
 
     loss: float
@@ -134,11 +134,11 @@ def run_epoch(
     model : torch.nn.Module
         Batch to log-probabilities; its mode, training or evaluation, stays as it is.
     loss_compute : SimpleLossCompute
-        Learns if it holds an optimiser.
+        Updates the weights if it has an optimiser.
     is_train : bool
-        Whether gradients are kept.
+        Whether gradients are computed.
     progress : bool
-        Whether to show a bar that counts target tokens, and how many pass a second.
+        Whether to show a bar that counts target tokens.
 
     Returns
     -------

@@ -28,13 +28,13 @@ def output_loss(
     consistency: float = 0.0,
     weights: Tensor | None = None,
 ) -> tuple[Tensor, float]:
-    r"""Equal ``criterion((hidden @ weight.T + bias).log_softmax(1), target)``, in little memory.
+    r"""Compute ``criterion((hidden @ weight.T + bias).log_softmax(1), target)`` in little memory.
 
-    The gradient is worked out in the forward pass, chunk by chunk; derivatives are of first order only. Under
-    autocast matrix products run in its precision, everything else in that of the weights.
+    The gradient is computed in the forward pass, chunk by chunk; there are no second derivatives. Under
+    autocast, matrix products run in its precision, everything else in that of the weights.
 
-    Two passes over the same tokens, each with a dropout of its own, can be asked to agree (R-Drop: Wu et al.
-    2021, eq. 4). With their predictions :math:`P_1, P_2` and ``consistency`` :math:`\alpha` the loss is
+    R-Drop (Wu et al. 2021, eq. 4): for two passes over the same tokens, which differ in their dropout, with
+    predictions :math:`P_1, P_2` and ``consistency`` :math:`\alpha`, the loss is
 
     .. math::
         \sum_t \mathrm{criterion}(P_1) + \mathrm{criterion}(P_2)
@@ -49,36 +49,36 @@ def output_loss(
     target : Tensor
         int64 [N]
     criterion : LabelSmoothing
-        How certain the targets are, and which id is padding.
+        Smoothing of the targets, and the id of padding.
     chunk : int
-        Most logits that exist at a time, but at least those of one token.
+        Most logits in memory at a time, but at least those of one token.
     consistency : float
-        Weight of disagreement between two passes, at least 0.
+        Weight of R-Drop's divergence between two passes, at least 0.
     weights : Tensor, optional
-        [N]: of each token in loss and count; they may be learned. One pass only.
+        [N]: each token's weight in loss and count; may require gradients. One pass only.
 
     Returns
     -------
     loss : Tensor
         Scalar: the sum over tokens, and over passes, in nats.
     correct : float
-        Tokens whose target is the likeliest prediction, over all passes, by their weights if there are any.
+        Tokens whose target is the most probable prediction, over all passes, weighted if there are weights.
 
     Raises
     ------
     TypeError, ValueError
-        If shapes do not fit, a target lies outside the vocabulary, or consistency is asked of one pass.
+        If shapes do not fit, a target is outside the vocabulary, or ``consistency`` is used with one pass.
     """
     if hidden.dim() not in (2, 3) or hidden.shape[-1] != weight.shape[1]:
         raise ValueError(f"hidden must be [N, {weight.shape[1]}] or two of these, got {list(hidden.shape)}")
     passes = 1 if hidden.dim() == 2 else 2
     if hidden.shape[:-2] != (2,) * (passes - 1) or consistency < 0 or (consistency and passes == 1):
         raise ValueError(
-            "consistency must be at least 0, and two passes are needed to agree; "
+            "consistency must be at least 0, and R-Drop needs two passes; "
             f"got {consistency} and hidden {list(hidden.shape)}"
         )
     if weights is not None and (passes > 1 or weights.shape != hidden.shape[:1]):
-        raise ValueError(f"weights must be one a token of one pass, got {list(weights.shape)}")
+        raise ValueError(f"weights must be one per token of one pass, got {list(weights.shape)}")
     criterion.check(target, hidden.shape[-2], len(weight))
     rows = max(check_count("chunk", chunk, 1) // (passes * len(weight)), 1)
     kind = hidden.device.type
@@ -116,21 +116,21 @@ class _OutputLoss(torch.autograd.Function):
         for first in range(0, len(target), rows):
             part = slice(first, first + rows)
             states, targets = rounded[:, part].flatten(0, 1), target[part].repeat(passes)
-            logits, slope = buffers[:, : len(targets)]
+            logits, gradient = buffers[:, : len(targets)]
             _write_logits(logits, states, factor, bias)
-            some, right = _loss_and_slope(logits, targets, criterion, slope, consistency)
+            some, right = _loss_and_gradient(logits, targets, criterion, gradient, consistency)
             if weights is not None:
                 if learning:
                     grads[3][part] = some
                 some, right = some * weights[part], right * weights[part]
-                slope *= weights[part, None]
+                gradient *= weights[part, None]
             loss, correct = loss + some.double().sum(), correct + right.double().sum()
             if learning:
                 if bias is not None:
-                    grads[2] += slope.sum(0)
-                slope = slope.to(dtype)
-                grads[0][:, part] = (slope @ factor).unflatten(0, (passes, -1))
-                grads[1] += slope.T @ states
+                    grads[2] += gradient.sum(0)
+                gradient = gradient.to(dtype)
+                grads[0][:, part] = (gradient @ factor).unflatten(0, (passes, -1))
+                grads[1] += gradient.T @ states
         ctx.save_for_backward(*grads)
         ctx.mark_non_differentiable(correct)
         return loss.to(hidden.dtype), correct
@@ -143,7 +143,7 @@ class _OutputLoss(torch.autograd.Function):
 
 
 def _write_logits(logits: Tensor, states: Tensor, weight: Tensor, bias: Tensor | None) -> None:
-    """Multiply in the precision of the weight, and write the result into ``logits`` in theirs."""
+    """Multiply in the precision of ``weight``, and write the result into ``logits`` in theirs."""
     if logits.dtype == weight.dtype:
         torch.mm(states, weight.T, out=logits)
     else:
@@ -152,17 +152,17 @@ def _write_logits(logits: Tensor, states: Tensor, weight: Tensor, bias: Tensor |
         logits += bias
 
 
-def _loss_and_slope(
-    logits: Tensor, target: Tensor, criterion: LabelSmoothing, slope: Tensor, consistency: float
+def _loss_and_gradient(
+    logits: Tensor, target: Tensor, criterion: LabelSmoothing, gradient: Tensor, consistency: float
 ) -> tuple[Tensor, Tensor]:
-    """Loss of each row, and whether it is right; writes the loss's derivative by logits into ``slope``.
+    """Loss of each row, and whether it is right; writes the gradient for the logits into ``gradient``.
 
-    With weights w of a smoothed target, which sum to one, that derivative is softmax(logits) - w, and what
-    disagreement adds to it. Logits may be overwritten.
+    With a smoothed target w, which sums to one, that gradient is softmax(logits) - w, plus R-Drop's. Logits
+    may be overwritten.
     """
-    torch.softmax(logits, 1, out=slope)
+    torch.softmax(logits, 1, out=gradient)
     highest = logits.amax(1)
-    log_z = highest - slope.amax(1).log()
+    log_z = highest - gradient.amax(1).log()
     right = logits.gather(1, target[:, None]).squeeze(1)
     correct = right == highest
     right = right - log_z
@@ -170,19 +170,19 @@ def _loss_and_slope(
     loss = -criterion.certain * right - criterion.share * others - criterion.entropy()
     if consistency:
         logits -= log_z[:, None]
-        loss += _disagreement(logits, slope, consistency / 2)
-    slope -= criterion.share
-    slope[:, criterion.padding_idx] += criterion.share
-    slope.scatter_add_(1, target[:, None], torch.full_like(log_z, -criterion.certain)[:, None])
+        loss += _divergence(logits, gradient, consistency / 2)
+    gradient -= criterion.share
+    gradient[:, criterion.padding_idx] += criterion.share
+    gradient.scatter_add_(1, target[:, None], torch.full_like(log_z, -criterion.certain)[:, None])
     real = target != criterion.padding_idx
     if not bool(real.all()):
-        slope *= real[:, None]
+        gradient *= real[:, None]
         loss = loss.masked_fill(~real, 0)
     return loss, correct & real
 
 
-def _disagreement(log_probs: Tensor, probs: Tensor, weight: float) -> Tensor:
-    """Weighted KL divergence of each half's rows from the other half's; adds its derivative to ``probs``.
+def _divergence(log_probs: Tensor, probs: Tensor, weight: float) -> Tensor:
+    """Weighted KL divergence of each half's rows from the other half's; adds its gradient to ``probs``.
 
     For rows p and q, and d = log p - log q, the derivative of KL(p, q) + KL(q, p) by p's logits is
     p (d - KL(p, q)) + p - q. Overwrites ``log_probs``.

@@ -22,17 +22,17 @@ class NoamOpt:
     factor : float
         Positive.
     warmup : int
-        Steps until the rate is highest.
+        Steps of warm-up.
     optimizer : torch.optim.Optimizer
-        Whose rate is set before each of its steps.
+        Its rate is set before each of its steps.
     rises, falls : bool
-        Whether it warms up and whether it decays; where it does not, the rate is the highest one,
+        Whether it warms up and whether it decays; without either phase the rate is the peak rate,
         :math:`\mathrm{factor} \cdot d^{-1/2} \cdot \mathrm{warmup}^{-1/2}`.
 
     Attributes
     ----------
     scale : float
-        What the rate is multiplied by; 1 unless set.
+        Factor on the rate; 1 unless set.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Targets that are not quite certain."""
+"""Label smoothing."""
 
 import math
 
@@ -9,7 +9,7 @@ from edgewise.validation import check_count, check_ids, check_probability
 
 
 class LabelSmoothing(nn.Module):
-    r"""Divergence of the prediction from a target that is not quite certain (Szegedy et al. 2016, sec. 7).
+    r"""KL divergence of the prediction from the smoothed target (Szegedy et al. 2016, sec. 7).
 
     The right token gets :math:`1 - \epsilon`; the others share :math:`\epsilon` evenly; padding gets nothing.
     The loss is :math:`\sum_t D_\mathrm{KL}(\mathrm{target}_t \,\|\, \mathrm{prediction}_t)` over the tokens
@@ -68,7 +68,7 @@ class LabelSmoothing(nn.Module):
         return (cross_entropy[real] - self.entropy()).sum()
 
     def check(self, target: Tensor, *shape: int) -> None:
-        """Refuse targets that do not fit predictions of this shape, which should be [N, size]."""
+        """Check targets against predictions of this shape, which should be [N, size]."""
         check_ids("target", target, self.size)
         if target.dim() != 1 or shape != (len(target), self.size):
             raise ValueError(
@@ -78,12 +78,12 @@ class LabelSmoothing(nn.Module):
 
     @property
     def share(self) -> float:
-        """Probability of each token that is neither right nor padding."""
+        """Smoothed probability of each token that is neither the target nor padding."""
         return self.smoothing / (self.size - 2)
 
     @property
     def certain(self) -> float:
-        """What the right token has beyond such a share."""
+        """Excess of the target's smoothed probability over :attr:`share`."""
         return 1 - self.smoothing - self.share
 
     def entropy(self) -> float:

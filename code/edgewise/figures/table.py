@@ -1,0 +1,62 @@
+"""Small tables of results, for pages: HTML in a notebook, aligned text in a terminal."""
+
+from collections.abc import Iterable, Sequence
+from numbers import Number
+from typing import Any
+
+from tabulate import tabulate
+
+
+class Table:
+    """Rows under a head, ready to be displayed; :func:`table` makes one."""
+
+    def __init__(self, head: Sequence[str], rows: list[list[str]], align: list[str]):
+        self.head, self.rows, self.align = list(head), rows, align
+
+    def _show(self, style: str) -> str:
+        return tabulate(self.rows, self.head, style, disable_numparse=True, colalign=self.align)
+
+    def _repr_html_(self) -> str:
+        return f'<div class="edgewise-table">{self._show("html")}</div>'
+
+    def __repr__(self) -> str:
+        return self._show("simple")
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[Any]], formats: Sequence[str] | None = None) -> Table:
+    """Return rows as a table that a notebook displays.
+
+    Parameters
+    ----------
+    head : sequence of str
+        The columns' names.
+    rows : iterable of sequences
+        As many values each as there are columns: texts, numbers, or tensors and arrays of one number. Columns
+        that hold numbers are aligned to the right.
+    formats : sequence of str, optional
+        A format specification for each column, ``".2f"`` or ``".0%"`` for instance, ``""`` for the default:
+        separators of thousands in whole numbers, three significant digits in others. Texts stay as they are.
+
+    Raises
+    ------
+    ValueError
+        If there is no row, or a row or ``formats`` has another length than ``head``.
+    """
+    values = [[x.item() if getattr(x, "shape", None) == () else x for x in row] for row in rows]
+    formats = [""] * len(head) if formats is None else list(formats)
+    if not values:
+        raise ValueError("a table needs a row")
+    for name, given in [("formats", formats), *((f"row {i}", row) for i, row in enumerate(values))]:
+        if len(given) != len(head):
+            raise ValueError(f"{name} has {len(given)} entries, but there are {len(head)} columns")
+    align = [
+        "right" if any(isinstance(value, Number) for value in column) else "left"
+        for column in zip(*values, strict=True)
+    ]
+    return Table(head, [[_text(*pair) for pair in zip(row, formats, strict=True)] for row in values], align)
+
+
+def _text(value: Any, spec: str) -> str:
+    if isinstance(value, bool) or not isinstance(value, Number):
+        return str(value)
+    return format(value, spec or ("," if isinstance(value, int) else ".3g"))
