@@ -268,6 +268,8 @@ def test_of_a_function_what_it_computes_is_shown():
         "        raise KeyError",
         "    else:",
         "        y = 1",
+        "    if y:",
+        "        raise Diverged(y)",
         "    checked(x)",
     ]
     assert _computation("\n".join(code)).split("\n") == [code[0], *code[5:]]

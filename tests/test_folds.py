@@ -42,6 +42,11 @@ def test_the_three_kinds_of_cell_are_accepted():
     [
         ([cell("assert True, 'open'")], "an open cell asserts: assert True"),
         ([cell("torch.testing.assert_close(a, b)")], "an open cell asserts"),
+        ([cell("if x: assert x")], "an open cell asserts"),
+        (
+            [cell("plot()\nassert x", "hide-input")],
+            "a folded picture asserts, which only a check does: plot()",
+        ),
         ([cell("x = 1\n\n" * 13)], "an open cell has 13 lines, at most 12 are read: x = 1"),
         ([cell("x = 1\n" * 11)] * 11, "121 lines of code are open, at most 120 are read"),
         (

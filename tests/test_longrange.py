@@ -359,7 +359,7 @@ class TestTags:
             assert graph.num_edges == (n * n if name == "complete" else 3 * n - 2)
             assert bool(receptive_field(graph, n)[n].all())
 
-    def test_a_drawn_tree_is_not_the_gold_one_and_comes_again(self):
+    def test_a_random_tree_is_not_the_gold_one_and_comes_again(self):
         parse = Parse(("word",) * 30, tuple(i - 1 for i in range(30)), ("dep",) * 30)
         drawn, again = (WORD_GRAPHS["random tree"](parse).to_mask() for _ in range(2))
         assert torch.equal(drawn, again)

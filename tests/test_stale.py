@@ -78,6 +78,26 @@ def test_a_chapter_is_run_again_when_what_it_depends_on_changes(project, changed
     assert stems() == again
 
 
+def test_a_chapter_is_run_again_when_its_set_up_or_its_folds_change(project):
+    twin = project / "book" / "graphs.ipynb"
+    book = nbformat.read(twin, as_version=4)
+    book.cells[1].metadata["tags"] = ["hide-cell"]
+    nbformat.write(book, twin)
+    assert stems() == ["graphs"]
+    run_all(project)
+    book.cells[0].source = "other()"
+    nbformat.write(book, twin)
+    assert stems() == ["graphs"]
+
+
+def test_a_module_imported_by_its_name_counts(project):
+    named = "import importlib\nimportlib.import_module('edgewise.lonely')"
+    (project / "code" / "edgewise" / "artifacts.py").write_text(named)
+    run_all(project)
+    (project / "code" / "edgewise" / "lonely.py").write_text("two = 2")
+    assert stems() == ["reads"]
+
+
 def test_a_program_that_a_cell_starts_counts(project):
     twin = project / "book" / "graphs.ipynb"
     book = nbformat.read(twin, as_version=4)

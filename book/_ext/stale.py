@@ -27,8 +27,11 @@ def named(tree, programs=False):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        elif programs and isinstance(node, ast.Constant) and node.value == "edgewise":
-            yield "edgewise.__main__"
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if node.value.startswith("edgewise."):  # a module that is imported by its name
+                yield node.value
+            elif programs and node.value == "edgewise":
+                yield "edgewise.__main__"
 
 
 def files(name):
@@ -70,12 +73,16 @@ def digest(twin):
     cells = [
         cell for cell in json.loads(twin.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"
     ]
-    sources = ["".join(cell["source"]) for cell in cells[1:]]  # the set-up cell imports nothing here
+    sources = ["".join(cell["source"]) for cell in cells]
+    tags = [cell["metadata"].get("tags", []) for cell in cells]  # by which the pages know their checks
     modules = closure(
-        file for source in sources for name in named(ast.parse(source), programs=True) for file in files(name)
+        file
+        for source in sources[1:]
+        for name in named(ast.parse(source), programs=True)
+        for file in files(name)
     )
     data = [p for part in ("artifacts", "studies") for p in (ROOT / "book" / part).rglob("*") if p.is_file()]
-    whole = hashlib.sha256("\0".join(sources).encode())
+    whole = hashlib.sha256(json.dumps([sources, tags]).encode())
     for path in sorted({*ALWAYS, *modules, *(data if READS_DATA in modules else [])}):
         whole.update(f"\0{path.relative_to(ROOT)}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
     return whole.hexdigest()

@@ -135,7 +135,7 @@ def importance(model: Transformer, batches: Iterable[Batch], criterion: LabelSmo
 def _brought(
     model: Transformer, batch: Batch, places: list[tuple[str, int]], criterion: LabelSmoothing
 ) -> dict[tuple[str, int], Tensor]:
-    """Return, by layer, the heads' outputs times the gradient of the loss: [N, dim_model]."""
+    """Return, by graph and layer, the heads' outputs times the gradient of the loss: [N, dim_model]."""
     inputs: dict[tuple[str, int], Tensor] = {}
 
     def note(place: tuple[str, int], module: torch.nn.Module, arguments: tuple[Tensor]) -> None:

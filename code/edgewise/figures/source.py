@@ -21,8 +21,8 @@ class Source:
     objects : functions, methods or classes
         Shown one after the other, each under the name of its module.
     docstrings : bool
-        Whether to keep the docstrings. Without them, checks of arguments go too (an ``if`` whose only
-        line raises, a call of ``check_…``): they say nothing about what is computed.
+        Whether to keep the docstrings. Without them, checks of arguments go too (an ``if`` that raises a
+        ValueError or TypeError, a call of ``check_…``): they say nothing about what is computed.
     """
 
     def __init__(self, *objects: Any, docstrings: bool = False):
@@ -69,6 +69,7 @@ def _computation(code: str) -> str:
 
 def _checks_arguments(node: ast.AST) -> bool:
     if isinstance(node, ast.If):
-        return not node.orelse and isinstance(node.body[0], ast.Raise)
+        line = ast.unparse(node.body[0])
+        return not node.orelse and line.startswith(("raise ValueError(", "raise TypeError("))
     call = node.value if isinstance(node, ast.Expr) else None
     return isinstance(call, ast.Call) and ast.unparse(call.func).lstrip("_").startswith("check_")

@@ -31,8 +31,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Any]], formats: Sequence[
     head : sequence of str
         The columns' names.
     rows : iterable of sequences
-        As many values each as there are columns: texts, numbers, or tensors and arrays of one number. Columns
-        that hold numbers are aligned to the right.
+        As many values each as there are columns: texts, numbers, or tensors and arrays without an axis.
+        Columns that hold numbers are aligned to the right.
     formats : sequence of str, optional
         A format specification for each column, ``".2f"`` or ``".0%"`` for instance, ``""`` for the default:
         separators of thousands in whole numbers, three significant digits in others. Texts stay as they are.

@@ -65,7 +65,7 @@ class StateLossCompute(SimpleLossCompute):
         self.latest = math.nan
 
     def __call__(self, hidden: States | Part, target: Tensor, n_tokens: int) -> float:
-        """Count a batch, given its final states [N, dim_model] or [2, N, dim_model]; accumulate its gradient.
+        """Count a batch, given its final states [N, dim_model] or [2, N, dim_model], and learn from it.
 
         Or given several states per token, [S, N, dim_model], and their weights [S, N], over which loss and
         accuracy are averaged; or given the :class:`Part` that this process has computed.

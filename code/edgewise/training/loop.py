@@ -50,7 +50,7 @@ class SimpleLossCompute:
         return self.correct / self.tokens if self.tokens else math.nan
 
     def __call__(self, log_probs: Tensor, target: Tensor, n_tokens: int) -> float:
-        """Count a batch, and accumulate its gradient.
+        """Count a batch and accumulate its gradient; update after every ``grad_accum`` batches.
 
         Parameters
         ----------

@@ -26,7 +26,7 @@ class NoamOpt:
     optimizer : torch.optim.Optimizer
         Its rate is set before each of its steps.
     rises, falls : bool
-        Whether it warms up and whether it decays; without either phase the rate is the peak rate,
+        Whether it warms up and whether it decays; in a phase that is off the rate is the peak rate,
         :math:`\mathrm{factor} \cdot d^{-1/2} \cdot \mathrm{warmup}^{-1/2}`.
 
     Attributes
