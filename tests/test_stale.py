@@ -48,8 +48,13 @@ def project(tmp_path, monkeypatch):
     return tmp_path
 
 
-def run_all(project):
+def forget():
     stale.imports.cache_clear()
+    stale.hashed.cache_clear()
+
+
+def run_all(project):
+    forget()
     stale.EXECUTED.mkdir(parents=True, exist_ok=True)
     for twin in (project / "book").glob("*.ipynb"):
         done = nbformat.read(twin, as_version=4)
@@ -58,7 +63,7 @@ def run_all(project):
 
 
 def stems():
-    stale.imports.cache_clear()
+    forget()
     return [path.stem for path in stale.stale()]
 
 
@@ -111,7 +116,7 @@ def test_a_program_that_a_cell_starts_counts(project):
 
 def test_what_is_out_of_date_is_removed_and_named(project, capsys):
     (project / "code" / "edgewise" / "artifacts.py").write_text("two = 2")
-    stale.imports.cache_clear()
+    forget()
     stale.main()
     assert capsys.readouterr().out.split() == ["_build/executed/reads.ipynb"]
     assert [path.stem for path in stale.EXECUTED.iterdir()] == ["graphs"]

@@ -13,7 +13,8 @@ import json
 from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from contents import ROOT
+
 CODE = ROOT / "code"
 EXECUTED = ROOT / "_build" / "executed"
 ALWAYS = [ROOT / "requirements.txt", Path(__file__).with_name("run_twin.py")]
@@ -68,6 +69,12 @@ def closure(start):
     return reached
 
 
+@cache
+def hashed(path):
+    """Return the digest of a file, which several chapters may depend on."""
+    return hashlib.sha256(path.read_bytes()).digest()
+
+
 def digest(twin):
     """Return the digest of all that a chapter's outcome depends on."""
     cells = [
@@ -81,10 +88,11 @@ def digest(twin):
         for name in named(ast.parse(source), programs=True)
         for file in files(name)
     )
-    data = [p for part in ("artifacts", "studies") for p in (ROOT / "book" / part).rglob("*") if p.is_file()]
     whole = hashlib.sha256(json.dumps([sources, tags]).encode())
-    for path in sorted({*ALWAYS, *modules, *(data if READS_DATA in modules else [])}):
-        whole.update(f"\0{path.relative_to(ROOT)}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    folders = ("artifacts", "studies") if READS_DATA in modules else ()
+    data = [path for folder in folders for path in (ROOT / "book" / folder).rglob("*") if path.is_file()]
+    for path in sorted({*ALWAYS, *modules, *data}):
+        whole.update(f"\0{path.relative_to(ROOT)}\0".encode() + hashed(path))
     return whole.hexdigest()
 
 
