@@ -1,14 +1,14 @@
 # Attention on Edges. `make help` lists the commands; `make book` and `make test` do all set-up themselves.
 
-PYTHON ?= python3.11 python3.12 python3 python
 # Chapters and tests run two at a time with one thread each: small models gain little from a second
 # thread, and the figures that chapters print do not depend on the number of cores.
 JOBS ?= 2
 THREADS ?= 1
 DEVICE ?= cpu
+# NIGHTLY=1: the tests that take long, too.
+export EDGEWISE_NIGHTLY := $(NIGHTLY)
 
 BIN := .venv/bin
-ENV := .venv/.installed
 TIMES := _build/times.txt
 # The chapters that train come first, so that two at a time end together.
 LONGEST := $(wildcard book/07-*.md book/08-*.md book/11-*.md)
@@ -27,7 +27,7 @@ export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
 MAKEFLAGS += --no-print-directory --silent
 .DELETE_ON_ERROR:
-.PHONY: help book test test-gpu lint notebooks serve screenshots pdf artifacts mutants lock clean env executed
+.PHONY: help book test test-gpu lint notebooks serve screenshots pdf artifacts mutants publish lock clean env check alone executed
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 18
@@ -36,16 +36,16 @@ help: ## list the commands
 stage = start=$$(date +%s); $(2) || exit 1; \
 	mkdir -p _build; printf '%-10s %4d s\n' '$(1)' $$(($$(date +%s) - start)) >> $(TIMES)
 
-book: ## build the book into _build/html, running the chapters that changed
+book: alone ## build the book into _build/html, running the chapters that changed
 	@rm -f $(TIMES)
 	@$(call stage,install,$(MAKE) env)
 	@$(call stage,twins,$(BIN)/python book/_ext/twins.py)
 	@$(call stage,chapters,$(MAKE) executed)
 	@$(call stage,pages,$(MAKE) _build/rendered)
-	@cat $(TIMES)
+	@rm -f _build/lock; cat $(TIMES)
 	@echo "The book is _build/html/index.html"
 
-test: ## lint, tests, every chapter, the book and its pages in a browser
+test: alone ## lint, tests, every chapter, the book and its pages in a browser
 	@command -v chromium > /dev/null || command -v chromium-browser > /dev/null || command -v google-chrome > /dev/null || { \
 		echo "make test needs a browser: install Debian's package chromium (or Chrome)." >&2; exit 1; }
 	@rm -f $(TIMES)
@@ -54,8 +54,13 @@ test: ## lint, tests, every chapter, the book and its pages in a browser
 	@$(call stage,tests,OMP_NUM_THREADS=$(THREADS) $(BIN)/pytest -q -n $(JOBS) --dist worksteal tests $(BUILT:%=--ignore=%))
 	@$(call stage,chapters,$(MAKE) executed)
 	@$(call stage,pages,$(MAKE) _build/rendered)
-	@$(call stage,browser,$(BIN)/pytest -q $(BUILT))
-	@cat $(TIMES)
+	@$(call stage,browser,$(BIN)/pytest -q -n $(JOBS) --dist loadgroup $(BUILT))
+	@rm -f _build/lock; cat $(TIMES)
+
+check: env ## lint, and the tests of what has changed since the last commit
+	@$(MAKE) lint
+	@tests=$$($(BIN)/python tests/changed.py); if [ -z "$$tests" ]; then echo "Nothing has changed that has tests."; \
+		else OMP_NUM_THREADS=$(THREADS) $(BIN)/pytest -q -n $(JOBS) --dist worksteal $$tests; fi
 
 test-gpu: env ## the tests that need a CUDA device
 	@$(BIN)/python -c 'import sys, torch; torch.cuda.is_available() or sys.exit("make test-gpu needs a CUDA device, and a torch built for it.")'
@@ -91,35 +96,28 @@ artifacts: env ## retrain every experiment, for hours (DEVICE=cuda, NAMES="copy 
 mutants: env ## break the package on purpose, line by line, and see the tests notice
 	@$(BIN)/python tests/mutants.py
 
-lock: ## regenerate requirements.txt from pyproject.toml (needs uv)
-	uv pip compile --quiet --universal --python-version 3.11 --no-annotate --all-extras \
+# Pins stay as they are unless they have to change; what only torch's CUDA build asks for is left to it.
+publish: env ## make a fork's files name the fork, and say how its pages are published
+	@$(BIN)/python book/_ext/publish.py
+
+lock: ## regenerate requirements.txt from pyproject.toml (needs uv; UPGRADE="--upgrade-package torch")
+	@mkdir -p _build
+	uv pip compile --quiet --universal --python-version 3.11 --no-annotate --all-extras $(UPGRADE) \
 		--custom-compile-command "make lock" --output-file requirements.txt pyproject.toml
+	grep -v -E '^(cuda-|nvidia-|triton=)' requirements.txt > _build/lock.txt && mv _build/lock.txt requirements.txt
 
 clean: ## remove all that was built; .venv stays
 	rm -rf _build .pytest_cache .ruff_cache .hypothesis
 
-# Leaves the first supported Python of $(PYTHON) in the shell variable py.
-find_python = py=; for p in $(PYTHON); do \
-		if $$p -c 'import sys; sys.exit(sys.version_info[:2] not in [(3, 11), (3, 12)])' 2>/dev/null; \
-		then py=$$p; break; fi; \
-	done; \
-	if [ -z "$$py" ]; then \
-		echo "Python 3.11 or 3.12 is needed; tried: $(PYTHON). Name yours: make PYTHON=/path/to/python3.11" >&2; \
-		exit 1; \
-	fi
-
+# Which Python, uv or pip, which build of PyTorch: .ci/install says.
 env:
-	@$(find_python); [ "$$($(BIN)/python -V 2>&1)" = "$$($$py -V)" ] || rm -f $(ENV)
-	@$(MAKE) $(ENV)
+	@.ci/install
 
-# The stamp goes first and comes back last: an installation that broke off is made again from nothing.
-$(ENV): requirements.txt pyproject.toml
-	@$(find_python); [ -e $@ ] || { echo "making .venv with $$($$py -V)"; $$py -m venv --clear .venv; }
-	@rm -f $@
-	@echo "installing requirements.txt"
-	@$(BIN)/python -m pip install --quiet -r requirements.txt
-	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
-	@touch $@
+# The second of two runs at once would spoil what the first builds. A lock whose process is gone is none.
+alone:
+	@mkdir -p _build; if kill -0 "$$(cat _build/lock 2>/dev/null)" 2>/dev/null; then \
+		echo "make runs here already (process $$(cat _build/lock)): wait for its end." >&2; exit 1; \
+	fi; echo $$PPID > _build/lock
 
 # A chapter whose outcome may have changed loses it to stale.py; what is missing is made.
 executed:
@@ -127,11 +125,11 @@ executed:
 	@$(MAKE) -j$(JOBS) $(EXECUTED)
 
 _build/executed/%.ipynb:
-	@OMP_NUM_THREADS=$(THREADS) $(BIN)/python book/_ext/run_twin.py book/$*.ipynb $@
+	@OMP_NUM_THREADS=$(if $(filter $@,$(MEASURING)),2,$(THREADS)) \
+		$(BIN)/python book/_ext/run_twin.py book/$*.ipynb $@
 
 # Chapter 5 measures speed: it runs after the others, alone, with two threads.
 MEASURING := _build/executed/05-message-passing.ipynb
-$(MEASURING): private THREADS := 2
 $(MEASURING): | $(filter-out $(MEASURING),$(EXECUTED))
 
 # Always from nothing: Sphinx forgets the warnings of pages that it does not render again.
