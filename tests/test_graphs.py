@@ -343,11 +343,12 @@ def test_bad_input(call, error, message):
         call()
 
 
-def test_without_dgl_the_message_says_how_to_get_it(monkeypatch):
-    def missing(name):
-        raise ModuleNotFoundError(f"No module named {name!r}")
+@pytest.mark.parametrize("fault", [ModuleNotFoundError, OSError, RuntimeError, AttributeError])
+def test_without_a_dgl_that_works_the_message_says_how_to_get_it(monkeypatch, fault):
+    def raises(name):
+        raise fault(f"no {name} here")
 
-    monkeypatch.setattr(interop.importlib, "import_module", missing)
+    monkeypatch.setattr(interop.importlib, "import_module", raises)
     assert not dgl_available()
     with pytest.raises(ImportError, match=r"pip install 'edgewise\[dgl\]'.*'tiles' and 'scatter'"):
         complete(2).to_dgl()

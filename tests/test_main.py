@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 import torch
 from edgewise import __main__ as cli
-from edgewise import experiments
+from edgewise import experiments, tasks
 from edgewise.checkpoints import checkpoints
 from edgewise.commands import running
-from edgewise.message_passing import ENGINES
+from edgewise.message_passing import available_engines
+from support import FEW
 from test_experiments import TINY
 from typer.testing import CliRunner
 
@@ -20,6 +21,7 @@ from typer.testing import CliRunner
 def tiny(monkeypatch):
     torch.set_num_threads(1)
     monkeypatch.setitem(experiments.EXPERIMENTS, "copy", TINY)
+    monkeypatch.setattr(tasks, "SIZES", FEW)
 
 
 def call(*words):
@@ -153,7 +155,7 @@ def test_what_takes_long_is_said_before_it_is_done(tmp_path, monkeypatch):
 def test_info():
     result = call("info")
     assert result.exit_code == 0
-    for word in ("edgewise", torch.__version__, "cpu", *ENGINES, "artifacts"):
+    for word in ("edgewise", torch.__version__, "cpu", *available_engines(), "artifacts"):
         assert word in result.output
 
 

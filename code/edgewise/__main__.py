@@ -20,7 +20,7 @@ from edgewise.commands.options import Device, Name
 from edgewise.commands.running import Commands, alone, one_line_errors, shown, stopping, tell
 from edgewise.corpora.text import decoded
 from edgewise.graphs import dgl_available
-from edgewise.message_passing import ENGINES
+from edgewise.message_passing import available_engines
 from edgewise.trainer import Run, StoppedError
 
 gc.freeze()  # imported modules stay; collecting them would cost every command half a second
@@ -165,11 +165,11 @@ def info() -> None:
         devices.append(artifacts.device_name("cuda"))
     if torch.backends.mps.is_available():
         devices.append("mps")
-    engines = [e for e in ENGINES if e in ("scatter", "tiles") or dgl_available()]
     typer.echo(f"edgewise   {edgewise.__version__}, commit {facts['commit'][:10] or 'unknown'}")
     typer.echo(f"python     {facts['python']}, torch {facts['torch']}, {facts['threads']} threads")
     typer.echo(f"devices    {'; '.join(devices)}")
-    typer.echo(f"engines    {', '.join(engines)}{'' if dgl_available() else ' (DGL cannot be imported)'}")
+    without = "" if dgl_available() else " (DGL cannot be imported)"
+    typer.echo(f"engines    {', '.join(available_engines())}{without}")
     typer.echo(f"artifacts  {', '.join(artifacts.names()) or 'none'}")
 
 

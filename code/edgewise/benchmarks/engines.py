@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from edgewise.benchmarks.timing import interleave
-from edgewise.graphs import complete, dgl_available
-from edgewise.message_passing import ENGINES, propagate_attention
+from edgewise.graphs import complete
+from edgewise.message_passing import ENGINES, available_engines, propagate_attention
 from edgewise.validation import check_choice
 
 PADDED = "padded"
@@ -95,9 +95,7 @@ def bench_engines(
         Where; DGL's engines run on the CPU only.
     """
     device = torch.device(device)
-    if engines is None:
-        with_dgl = device.type == "cpu" and dgl_available()
-        engines = [e for e in ENGINES if e in ("scatter", "tiles") or with_dgl]
+    engines = available_engines(device) if engines is None else engines
     for engine in engines:
         check_choice("engine", engine, ENGINES)
     rows = []

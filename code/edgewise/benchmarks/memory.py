@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from edgewise.graphs import AttentionGraph, window
-from edgewise.message_passing import ENGINES, propagate_attention
+from edgewise.message_passing import ENGINES, available_engines, propagate_attention
 from edgewise.validation import check_choice
 
 
@@ -26,12 +26,15 @@ class MemoryRow:
 
 
 def bench_memory(
-    engines: Sequence[str] = ("fused", "tiles"), tokens: int = 65_536, reach: int = 64
+    engines: Sequence[str] | None = None, tokens: int = 65_536, reach: int = 64
 ) -> list[MemoryRow]:
     """Measure engines on a window graph with ``reach`` tokens on either side.
 
-    Four heads of width 32; each engine in a fresh process, graph included.
+    Four heads of width 32; each engine in a fresh process, graph included: ``"tiles"`` and, where DGL can be
+    imported, its ``"fused"`` kernels, if ``engines`` does not name others.
     """
+    if engines is None:
+        engines = [engine for engine in ("fused", "tiles") if engine in available_engines()]
     for engine in engines:
         check_choice("engine", engine, ENGINES)
     context = multiprocessing.get_context("spawn")

@@ -20,6 +20,9 @@ STEP = timedelta(minutes=10)
 PATIENCE = timedelta(hours=2)
 """Timeout for facts: the first process may be decoding a validation set."""
 
+# Told no address, torchrun looks up the machine's own name, and hangs where that does not resolve.
+_STANDALONE = ["torchrun", "--standalone", "--local-addr", "127.0.0.1"]
+
 
 def launched() -> bool:
     """Whether ``torchrun``, or a similar launcher, started this process as one of several."""
@@ -109,7 +112,7 @@ def _meet() -> dist.Store:
         store, _, _ = next(dist.rendezvous("env://", timeout=MEETING))
     except (dist.DistError, RuntimeError, ValueError) as error:
         used = "EADDRINUSE" in str(error)
-        why = "the port is in use: name another, or start with torchrun --standalone" if used else error
+        why = f"the port is in use: name another, or start with {' '.join(_STANDALONE)}" if used else error
         raise ConnectionError(f"processes cannot meet at {where}: {why}") from None
     return store
 
@@ -117,5 +120,5 @@ def _meet() -> dist.Store:
 def _command(size: int) -> list[str]:
     local = os.environ.get("LOCAL_WORLD_SIZE", "")
     if local == str(size):
-        return ["torchrun", "--standalone", "--nproc-per-node", local, "-m", "edgewise"]
+        return [*_STANDALONE, "--nproc-per-node", local, "-m", "edgewise"]
     return ["torchrun", "...", "-m", "edgewise"]

@@ -17,17 +17,19 @@ def load_dgl() -> Any:
     Raises
     ------
     ImportError
-        If DGL cannot be imported; the message says how to install it and what works without it.
+        If DGL is missing or raises while it is imported; the message says how to install it and what works
+        without it.
     """
     os.environ.setdefault("DGLBACKEND", "pytorch")
     try:
         if int(importlib.metadata.version("dgl").split(".")[0]) >= 2:
             sys.modules.setdefault("dgl.graphbolt", types.ModuleType("dgl.graphbolt"))
         return importlib.import_module("dgl")
-    except (ImportError, OSError) as error:
+    except Exception as error:  # whatever an installation that does not fit raises while it is imported
         raise ImportError(
-            f"DGL cannot be imported ({error}). Install it with \"pip install 'edgewise[dgl]'\" on Python "
-            "3.11 or 3.12; without it use the engines 'tiles' and 'scatter', which need PyTorch alone."
+            f'DGL cannot be imported ({type(error).__name__}: {error}). Install it with "pip install '
+            "'edgewise[dgl]'\" on Python 3.11 or 3.12; without it use the engines 'tiles' and 'scatter', "
+            "which need PyTorch alone."
         ) from error
 
 

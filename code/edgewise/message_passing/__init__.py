@@ -19,6 +19,7 @@ from edgewise.validation import check_choice
 __all__ = [
     "ENGINES",
     "attention_weights",
+    "available_engines",
     "edge_softmax",
     "plan_tiles",
     "propagate_attention",
@@ -44,6 +45,12 @@ ENGINES: dict[str, Engine] = {
     "tiles": tiles,
 }
 """How the sum over edges is executed; the first three are DGL's."""
+
+
+def available_engines(device: torch.device | str = "cpu") -> list[str]:
+    """Names of the engines that run here: DGL's need DGL, and the CPU."""
+    of_dgl = torch.device(device).type == "cpu" and dgl_available()
+    return [name for name in ENGINES if of_dgl or name in ("scatter", "tiles")]
 
 
 def propagate_attention(
