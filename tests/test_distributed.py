@@ -16,7 +16,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from edgewise import __main__ as cli
-from edgewise import distributed, experiments
+from edgewise import distributed, experiments, tasks
 from edgewise.checkpoints import CheckpointError, checkpoints, load_tensors
 from edgewise.commands import running
 from edgewise.distributed import LostError, joined, joining
@@ -26,12 +26,10 @@ from edgewise.tasks import TranslationDataset
 from edgewise.trainer import ALONE, Recipe, Run, StoppedError
 from hypothesis import given
 from hypothesis import strategies as st
+from support import FEW, process
 from test_trainer import small_data
 
 TESTS = Path(__file__).parent
-
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["test_distributed"])
 
 
 def free_port():
@@ -58,16 +56,15 @@ def in_team(function, *arguments, size=2):
     """Run ``function(team, *arguments)`` in several processes; return what each of them made of it."""
     port, pipes, processes = free_port(), [], []
     for rank in range(size):
-        ours, theirs = CONTEXT.Pipe(duplex=False)
-        process = CONTEXT.Process(target=work, args=(rank, size, port, theirs, function, arguments))
-        process.start()
+        ours, theirs = multiprocessing.Pipe(duplex=False)
+        processes.append(process(work, rank, size, port, theirs, function, arguments))
+        processes[-1].start()
         theirs.close()
         pipes.append(ours)
-        processes.append(process)
     results = [pipe.recv() if pipe.poll(300) else None for pipe in pipes]
-    for process in processes:
-        process.join(60)
-    assert [process.exitcode for process in processes] == [0] * size
+    for each in processes:
+        each.join(60)
+    assert [each.exitcode for each in processes] == [0] * size
     return results
 
 
@@ -216,7 +213,7 @@ TINY = Experiment(
     "A tiny one, in several processes.",
     "copy",
     Size(N=1, dim_model=8, dim_ff=8, h=1, dropout=0.1),
-    Recipe(epochs=2, batch_size=1000, warmup=20, seed=int(os.environ.get("EDGEWISE_TEST_SEED", "0"))),
+    Recipe(epochs=2, batch_size=20, warmup=20),
 )
 
 
@@ -228,7 +225,7 @@ def call(rank, size, port, words, folder, seeds):
         os.dup2(errors.fileno(), 2)
     torch.set_num_threads(1)
     seed = replace(TINY.recipe, seed=seeds[rank])
-    experiments.EXPERIMENTS["copy"] = replace(TINY, recipe=seed)
+    experiments.EXPERIMENTS["copy"], tasks.SIZES = replace(TINY, recipe=seed), FEW
     cli.app(words)
 
 
@@ -237,14 +234,14 @@ def call_all(words, folder, seeds=(0, 0)):
     port, size = free_port(), len(seeds)
     store = dist.TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False)
     rest = (size, port, [str(word) for word in words], folder, seeds)
-    processes = [CONTEXT.Process(target=call, args=(rank, *rest)) for rank in range(size)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(300)
+    processes = [process(call, rank, *rest) for rank in range(size)]
+    for each in processes:
+        each.start()
+    for each in processes:
+        each.join(300)
     lines = [Path(folder, f"errors-{rank}").read_text().splitlines() for rank in range(size)]
     del store
-    codes = [process.exitcode for process in processes]
+    codes = [each.exitcode for each in processes]
     return codes, [line for part in lines for line in part if line.startswith("error: ")]
 
 
@@ -275,8 +272,9 @@ def test_differences_are_named():
 
 
 @pytest.mark.proves("12-beyond-one-machine", "the first process alone writes log, checkpoint and artifact")
-def test_the_first_process_alone_writes(tmp_path):
+def test_the_first_process_alone_writes(tmp_path, monkeypatch):
     """Artifact, log and checkpoint come once; a folder in use and a run that is there are one line each."""
+    monkeypatch.setattr(tasks, "SIZES", FEW)
     words = ["train", "copy", "--out", tmp_path / "run"]
     assert call_all([*words, "--steps", 3], tmp_path) == ([0, 0], [])
     codes, lines = call_all(words, tmp_path)
@@ -318,10 +316,11 @@ def test_wrong_usage_is_said_once_a_machine(tmp_path):
 WORKER = """
 import os, sys, time
 from pathlib import Path
-from edgewise import __main__ as cli, experiments
+from edgewise import __main__ as cli, experiments, tasks
 from edgewise.trainer import Run
+from support import FEW
 from test_distributed import TINY
-experiments.EXPERIMENTS["copy"] = TINY
+experiments.EXPERIMENTS["copy"], tasks.SIZES = TINY, FEW
 Path(sys.argv.pop(), os.environ["RANK"]).write_text(str(os.getpid()))
 log = Run._log
 Run._log = lambda run, **facts: (log(run, **facts), time.sleep(0.2))
@@ -337,10 +336,10 @@ def test_a_process_that_is_killed_ends_the_job_and_the_run_goes_on(tmp_path):
     (tmp_path / "worker.py").write_text(WORKER)
     (tmp_path / "pids").mkdir()
     words = ["train", "copy", "--out", str(tmp_path / "run"), "--resume"]
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
     path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
     job = subprocess.Popen(
-        [*torchrun, str(tmp_path / "worker.py"), *words, str(tmp_path / "pids")],
+        [*torchrun, "--nproc-per-node", "2", str(tmp_path / "worker.py"), *words, str(tmp_path / "pids")],
         env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path},
         stderr=subprocess.PIPE,
         text=True,
@@ -363,6 +362,23 @@ def test_a_process_that_is_killed_ends_the_job_and_the_run_goes_on(tmp_path):
         assert (tmp_path / "run" / part).read_bytes() == (tmp_path / "whole" / part).read_bytes()
 
 
+WAITS = "import signal, sys; print(*sys.argv[1:], file=sys.stderr, flush=True); signal.pause()"
+
+
+def test_a_command_of_the_page_that_takes_too_long_shows_what_it_printed(tmp_path):
+    twin = json.loads((TESTS.parent / "book" / "12-beyond-one-machine.ipynb").read_text("utf-8"))
+    sources = ["".join(cell["source"]) for cell in twin["cells"]]
+    imports, both = (text for text in sources if text.startswith(("# @title Imports", "# @title Run both")))
+    for folder in ("edgewise", "torch", "torch/distributed"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "__init__.py").touch()
+    (tmp_path / "torch" / "distributed" / "run.py").write_text(WAITS)
+    exec(imports, names := {})
+    names["edgewise"] = SimpleNamespace(__file__=tmp_path / "edgewise" / "__init__.py")
+    with pytest.raises(RuntimeError, match=r"timed out .*:\n--standalone --local-addr 127\.0\.0\.1 --nproc"):
+        exec(both.replace("280", "2").replace("(1, 2)", "(2,)"), names)
+
+
 def lose(team):
     """The second process ends without a word; what the first one meets where it waits."""
     if team.rank == 1:
@@ -383,18 +399,18 @@ def lose(team):
 
 
 def test_a_lost_process_is_noticed_wherever_others_wait():
-    ours, theirs = CONTEXT.Pipe(duplex=False)
-    other, unused = CONTEXT.Pipe(duplex=False)
+    ours, theirs = multiprocessing.Pipe(duplex=False)
+    other, unused = multiprocessing.Pipe(duplex=False)
     port = free_port()
     ends = (theirs, unused)
-    processes = [CONTEXT.Process(target=work, args=(r, 2, port, ends[r], lose, ())) for r in (0, 1)]
-    for process in processes:
-        process.start()
+    processes = [process(work, r, 2, port, ends[r], lose, ()) for r in (0, 1)]
+    for each in processes:
+        each.start()
     assert ours.poll(60)
     assert ours.recv() == ["another process of this run is gone: go on with --resume"] * 4
     other.close()
-    for process in processes:
-        process.join(60)
+    for each in processes:
+        each.join(60)
 
 
 class TestJoining:
@@ -443,6 +459,15 @@ class TestJoining:
             self.refused(
                 "cpu", ConnectionError, "cannot meet at 127.0.0.1:.*the port is in use: name another"
             )
+
+    @pytest.mark.parametrize(
+        ("local", "command"),
+        [("2", "torchrun --standalone --local-addr 127.0.0.1 --nproc-per-node 2"), ("1", "torchrun ...")],
+        ids=["one machine", "several"],
+    )
+    def test_the_command_to_go_on_with(self, role, local, command):
+        role.setenv("LOCAL_WORLD_SIZE", local)
+        assert " ".join(joining._command(2)) == f"{command} -m edgewise"
 
     def test_half_an_environment(self, role):
         role.delenv("RANK")

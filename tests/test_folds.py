@@ -14,6 +14,7 @@ sys.path.insert(0, str(BOOK / "_ext"))
 
 import contents
 import folds
+import run_twin
 import twins
 import verification_page
 
@@ -98,6 +99,23 @@ def test_a_check_that_fails_stops_the_chapter_and_names_its_claim(tmp_path):
     assert outcome.returncode == 1
     assert "a.ipynb, cell 1: the check “one is two” failed: " in outcome.stderr
     assert not done.exists()
+
+
+WAITS = """
+print("so far")
+import subprocess
+subprocess.Popen(["sh", "-c", "echo begun; exec cat"], stdin=subprocess.PIPE).wait()
+"""
+
+
+def test_a_chapter_that_takes_too_long_shows_what_it_and_its_programs_printed(tmp_path, capfd, monkeypatch):
+    monkeypatch.delenv("PYTEST_CURRENT_TEST")  # under pytest, kernels leave out what programs print
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+    nbformat.write(new_notebook(cells=[cell("1"), cell(WAITS)], metadata=kernel), tmp_path / "a.ipynb")
+    with pytest.raises(SystemExit, match=r"a\.ipynb, cell 1: A cell timed out .* 2 seconds") as outcome:
+        run_twin.main(tmp_path / "a.ipynb", tmp_path / "done.ipynb", seconds=2)
+    assert "so far\nbegun\n" in str(outcome.value)
+    assert "encryption" not in capfd.readouterr().err
 
 
 @pytest.fixture

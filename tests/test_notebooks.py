@@ -21,6 +21,7 @@ import twins  # noqa: E402
 
 CHAPTERS = twins.chapters()
 ADDRESS = setup_cell.CONFIG["repository"]["url"]
+NAME = ADDRESS.split("/")[-1]
 
 each_chapter = pytest.mark.parametrize("page", CHAPTERS, ids=lambda page: page.stem)
 
@@ -76,8 +77,8 @@ def test_every_copy_of_the_address_is_the_configured_one():
     assert project["urls"]["Repository"] == citation["repository-code"] == ADDRESS
     # In README.md the buttons and the clone command can name no other repository than this one.
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    places = r"(?:mybinder\.org/v2/gh|colab\.research\.google\.com/github|git clone .*github\.com)"
-    named = re.findall(places + r"/([\w.-]+/[\w-]+)", readme)
+    hosts = r"mybinder\.org/v2/gh|colab\.research\.google\.com/github|codespaces\.new|git clone .*github\.com"
+    named = re.findall(rf"(?:{hosts})/([\w-]+/[\w.-]*\w)", readme)
     assert set(named) == {ADDRESS.removeprefix("https://github.com/")}
 
 
@@ -109,11 +110,11 @@ def test_a_file_that_no_clone_brings_is_noticed():
     assert not in_repository("_build/executed")
 
 
-FAKE_GIT = """#!/bin/sh
+FAKE_GIT = f"""#!/bin/sh
 echo "git $*" >> "$LOG"
-mkdir -p attention-on-edges/code/edgewise attention-on-edges/book
-touch attention-on-edges/code/edgewise/__init__.py
-exit ${GIT_STATUS:-0}
+mkdir -p {NAME}/code/edgewise {NAME}/book
+touch {NAME}/code/edgewise/__init__.py
+exit ${{GIT_STATUS:-0}}
 """
 FAKE_PIP = """
 import os, sys
@@ -145,7 +146,7 @@ def run_setup_cell(folder, then="", **environment):
 
 def test_setup_cell_clones_installs_and_moves_in(tmp_path):
     outcome, log = run_setup_cell(tmp_path, AFTERWARDS)
-    clone = tmp_path / "start" / "attention-on-edges"
+    clone = tmp_path / "start" / NAME
     assert log == [
         f"git clone --depth 1 {ADDRESS} {clone}",
         f"pip install --editable {clone}[dgl]",
@@ -163,7 +164,7 @@ def test_setup_cell_goes_on_without_dgl(tmp_path):
 
 
 def test_setup_cell_uses_a_clone_that_is_there(tmp_path):
-    (tmp_path / "start" / "attention-on-edges" / "book").mkdir(parents=True)
+    (tmp_path / "start" / NAME / "book").mkdir(parents=True)
     outcome, log = run_setup_cell(tmp_path)
     assert outcome.returncode == 0
     assert [line.split()[0] for line in log] == ["pip"]
@@ -171,7 +172,7 @@ def test_setup_cell_uses_a_clone_that_is_there(tmp_path):
 
 @pytest.mark.parametrize(
     ("environment", "message"),
-    [({"GIT_STATUS": "1"}, f"could not clone {ADDRESS}"), ({"REFUSED": "edges"}, "could not install")],
+    [({"GIT_STATUS": "1"}, f"could not clone {ADDRESS}"), ({"REFUSED": NAME}, "could not install")],
     ids=["git", "pip"],
 )
 def test_setup_cell_says_what_failed(tmp_path, environment, message):

@@ -102,9 +102,13 @@ FAULTY = {
 }
 
 
+def configuration():
+    return yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
+
+
 @pytest.fixture(scope="module")
 def small_book(tmp_path_factory):
-    """One build of a small book with an address and with seven faults: its folder, what became of it."""
+    """One build of a small book, a fork, with an address and seven faults: its folder, what became of it."""
     tmp_path = tmp_path_factory.mktemp("book")
     shutil.copytree(BOOK / "_ext", tmp_path / "book" / "_ext", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "book" / "_static").mkdir()
@@ -112,7 +116,7 @@ def small_book(tmp_path_factory):
     shutil.copy(BOOK / "references.bib", tmp_path / "book")
     for name, text in FAULTY.items():
         (tmp_path / "book" / name).write_text(text, encoding="utf-8")
-    config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
+    config = configuration()
     config["execute"] = {"execute_notebooks": "off"}
     del config["html"]["favicon"]
     config["html"]["baseurl"] = "https://example.org/edges/"
@@ -121,6 +125,8 @@ def small_book(tmp_path_factory):
         "format: jb-book\nroot: book/index\nchapters:\n"
         + "".join(f"  - file: book/{name}\n" for name in ("picture", "hashed", "chapter"))
     )
+    for words in (["init", "--quiet"], ["remote", "add", "origin", "git@github.com:somebody/fork.git"]):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
     command = [
         Path(sys.executable).with_name("jupyter-book"),
         "build",
@@ -138,6 +144,13 @@ def test_an_address_brings_a_sitemap_and_a_card(small_book):
     lost = (html / "404.html").read_text(encoding="utf-8")
     assert lost.index('<base href="https://example.org/edges/">') < lost.index("<link")
     assert "No such page" in lost
+
+
+def test_the_pages_of_a_fork_lead_to_the_fork(small_book):
+    page = (small_book[0] / "_build" / "html" / "book" / "chapter.html").read_text(encoding="utf-8")
+    assert 'href="https://github.com/somebody/fork"' in page
+    assert 'href="https://mybinder.org/v2/gh/somebody/fork/main?urlpath=lab/tree/book/chapter.ipynb"' in page
+    assert configuration()["repository"]["url"] not in page
 
 
 def test_faulty_pages_fail_the_build_by_name(small_book):

@@ -1,10 +1,13 @@
 """What runs elsewhere: well formed, pinned, and allowed no more than it needs."""
 
+import json
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import jsonschema
 import pytest
 import yaml
 
@@ -24,8 +27,8 @@ def check(path):
     return subprocess.run([*command, str(path)], capture_output=True, text=True)
 
 
-def test_both_are_there():
-    assert [path.stem for path in WORKFLOWS] == ["book", "gpu"]
+def test_all_are_there():
+    assert [path.stem for path in WORKFLOWS] == ["book", "gpu", "nightly"]
 
 
 @each_workflow
@@ -55,6 +58,8 @@ ALLOWED = {
     ("book", "test"): {"contents": "read"},
     ("book", "publish"): {"pages": "write", "id-token": "write"},
     ("gpu", "artifacts"): {"contents": "write", "pull-requests": "write"},
+    ("nightly", "newest"): {"contents": "read"},
+    ("nightly", "faults"): {"contents": "read"},
 }
 
 
@@ -78,13 +83,21 @@ def test_no_expression_is_pasted_into_a_script(path):
 
 
 @each_workflow
-def test_the_targets_that_it_makes_are_there(path):
-    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+def test_targets_and_variables_are_known_where_they_are_used(path):
+    makefile, installer = ((ROOT / name).read_text("utf-8") for name in ("Makefile", ".ci/install"))
+    targets = re.findall(r"^([a-z-]+):", makefile, re.MULTILINE)
     for job in jobs(path).values():
-        for target in re.findall(
-            r"\bmake ([a-z-]+)", "\n".join(step.get("run", "") for step in job["steps"])
-        ):
-            assert target in targets
+        script = "\n".join(step.get("run", "") for step in job["steps"])
+        assert set(re.findall(r"\bmake ([a-z-]+)", script)) <= set(targets)
+        for name in {*job.get("env", {}), *re.findall(r"\bmake .*?\b([A-Z]+)=", script)}:
+            assert re.search(rf"\$[({{]+{name}\b", makefile + installer), name
+
+
+def test_every_python_that_the_installer_takes_is_tried():
+    installer = (ROOT / ".ci" / "install").read_text("utf-8")
+    oldest, newest = map(int, re.search(r"\(3, (\d+)\) <= v <= \(3, (\d+)\)", installer).groups())
+    tried = jobs(WORKFLOWS[0])["test"]["strategy"]["matrix"]["python"]
+    assert tried == [f"3.{minor}" for minor in range(oldest, newest + 1)]
 
 
 def test_small_artifacts_are_made_of_every_experiment_elsewhere():
@@ -94,3 +107,51 @@ def test_small_artifacts_are_made_of_every_experiment_elsewhere():
     assert "runs=$$(mktemp -d); into=$$runs/artifacts" in recipe
     assert "all=EXPERIMENTS;" in recipe
     assert "$(if $(SMALL),--small)" in recipe
+
+
+CONTAINER = ROOT / ".devcontainer" / "devcontainer.json"
+STRING = {"type": "string"}
+# What https://containers.dev/implementors/json_schema says of the properties used here.
+CONTAINER_SCHEMA = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["image"],
+    "properties": {
+        "name": STRING,
+        "image": STRING,
+        "postCreateCommand": STRING,
+        "waitFor": {"enum": ["onCreateCommand", "updateContentCommand", "postCreateCommand"]},
+        "customizations": {
+            "type": "object",
+            "properties": {
+                "vscode": {
+                    "type": "object",
+                    "properties": {
+                        "extensions": {"type": "array", "items": STRING | {"pattern": r"^[\w-]+\.[\w-]+$"}},
+                        "settings": {"type": "object"},
+                    },
+                },
+                "codespaces": {"properties": {"openFiles": {"type": "array", "items": STRING}}},
+            },
+        },
+    },
+}
+
+
+def test_the_container_fits_the_schema_and_names_what_a_clone_brings():
+    container = json.loads(CONTAINER.read_text("utf-8"))
+    jsonschema.validate(container, CONTAINER_SCHEMA)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(container | {"postCreate": ".ci/install"}, CONTAINER_SCHEMA)
+    command = container["postCreateCommand"].split("; ")[-1]
+    assert os.access(ROOT / command, os.X_OK)
+    for name in container["customizations"]["codespaces"]["openFiles"]:
+        assert (ROOT / name).is_file()
+    settings = container["customizations"]["vscode"]["settings"]
+    assert settings["python.defaultInterpreterPath"] == "${workspaceFolder}/.venv/bin/python"
+
+
+def test_uv_is_pinned_alike_everywhere():
+    text = "".join(path.read_text("utf-8") for path in [*WORKFLOWS, CONTAINER])
+    (pin,) = set(re.findall(r"pip install (?:-\S+ )*(uv[^\s;]*)", text))
+    assert re.fullmatch(r"uv==\d+\.\d+\.\d+", pin)

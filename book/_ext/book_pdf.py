@@ -17,6 +17,7 @@ from browser import chromium, served
 from contents import ROOT, pages
 from pypdf import PdfReader, PdfWriter
 from pypdf.generic import ArrayObject, Fit, FloatObject, NameObject, NumberObject
+from repository import address
 from setup_cell import CONFIG
 
 TARGET = ROOT / "_build" / "attention-on-edges.pdf"
@@ -149,11 +150,10 @@ def cover(site):
     """Return the cover as HTML: title, what the book is, its picture, authors and licence."""
     told = re.search(r"\*\*(.+?)\*\*", (ROOT / "book" / "index.md").read_text(encoding="utf-8")).group(1)
     licence = re.sub(r"<[^>]*>", "", CONFIG["html"]["extra_footer"]).partition(". ")[2]
-    address = CONFIG["repository"]["url"]
     return (
         f'{LOOK}<title>{CONFIG["title"]}</title><div class="cover"><h1>{CONFIG["title"]}</h1><p>{told}</p>'
         f'<img alt="A pair of sentences as three graphs of tokens" src="{site}_static/picture.svg">'
-        f"<p>{CONFIG['author']}, {CONFIG['copyright']}</p><p>{licence}<br>{address}</p></div>"
+        f"<p>{CONFIG['author']}, {CONFIG['copyright']}</p><p>{licence}<br>{address()}</p></div>"
     )
 
 

@@ -1,4 +1,4 @@
-"""Writes each chapter's twin, the notebook that Binder, Colab and nbmake run.
+"""Writes each chapter's twin, the notebook that Binder, Colab and the build run.
 
     python book/_ext/twins.py           write the set-up cell into the chapters, and the twins
     python book/_ext/twins.py --check   change nothing; name what differs and fail
