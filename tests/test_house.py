@@ -3,6 +3,8 @@
 import ast
 from pathlib import Path
 
+from changed import find_tests
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "code" / "edgewise"
 
@@ -89,3 +91,17 @@ def test_modules_and_functions_stay_small():
     assert list(too_long("a = 1\n" * 251)) == ["the module"]
     found = {path: list(too_long(path.read_text(encoding="utf-8"))) for path in FILES}
     assert {path: names for path, names in found.items() if names} == {}
+
+
+def test_every_module_has_tests_that_make_check_runs():
+    tests = sorted((ROOT / "tests").rglob("test_*.py"))
+
+    def names(path):
+        return [test.stem for test in find_tests(path, tests)]
+
+    assert [path for path in FILES if path.name != "__init__.py" and not names(path.relative_to(ROOT))] == []
+    assert names(Path("code/edgewise/graphs/pool.py")) == ["test_graphs"]
+    assert "test_dense" in names(Path("tests/support.py"))
+    assert names(Path("book/_ext/stale.py")) == ["test_stale"]
+    assert names(Path("book/07-training.md")) == ["test_notebooks"]
+    assert names(Path("README.md")) == []
