@@ -25,6 +25,8 @@ def missing(marker):
         return "there is no CUDA device"
     if marker == "dgl" and not dgl_available():
         return "DGL cannot be imported here"
+    if marker == "nightly" and not os.environ.get("EDGEWISE_NIGHTLY"):
+        return "make test NIGHTLY=1 runs them"
     return None
 
 
@@ -42,13 +44,12 @@ def pytest_collection_modifyitems(config, items):
             value for value in given.params.values() if isinstance(value, str)
         ):
             item.add_marker("dgl")
-    for marker in ("corpus", "cuda", "dgl"):
-        if reason := missing(marker):
-            out = [item for item in items if item.get_closest_marker(marker)]
+    for marker in ("corpus", "cuda", "dgl", "nightly"):
+        out = [item for item in items if item.get_closest_marker(marker)]
+        if out and (reason := missing(marker)):
             items[:] = [item for item in items if item not in out]
-            if out:
-                config.left_out[marker] = f"deselected {len(out)} tests marked {marker!r}: {reason}"
-                config.hook.pytest_deselected(items=out)
+            config.left_out[marker] = f"deselected {len(out)} tests marked {marker!r}: {reason}"
+            config.hook.pytest_deselected(items=out)
 
 
 def pytest_sessionfinish(session):

@@ -1,8 +1,14 @@
 """What several test files share: references, graph strategies, small models."""
 
-from functools import partial
+import multiprocessing
+import os
+import sys
+from functools import cache, partial
+from multiprocessing import forkserver
 
+import pytest
 import torch
+from edgewise import corpora
 from edgewise.benchmarks.rivals import PaddedTransformer
 from edgewise.graphs import AttentionGraph, GraphPool, bipartite, causal, complete, window
 from edgewise.message_passing import propagate_attention
@@ -10,6 +16,34 @@ from edgewise.transformer import make_model
 from hypothesis import strategies as st
 
 VOCAB = 11
+
+FEW = {"train": 180, "valid": 30, "test": 30}
+"""Sizes of a toy task, ``edgewise.tasks.SIZES``, where it does not matter what is learned."""
+
+corpus_of = cache(corpora.load)
+"""A corpus by its name, read once for all tests that only look at it."""
+
+
+@cache
+def _forking():
+    """Start the server of :func:`process`; before Python 3.13 it finds modules by the environment alone."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["test_distributed"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+        forkserver.ensure_running()
+    return context
+
+
+def process(target, *arguments):
+    """Return a process in this one's environment that has torch and the tests imported from its beginning."""
+    return _forking().Process(target=_work, args=(dict(os.environ), target, arguments))
+
+
+def _work(environment, target, arguments):
+    os.environ.clear()
+    os.environ.update(environment)
+    target(*arguments)
 
 
 def dense_attention(mask, q, k, v):

@@ -13,6 +13,7 @@ from edgewise.corpora.lexicon import ADJECTIVES, NOUNS, STATES
 from edgewise.corpora.scenes import SCENES
 from hypothesis import given
 from hypothesis import strategies as st
+from support import corpus_of
 
 # Article, nominative singular, nominative plural, dative plural.
 DICTIONARY = """
@@ -100,6 +101,8 @@ for _determiner, table in BIG.items():
                     for ending in (adjective.removeprefix("groß"), None):
                         key = (*article, ending, form)
                         READINGS.setdefault(key, set()).add((case, number))
+ARTICLES = {word for key in READINGS for word in key[:-2]}
+ALL_FORMS = {noun_form(n, number, case) for n in FORMS for number in ("singular", "plural") for case in CASES}
 
 # Finite forms, particle | objects (a, d, da) or none | case of where (dat) and where to (acc)
 VERB_TABLE = """
@@ -204,7 +207,7 @@ class Chunks:
             self.place += 1
         noun = self.words[self.place]
         self.place += 1
-        article = words[:1] if words and words[0] in {w for row in READINGS for w in row[:-2]} else []
+        article = words[:1] if words and words[0] in ARTICLES else []
         rest = words[len(article) :]
         assert len(rest) <= 1, (words, noun)
         ending = re.search("(e[rsnm]?)$", rest[0])[1] if rest else None
@@ -303,11 +306,7 @@ def noun_number(words):
 
 def lowered(text):
     """Make the first word small unless it is a noun."""
-    return text[0].lower() + text[1:] if text.split()[0] not in all_forms() else text
-
-
-def all_forms():
-    return {noun_form(n, number, case) for n in FORMS for number in ("singular", "plural") for case in CASES}
+    return text[0].lower() + text[1:] if text.split()[0] not in ALL_FORMS else text
 
 
 def coordinated(words):
@@ -631,6 +630,6 @@ class TestCaptions:
 def test_no_caption_is_a_sentence_of_a_corpus():
     ours = {side.lower() for pair in PAIRS for side in pair}
     for name in ("multi30k", "tatoeba"):
-        theirs = {s.lower() for split in corpora.load(name).splits.values() for pair in split for s in pair}
+        theirs = {s.lower() for split in corpus_of(name).splits.values() for pair in split for s in pair}
         shared = {s for s in ours & theirs if len(s.split()) > 6}
         assert not shared

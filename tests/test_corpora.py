@@ -1,4 +1,3 @@
-import functools
 import gzip
 import hashlib
 import http.server
@@ -24,6 +23,7 @@ from edgewise.corpora.archives import read_member, unpack, unpacked
 from edgewise.corpora.files import cache_folder, github_file
 from hypothesis import given
 from hypothesis import strategies as st
+from support import corpus_of
 
 DATA = bytes(range(256)) * 400  # 102,400 bytes
 WRONG = DATA[::-1]
@@ -727,11 +727,6 @@ ALL_FILES = [
 ]
 
 
-@functools.cache
-def real(name):
-    return corpora.load(name)
-
-
 @pytest.mark.corpus
 class TestRealFiles:
     @pytest.mark.parametrize("file", ALL_FILES, ids=lambda file: file.path)
@@ -745,14 +740,14 @@ class TestRealFiles:
         assert there - ours <= {"README.md", "SHA256SUMS", "ud_english_ewt/LICENSE.txt"}
 
     def test_multi30k_splits_as_published(self):
-        found = real("multi30k")
+        found = corpus_of("multi30k")
         sizes = {"train": 29000, "valid": 1014, "test2016": 1000, "test2017": 1000}
         assert {name: len(split) for name, split in found.splits.items()} == sizes
         del sizes["train"]
         assert {name: len(split) for name, split in found.tokenised.items()} == sizes
 
     def test_multi30k_test_sentences_are_not_trained_on(self):
-        splits = real("multi30k").splits
+        splits = corpus_of("multi30k").splits
         shared = {
             name: [
                 len({p[side] for p in splits[name]} & {p[side] for p in splits["train"]}) for side in (0, 1)
@@ -764,7 +759,7 @@ class TestRealFiles:
         assert shared["test2017"] == [0, 2]
 
     def test_multi30k_tokenised_lines_are_those_of_the_raw_text(self):
-        found = real("multi30k")
+        found = corpus_of("multi30k")
         for name, tokenised in found.tokenised.items():
             for raw, tokens in zip(found.splits[name], tokenised, strict=True):
                 for a, b in zip(raw, tokens, strict=True):
@@ -772,7 +767,7 @@ class TestRealFiles:
                     assert letters[0] == letters[1]
 
     def test_tatoeba_has_all_pairs_once_and_no_source_twice(self):
-        splits = real("tatoeba").splits
+        splits = corpus_of("tatoeba").splits
         assert sum(map(len, splits.values())) == 166_979  # 151 lines differ from others in white space alone
         keys = [{tatoeba.source_key(s) for s, _ in split} for split in splits.values()]
         assert len(keys[1]) == len(keys[2]) == 2000
@@ -782,13 +777,13 @@ class TestRealFiles:
         assert abs(thousand[0] - thousand[1]) < 3  # the file itself is sorted by length
 
     def test_wmt14_sample_is_unescaped(self):
-        splits = real("wmt14").splits
+        splits = corpus_of("wmt14").splits
         assert {n: len(s) for n, s in splits.items()} == {"train": 10_000, "valid": 3000, "test": 3003}
         assert not re.search(r"&(quot|apos|amp|lt|gt|#\d+);", str(splits))
 
     @pytest.mark.parametrize("name", ["multi30k", "tatoeba", "wmt14"])
     def test_every_sentence_is_clean_and_says_something(self, name):
-        found = real(name)
+        found = corpus_of(name)
         for split in (*found.splits.values(), *found.tokenised.values()):
             for pair in split:
                 for side in pair:
@@ -816,7 +811,7 @@ class TestRealFiles:
                     assert steps <= len(parse.words)
 
 
-@pytest.mark.parametrize("processes", [[], ["-n", "2"]], ids=["alone", "two processes"])
+@pytest.mark.parametrize("processes", [[], ["-n", "1"]], ids=["alone", "another process"])
 def test_without_corpora_their_tests_are_deselected_by_a_printed_line(tmp_path, processes):
     tests = Path(__file__).parent
     (tmp_path / "conftest.py").write_text((tests / "conftest.py").read_text("utf-8"))

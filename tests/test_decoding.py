@@ -81,7 +81,7 @@ def masked_dense(model, source, target, sender, receiver):
 
 
 @given(st.data())
-@settings(max_examples=40)
+@settings(max_examples=25)
 @torch.no_grad()
 def test_the_decoder_attends_to_exactly_its_in_edges(data):
     """Without an edge from the source: as the dense model with that pair masked, and no other change."""
@@ -140,7 +140,7 @@ def test_greedy_decoding_is_that_of_pytorchs_layers(seed):
 
 
 @given(st.integers(0, 50))
-@settings(max_examples=15)
+@settings(max_examples=8)
 def test_a_batch_decodes_as_its_sentences_do_one_by_one(seed):
     torch.manual_seed(seed)
     model = small_model()
@@ -247,7 +247,7 @@ class TestBeamSearch:
             assert one.log_prob == pytest.approx(other.log_prob, abs=1e-4)
 
     @given(st.integers(0, 200))
-    @settings(max_examples=15)
+    @settings(max_examples=8)
     def test_lists_are_sorted_their_scores_the_models_own_and_batches_as_one_by_one(self, seed):
         model = self.model(seed)
         sources, _ = random_pairs([(4, 1), (1, 1), (7, 1)], seed)

@@ -1,34 +1,37 @@
 import json
 import shutil
 from dataclasses import replace
-from functools import cache
 
 import pytest
 import torch
-from edgewise import artifacts, experiments
+from edgewise import artifacts, experiments, tasks
 from edgewise.checkpoints import CheckpointError, checkpoints, load_tensors, save_tensors
-from edgewise.decoding import greedy
-from edgewise.experiments import EXPERIMENTS, Experiment, Size, Universal, load_data
-from edgewise.experiments.adaptive import ADAPTIVE, SHORT
-from edgewise.graphs import GraphPool
+from edgewise.experiments import EXPERIMENTS, Experiment, Size, load_data
 from edgewise.trainer import Recipe
-from support import assert_equal_as_stated, torch_greedy, torch_twin
+from support import FEW
 
 TINY = Experiment(
     "copy",
     "A tiny one.",
     "copy",
     Size(N=1, dim_model=16, dim_ff=16, h=2),
-    Recipe(epochs=1, batch_size=500, average=1, warmup=20),
+    Recipe(epochs=1, batch_size=10, average=1, warmup=20),
 )
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch):
+    torch.set_num_threads(1)
+    monkeypatch.setattr(tasks, "SIZES", FEW)
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    torch.set_num_threads(1)
-    run = experiments.start(TINY, tmp_path_factory.mktemp("run"))
-    run.train()
-    return run, experiments.finish(run, TINY)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tasks, "SIZES", FEW)
+        run = experiments.start(TINY, tmp_path_factory.mktemp("run"))
+        run.train()
+        return run, experiments.finish(run, TINY)
 
 
 def test_an_artifact_tells_all_about_its_run(finished):
@@ -211,103 +214,3 @@ def test_experiments_go_by_their_names_and_through_json():
         assert Experiment.of(json.loads(json.dumps(experiment.config))) == experiment
     with pytest.raises(ValueError, match=r"experiment must be one of .*; got 'nothing'"):
         experiments.get_experiment("nothing")
-
-
-def committed():
-    """The committed artifacts; those of text need their corpus."""
-    for name in artifacts.names():
-        text = artifacts.load(name).config.get("text")
-        yield pytest.param(name, marks=[pytest.mark.corpus] if text else [])
-
-
-@cache
-def restored(name):
-    """Model and data of a committed artifact."""
-    return experiments.restore(artifacts.load(name))
-
-
-IN_TRAINING: set[str] = set()
-"""Experiments whose runs are not over."""
-
-ABLATIONS = {e.name for e in ADAPTIVE if e.recipe == SHORT}
-"""Of these many only what they predict from the truth is worked out again; the others decode as well."""
-
-
-def test_every_finished_experiment_has_its_artifact():
-    assert set(artifacts.names()) == EXPERIMENTS.keys() - IN_TRAINING - experiments.LARGE
-
-
-@pytest.mark.parametrize("name", artifacts.names())
-def test_an_artifact_is_of_the_experiment_as_it_is_now(name):
-    artifact = artifacts.load(name)
-    assert Experiment.of(artifact.config) == EXPERIMENTS[name]
-    assert artifact.provenance["commit"]
-    assert not artifact.provenance["changed"]
-    assert sum(p.stat().st_size for p in artifact.folder.iterdir()) < 8e6
-
-
-@pytest.mark.parametrize("name", [*committed()])
-class TestCommitted:
-    """What the repository holds under ``book/artifacts``."""
-
-    def test_it_was_trained_on_the_data_as_they_are_now(self, name):
-        assert artifacts.load(name).provenance["data"] == experiments.digest_of(restored(name)[1])
-
-    @pytest.mark.proves(
-        "08-translation",
-        "recorded results are those of the saved weights: BLEU within 0.1, shares within 0.21 points",
-    )
-    def test_its_figures_hold(self, name):
-        artifact, experiment = artifacts.load(name), EXPERIMENTS[name]
-        search = experiments.search_of(artifact)
-        found = experiments.final_figures(
-            experiment, *restored(name), search, 1 if name in ABLATIONS else None
-        )
-        assert found.keys() == set(experiment.tests)
-        for split, figures in found.items():
-            recorded = artifact.metrics[split]
-            assert figures.keys() == recorded.keys()
-            decoded = {"exact_match", "token_accuracy"} if name in ABLATIONS else set()
-            for figure, value in ((f, figures[f]) for f in figures.keys() - decoded):
-                within = 0.1 if figure.startswith(("bleu", "chrf")) else 0.0021
-                assert value == pytest.approx(recorded[figure], abs=within), f"{split}: {figure}"
-
-
-@pytest.mark.parametrize(
-    "name", [p for p in committed() if p.values[0] not in ABLATIONS - {"sort-universal-short"}]
-)
-def test_a_committed_run_can_be_repeated(name, tmp_path):
-    experiment = EXPERIMENTS[name]
-    run = experiments.start(experiment, tmp_path)
-    run.train(max_steps=5 if experiment.text or isinstance(experiment.size, Universal) else 20)
-    assert len(run.losses) >= 5
-    assert experiments.deviation(run, experiment) < (1e-2 if experiment.recipe.autocast else 1e-4)
-
-
-@pytest.mark.parametrize("name", ["copy", "sort"])
-def test_whole_sequences_come_out_right(name):
-    assert artifacts.load(name).metrics["test"]["exact_match"] >= 0.99
-
-
-@pytest.mark.proves(
-    "08-translation",
-    "torch.nn.Transformer with the same weights decodes the same words, on sentences of Multi30k",
-)
-@pytest.mark.parametrize(
-    "name", [p for p in committed() if not isinstance(EXPERIMENTS[p.values[0]].size, Universal)]
-)
-def test_pytorchs_layers_with_the_same_weights_write_alike(name):
-    """The graph costs nothing: the same log-probabilities, the same words, hence the same BLEU."""
-    model, data = restored(name)
-    split = EXPERIMENTS[name].tests[0]
-    twin = torch_twin(model)
-    pairs = [[data.encode(side) for side in pair] for pair in data.splits[split][:100]]
-    sources = [source for source, _ in pairs]
-    targets = [[data.sos_id, *target, data.eos_id] for _, target in pairs]
-    with torch.no_grad():
-        expected, _ = twin.double()(*([torch.tensor(ids) for ids in side] for side in (sources, targets)))
-        assert_equal_as_stated(model(GraphPool()(sources, targets)), expected.log_softmax(1))
-    ours = [h.ids for h in greedy(model, sources, data.sos_id, data.eos_id)]
-    limits = [2 * len(source) + 10 for source in sources]
-    theirs = torch_greedy(twin.float(), sources, data.sos_id, data.eos_id, limits)
-    assert ours == [tuple(ids) for ids in theirs]

@@ -31,7 +31,9 @@ def data():
 @pytest.fixture
 def model(data):
     torch.manual_seed(0)
-    return Size(N=2, dim_model=16, dim_ff=16, h=2, shared=True).build(data.vocab_size).eval()
+    model = Size(N=2, dim_model=16, dim_ff=16, h=2, shared=True).build(data.vocab_size).eval()
+    model.generator.proj.bias.data[data.eos_id] = 3.0  # translations of one to six pieces
+    return model
 
 
 def test_windows_grow_narrower_and_the_widest_changes_nothing(model, data):
@@ -138,12 +140,13 @@ class TestAlignment:
         assert [row["text"] for row in rows[-2:]] == ["own test", "aligned"]
         assert all(2 < row["nats"] < 10 for row in rows[-2:])
 
-    def test_the_two_parts_are_scored_apart(self, model, data):
+    def test_the_two_parts_are_scored_apart(self, model, data, monkeypatch):
+        monkeypatch.setattr(against, "CHOSEN_ON", 10)
         wrong, right = (
             AlignedPair(("two", "dogs"), ("zwei", "Hunde"), frozenset(links), frozenset(links))
             for links in ([(0, 1), (1, 0)], [(0, 0), (1, 1)])
         )
-        diagonal = measure_alignment(model, data, [wrong] * 100 + [right] * 20)[0]
+        diagonal = measure_alignment(model, data, [wrong] * 10 + [right] * 2)[0]
         assert (diagonal["chosen_on"], diagonal["aer"]) == (1, 0)
 
 
@@ -192,8 +195,9 @@ class TestSyntax:
         det = next(r for r in rows if r.get("relation") == "det")
         assert (det["offset"], det["baseline"]) == (1, 0.0)
 
-    def test_rare_relations_are_left_out(self, model, data):
-        rows = measure_syntax({"trained": model}, data, {"valid": [self.PARSE], "test": [self.PARSE] * 200})
+    def test_rare_relations_are_left_out(self, model, data, monkeypatch):
+        monkeypatch.setattr(against, "COMMON", 2)
+        rows = measure_syntax({"trained": model}, data, {"valid": [self.PARSE], "test": [self.PARSE] * 2})
         assert {row["kind"] for row in rows} == {"adjacent", "tree"}
 
 

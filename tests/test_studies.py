@@ -3,7 +3,7 @@ from dataclasses import asdict, replace
 
 import pytest
 import torch
-from edgewise import artifacts, experiments
+from edgewise import artifacts, experiments, tasks
 from edgewise.__main__ import app
 from edgewise.analysis import make_mixing_model
 from edgewise.analysis.mixing import MIXERS, convolve
@@ -28,7 +28,6 @@ from edgewise.gnn import reduce_edges
 from edgewise.graphs import AttentionGraph, GraphPool, complete
 from edgewise.longrange import LongRecipe, accuracy, make_bucket_reader, train_reader
 from edgewise.message_passing import ENGINES
-from edgewise.tasks import get_dataset
 from edgewise.trainer import Recipe
 from edgewise.transformer import make_model
 from support import VOCAB, random_pairs
@@ -41,14 +40,7 @@ SIZE = {"N": 1, "dim_model": 8, "dim_ff": 12, "h": 2}
 @pytest.fixture
 def small(monkeypatch):
     """A study of two variants and two seeds on forty strings."""
-    whole = get_dataset
-
-    def few(name, seed=0):
-        data = whole(name, seed)
-        data.splits = {mode: pairs[:40] for mode, pairs in data.splits.items()}
-        return data
-
-    monkeypatch.setattr("edgewise.experiments.loading.get_dataset", few)
+    monkeypatch.setattr(tasks, "SIZES", {"train": 40, "valid": 40})
     entries = [
         Experiment(f"h {h}", "Copy.", "copy", Size(**SIZE | {"h": h}), Recipe(1, batch_size=20, seed=seed))
         for h in (1, 2)

@@ -1,7 +1,6 @@
 import itertools
 import json
 import math
-import multiprocessing
 import os
 import random
 import signal
@@ -18,7 +17,7 @@ from edgewise.tasks import TranslationDataset
 from edgewise.trainer import DivergedError, Recipe, Run, StateLossCompute, StoppedError
 from edgewise.training import LabelSmoothing, NoamOpt, SimpleLossCompute, run_epoch
 from edgewise.transformer import make_model
-from support import small_model
+from support import process, small_model
 
 RECIPE = Recipe(epochs=3, batch_size=8, warmup=10, average=2, clip=1.0, grad_accum=2)
 
@@ -82,23 +81,21 @@ def train_to_the_end(folder):
     "07-training", "a run that is killed again and again ends with the same bits as an undisturbed one"
 )
 def test_a_run_that_is_killed_again_and_again_ends_as_if_nothing_had_been(tmp_path, undisturbed):
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["test_trainer"])
     chance, kills = random.Random(0), 0
     while True:
         newest = checkpoints(tmp_path / "checkpoints")[-1:]
-        process = context.Process(target=train_to_the_end, args=(tmp_path,))
-        process.start()
-        while process.is_alive() and checkpoints(tmp_path / "checkpoints")[-1:] == newest:
+        training = process(train_to_the_end, tmp_path)
+        training.start()
+        while training.is_alive() and checkpoints(tmp_path / "checkpoints")[-1:] == newest:
             time.sleep(0.002)
         time.sleep(chance.uniform(0, 0.1))
-        if process.is_alive() and kills < 4:
-            os.kill(process.pid, signal.SIGKILL)
+        if training.is_alive() and kills < 4:
+            os.kill(training.pid, signal.SIGKILL)
             kills += 1
-        process.join(60)
-        if process.exitcode == 0:
+        training.join(60)
+        if training.exitcode == 0:
             break
-        assert process.exitcode == -signal.SIGKILL
+        assert training.exitcode == -signal.SIGKILL
     assert kills >= 2
     run = begin(tmp_path, resume=True)
     assert run.finished
