@@ -94,6 +94,7 @@ COURSES = {
 def course(team, folder, size, recipe, steps):
     """Train; return losses, weights, figures of the epochs and the log."""
     data = small_data()
+    data.splits["valid"] = data.splits["train"]  # whose last batch, too, one process may have nothing of
     experiment = Experiment("small", "", "sort", size, recipe)
     run = Run(experiment.build(data.vocab_size), data, recipe, Path(folder), {}, team=team)
     run.start()

@@ -56,7 +56,7 @@ def main():
         changed = re.sub(baseurl, f"  baseurl: {site_of(new)}", changed, flags=re.MULTILINE)
         if changed != text:
             path.write_text(changed, encoding="utf-8")
-            print(f"wrote {name}")
+            print(f"wrote {name}", flush=True)  # before what twins.py prints
     subprocess.run([sys.executable, Path(__file__).with_name("twins.py")], check=True)
     print(STEPS.format(address=new, site=site_of(new)))
 
