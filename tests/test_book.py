@@ -57,11 +57,14 @@ def new_tab(browser, **options):
 FRAMES = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 
-def visit(tab, address, **media):
-    """Open a page on a wide and light screen; wait for its images, mathematics, letters and two frames."""
+def visit(tab, address, reduced_motion="reduce"):
+    """Open a page on a wide and light screen; wait for its images, mathematics, letters and two frames.
+
+    Where motion is unwelcome, looks change at once.
+    """
     tab.asked, tab.trouble = [], []
     tab.set_viewport_size(SCREEN)
-    tab.emulate_media(color_scheme="light", **media)
+    tab.emulate_media(color_scheme="light", reduced_motion=reduced_motion)
     tab.goto(address, wait_until="load")
     tab.evaluate("window.MathJax && MathJax.startup && MathJax.startup.promise")
     tab.evaluate("document.fonts.ready.then(() => true)")
@@ -380,7 +383,7 @@ def test_linked_names_show_that_they_are_links_and_have_the_focus(cell):
 @pytest.fixture
 def player(stage, site, request):
     """The first attention player of the chapter on training."""
-    visit(stage, site + stage.name, reduced_motion=getattr(request, "param", "no-preference"))
+    visit(stage, site + stage.name, getattr(request, "param", "no-preference"))
     yield stage.locator(".edgewise-player").first
     assert stage.trouble == []
 
