@@ -18,7 +18,7 @@ EXECUTED := $(CHAPTERS:book/%.md=_build/executed/%.ipynb)
 RENDER_FROM := _config.yml _toc.yml $(shell find book -type f ! -path '*/__pycache__/*' ! -name '*.ipynb')
 
 # Tests that read the built book.
-BUILT := tests/test_book.py tests/test_downloads.py
+BUILT := tests/book/test_book.py tests/book/test_downloads.py
 
 export JUPYTER_PREFER_ENV_PATH := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -87,7 +87,7 @@ artifacts: env ## retrain every experiment, for hours (DEVICE=cuda, NAMES="copy 
 	if [ -n "$(SMALL)" ]; then \
 		runs=$$(mktemp -d); into=$$runs/artifacts; mkdir $$into; all=EXPERIMENTS; export EDGEWISE_CACHE=$$runs/cache; \
 	fi; \
-	for name in $${NAMES:-$$($(BIN)/python -c "from edgewise.experiments import EXPERIMENTS, LARGE; print(*$$all)")}; do \
+	for name in $${NAMES:-$$($(BIN)/python -c "from attention_on_edges.experiments import EXPERIMENTS, LARGE; print(*$$all)")}; do \
 		$(BIN)/edgewise train $$name --resume --device $(DEVICE) --out $$runs/$$name $(if $(SMALL),--small) || exit 1; \
 		rm -rf $$into/$$name && cp -R $$runs/$$name/artifact $$into/$$name || exit 1; \
 	done; \

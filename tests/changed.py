@@ -1,6 +1,7 @@
 """Prints the test files of what has changed since the last commit, for ``make check``.
 
-A module's tests are in the file of its name; where there is none, in those that import it.
+A module's tests are in its package's folder: in the file of its name; where there is none, in that of its
+room and, unless they are many, in those that import what it defines.
 """
 
 import ast
@@ -8,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+FEW = 3
 
 
 def imported(test: Path) -> set[str]:
@@ -21,6 +23,17 @@ def imported(test: Path) -> set[str]:
     return found
 
 
+def defined(path: Path) -> set[str]:
+    """The functions, classes and constants that a module defines for others, and its own name."""
+    found = {path.stem}
+    for node in ast.parse((ROOT / path).read_bytes()).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Assign):
+            found.update(target.id for target in node.targets if isinstance(target, ast.Name))
+    return {name for name in found if not name.startswith("_")}
+
+
 def find_tests(path: Path, tests: list[Path]) -> list[Path]:
     """The test files of one file; ``path`` is relative to the root of the repository."""
     if path.parts[0] == "book" and path.suffix in (".md", ".ipynb"):
@@ -29,11 +42,14 @@ def find_tests(path: Path, tests: list[Path]) -> list[Path]:
         return []
     if path.parts[0] == "tests":
         return [test for test in tests if test == ROOT / path or path.stem in imported(test)]
-    name = path.relative_to("code/edgewise").parts[0] if path.parts[0] == "code" else path.name
-    name = name.removesuffix(".py").strip("_")
-    return [test for test in tests if test.stem == f"test_{name}"] or [
-        test for test in tests if name in imported(test)
-    ]
+    package = path.parts[1] if path.parts[0] == "code" else "book"
+    parts = path.with_suffix("").parts[1 if path.parent == Path("code") else 2 :]
+    names = [part.strip("_") for part in reversed(parts)]
+    beside = [test for test in tests if test.parent.name == package]
+    named = [[test for test in beside if test.stem == f"test_{name}"] for name in names]
+    users = [test for test in beside if defined(path) & imported(test)]
+    room = next(filter(None, named), [])
+    return named[0] or sorted({*room, *(users if len(users) <= FEW or not room else [])})
 
 
 def main() -> None:

@@ -1,13 +1,13 @@
 import os
 from pathlib import Path
 
-import matplotlib
 import pytest
 import torch
-from edgewise.graphs import dgl_available
 from hypothesis import settings
 
-matplotlib.use("agg")
+from edgewise.graphs import dgl_available
+
+os.environ["MPLBACKEND"] = "agg"
 settings.register_profile("edgewise", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("edgewise")
 

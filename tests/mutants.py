@@ -21,10 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @dataclass(frozen=True)
 class Mutant:
-    """One fault: ``old`` occurs once in ``file`` and is replaced by ``new``.
-
-    ``file`` lies below ``code/edgewise``, or below the book's folder where its name begins with ``book/``.
-    """
+    """One fault: ``old`` occurs once in ``file``, which lies below ``code/``, and is replaced by ``new``."""
 
     name: str
     file: str
@@ -34,7 +31,7 @@ class Mutant:
 
     def path(self, root: Path) -> Path:
         """Where the file lies below ``root``."""
-        return root / self.file if self.file.startswith("book/") else root / "code" / "edgewise" / self.file
+        return root / "code" / self.file
 
 
 FAULTS = tomllib.loads((ROOT / "tests" / "mutants.toml").read_text("utf-8"))["mutant"]

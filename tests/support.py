@@ -1,49 +1,16 @@
-"""What several test files share: references, graph strategies, small models."""
+"""What tests of the library share: references, graph strategies, small models and data."""
 
-import multiprocessing
-import os
-import sys
-from functools import cache, partial
-from multiprocessing import forkserver
+from dataclasses import replace
 
-import pytest
+import numpy as np
 import torch
-from edgewise import corpora
-from edgewise.benchmarks.rivals import PaddedTransformer
-from edgewise.graphs import AttentionGraph, GraphPool, bipartite, causal, complete, window
-from edgewise.message_passing import propagate_attention
-from edgewise.transformer import make_model
 from hypothesis import strategies as st
 
+from edgewise.graphs import AttentionGraph, GraphPool, bipartite, causal, complete, window
+from edgewise.message_passing import propagate_attention
+from edgewise.models.transformer import make_model
+
 VOCAB = 11
-
-FEW = {"train": 180, "valid": 30, "test": 30}
-"""Sizes of a toy task, ``edgewise.tasks.SIZES``, where it does not matter what is learned."""
-
-corpus_of = cache(corpora.load)
-"""A corpus by its name, read once for all tests that only look at it."""
-
-
-@cache
-def _forking():
-    """Start the server of :func:`process`; before Python 3.13 it finds modules by the environment alone."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["test_distributed"])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-        forkserver.ensure_running()
-    return context
-
-
-def process(target, *arguments):
-    """Return a process in this one's environment that has torch and the tests imported from its beginning."""
-    return _forking().Process(target=_work, args=(dict(os.environ), target, arguments))
-
-
-def _work(environment, target, arguments):
-    os.environ.clear()
-    os.environ.update(environment)
-    target(*arguments)
 
 
 def dense_attention(mask, q, k, v):
@@ -197,45 +164,55 @@ def dropped_and_doubled(model, continue_):
     return states, model.hidden(batch).view(3, 6, -1)[:, -1]
 
 
-def torch_twin(model):
-    """Return the model made of ``torch.nn.Transformer``'s own layers, weights copied, in evaluation mode.
+class SortingData:
+    """Letters to put in order, as ids: no more than a trainer needs of its data.
 
-    If the model's encoder attends to windows, PyTorch's gets their mask.
+    Ids 0 to 2 are start, end and padding.
     """
-    layers, vocab = model.encoder.N, model.generator.proj.out_features
-    attention, inner = model.encoder.layers[0].self_attn, model.encoder.layers[0].feed_forward.inner
-    twin = PaddedTransformer(vocab, layers, attention.dim_model, inner.out_features, attention.h, dropout=0.0)
-    copy_to_torch(model, twin.body)
-    pairs = [(model.src_embed, twin.src_embed), (model.tgt_embed, twin.tgt_embed)]
-    copy_parts([*pairs, (model.generator.proj, twin.proj)])
-    if getattr(model, "source_graph", "complete") != "complete":
-        assert model.source_graph == "window"
-        mask_windows = partial(_with_windows, model.reach, attention.h)
-        twin.body.register_forward_pre_hook(mask_windows, with_kwargs=True)
-    return twin.eval()
 
+    vocab_size, pad_id, epoch = 7, 2, 1
 
-def _with_windows(reach, heads, body, args, kwargs):
-    """Mask, for each sentence and head, what is farther away; padding may attend to all real tokens."""
-    padding = kwargs["src_key_padding_mask"]
-    place = torch.arange(padding.shape[1])
-    far = ((place[:, None] - place).abs() > reach) & ~padding[:, :, None]
-    return args, kwargs | {"src_mask": far.repeat_interleave(heads, 0)}
+    def __init__(self, seed=0):
+        self.splits, self._generator = {}, np.random.default_rng(seed)
+        for mode, size in (("train", 44), ("valid", 10)):
+            lengths = self._generator.integers(1, 9, size)
+            self.splits[mode] = [self._generator.integers(3, 7, n).tolist() for n in lengths]
 
+    @property
+    def order_state(self):
+        return self._generator.bit_generator.state
 
-@torch.no_grad()
-def torch_greedy(twin, sources, sos_id, eos_id, limits):
-    """Decode greedily with PyTorch's layers, padded, everything computed again at every step."""
-    written, going = [[] for _ in sources], list(range(len(sources)))
-    while going:
-        texts = [torch.tensor(sources[i]) for i in going]
-        targets = [torch.tensor([sos_id, *written[i], eos_id]) for i in going]
-        logits, _ = twin(texts, targets)
-        ends = torch.tensor([len(target) - 1 for target in targets]).cumsum(0) - 1
-        tokens = logits[ends].argmax(1).tolist()
-        chosen = [(i, t) for i, t in zip(going, tokens, strict=True) if t != eos_id]
-        going = [i for i, _ in chosen if len(written[i]) < limits[i]]
-        for i, token in chosen:
-            if i in going:
-                written[i].append(token)
-    return written
+    @order_state.setter
+    def order_state(self, state):
+        self._generator.bit_generator.state = state
+
+    def epoch_facts(self):
+        return {}
+
+    def __call__(self, graph_pool, mode="train", batch_size=8, device="cpu", *, share=(0, 1)):
+        order = self._order(mode)
+        chosen = [order[first : first + batch_size] for first in range(0, len(order), batch_size)]
+        return self._batches(graph_pool, mode, chosen, device, share)
+
+    def by_tokens(
+        self, graph_pool, mode="train", batch_tokens=64, bucketed=False, device="cpu", share=(0, 1)
+    ):
+        chosen, room = [], 0
+        for number in self._order(mode):
+            length = len(self.splits[mode][number]) + 1
+            chosen, room = (chosen, room) if length <= room else ([*chosen, []], batch_tokens)
+            chosen[-1].append(number)
+            room -= length
+        return self._batches(graph_pool, mode, chosen, device, share)
+
+    def _order(self, mode):
+        count = len(self.splits[mode])
+        return self._generator.permutation(count).tolist() if mode == "train" else list(range(count))
+
+    def _batches(self, graph_pool, mode, chosen, device, share):
+        rank, size = share
+        for numbers in chosen:
+            own = numbers[rank::size] or numbers[:1]
+            sources = [self.splits[mode][number] for number in own]
+            batch = graph_pool(sources, [[0, *sorted(source), 1] for source in sources], device=device)
+            yield batch if numbers[rank::size] else replace(batch, stand_in=True)

@@ -1,4 +1,4 @@
-"""A Sphinx extension: the package's names in code cells lead to their entries on the pages ``book/api*.md``.
+"""A Sphinx extension: the packages' names in code cells lead to their entries on the pages ``book/api*.md``.
 
 A cell's code is read, not run: an imported name is what the package has under it, and a name that was set
 to a class's call, or to that of a function that says what it returns, is known to be such an object. Each
@@ -14,7 +14,7 @@ import re
 import sys
 import typing
 
-PACKAGE = "edgewise"
+PACKAGES = ("edgewise", "attention_on_edges")
 CELL = re.compile(r'(<div class="cell_input.*?<pre>)(.*?)(?=</pre>)', re.DOTALL)
 MARKUP = re.compile(r"(<[^>]*>)|([^<]+)")
 
@@ -55,12 +55,12 @@ class Reader(ast.NodeVisitor):
         """Bind modules of the package."""
         for alias in node.names:
             top = alias.name.split(".")[0]
-            module = importlib.import_module(alias.name) if top == PACKAGE else None
+            module = importlib.import_module(alias.name) if top in PACKAGES else None
             self.bind(alias.asname or top, sys.modules[top] if module and not alias.asname else module)
 
     def visit_ImportFrom(self, node):
         """Bind and note what is imported from the package."""
-        known = (node.module or "").split(".")[0] == PACKAGE
+        known = (node.module or "").split(".")[0] in PACKAGES
         for alias in node.names:
             thing = getattr(importlib.import_module(node.module), alias.name, None) if known else None
             self.bind(alias.asname or alias.name, thing)
@@ -128,7 +128,8 @@ def returned(called):
             called = typing.get_type_hints(called).get("return")
         except (NameError, TypeError):
             return None
-    return Instance(called) if inspect.isclass(called) and called.__module__.startswith(PACKAGE) else None
+    ours = inspect.isclass(called) and called.__module__.split(".")[0] in PACKAGES
+    return Instance(called) if ours else None
 
 
 def entry_of(thing):

@@ -1,4 +1,4 @@
-"""A Sphinx extension: the pages ``book/api.md`` and ``book/api-tools.md`` document the whole package.
+"""A Sphinx extension: the pages ``book/api.md`` and ``book/api-workshop.md`` document the two packages.
 
 The modules are found on disk, so that none can be forgotten; each has a section with all that it defines.
 """
@@ -9,36 +9,21 @@ import pydoc
 import re
 from pathlib import Path
 
-from api_links import entry_of
+from api_links import PACKAGES, entry_of
 
-PACKAGE = Path(__file__).resolve().parents[2] / "code" / "edgewise"
-MODELS = {
-    "adaptive",
-    "analysis",
-    "attention",
-    "dense",
-    "gnn",
-    "graphs",
-    "layers",
-    "longrange",
-    "message_passing",
-    "sparse",
-    "transformer",
-}
-"""Documented on the first page; the rest follows on the second, for the pages' weight."""
-
-PAGES = {"book/api": True, "book/api-tools": False}
-"""The pages, and whether they document the models."""
+CODE = Path(__file__).resolve().parents[2] / "code"
+PAGES = {"book/api": "edgewise", "book/api-workshop": "attention_on_edges"}
+"""The pages, and the packages that they document."""
 
 MOST_SHOWN = 200
 """Letters of a constant's value."""
 
 
-def modules():
-    """Return the package's modules that define anything, as names and paths, in alphabetical order."""
+def modules(package):
+    """Return a package's modules that define anything, as names and paths, in alphabetical order."""
     found = {}
-    for path in sorted(PACKAGE.rglob("*.py")):
-        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    for path in sorted((CODE / package).rglob("*.py")):
+        parts = path.relative_to(CODE).with_suffix("").parts
         if public_names(path):
             found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return dict(sorted(found.items()))
@@ -55,11 +40,10 @@ def add_modules(app, docname, source):
     """Write a section for each module at the end of its page, for autodoc to read."""
     if docname not in PAGES:
         return
-    for name in modules():
-        if (name.split(".")[1] in MODELS) == PAGES[docname]:
-            block = f".. automodule:: {name}\n   :members:\n   :special-members: __call__\n"
-            block += "   :ignore-module-all:\n   :no-value:"
-            source[0] += f"\n## `{name}`\n\n```{{eval-rst}}\n{block}\n```\n"
+    for name in modules(PAGES[docname]):
+        block = f".. automodule:: {name}\n   :members:\n   :special-members: __call__\n"
+        block += "   :ignore-module-all:\n   :no-value:"
+        source[0] += f"\n## `{name}`\n\n```{{eval-rst}}\n{block}\n```\n"
 
 
 def complete_docstring(app, what, name, obj, options, lines):
@@ -72,7 +56,7 @@ def complete_docstring(app, what, name, obj, options, lines):
     elif inspect.isgeneratorfunction(inspect.unwrap(obj)) and not inspect.isgeneratorfunction(obj):
         lines[0] = f"*Context manager.* {lines[0]}"
     elif what == "class":
-        parents = [parent for parent in obj.__bases__ if parent.__module__.split(".")[0] == PACKAGE.name]
+        parents = [parent for parent in obj.__bases__ if parent.__module__.split(".")[0] in PACKAGES]
         if parents:
             names = ", ".join(f":class:`~{parent.__module__}.{parent.__qualname__}`" for parent in parents)
             after = lines.index("") if "" in lines else len(lines)
@@ -99,7 +83,7 @@ def find_definition(app, env, node, contnode):
     places = f"{module}.{kind}.{target}", f"{module}.{target}", target
     meant = next(filter(None, map(pydoc.locate, places)), None)
     entry = entry_of(meant)
-    if entry is None or not entry.startswith(f"{PACKAGE.name}."):
+    if entry is None or entry.split(".")[0] not in PACKAGES:
         return None
     return env.domains["py"].resolve_xref(env, node["refdoc"], app.builder, "obj", entry, node, contnode)
 

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from urllib.parse import unquote, urldefrag
 
-from browser import chromium, served
-from contents import ROOT, pages
 from pypdf import PdfReader, PdfWriter
 from pypdf.generic import ArrayObject, Fit, FloatObject, NameObject, NumberObject
+
+from browser import chromium, served
+from contents import ROOT, pages
 from repository import address
 from setup_cell import CONFIG
 

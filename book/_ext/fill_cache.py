@@ -11,6 +11,7 @@ from jupyter_cache import get_cache
 from jupyter_cache.base import CacheBundleIn
 from myst_nb.core.read import read_myst_markdown_notebook
 from myst_parser.config.main import MdParserConfig
+
 from setup_cell import CONFIG, ROOT
 from twins import chapters
 

@@ -8,9 +8,10 @@ short. A page that breaks one of these rules does not build.
 
 import re
 
-import twins
 from docutils import nodes
 from sphinx.util import logging
+
+import twins
 
 LOG = logging.getLogger(__name__)
 TITLE = re.compile(r"# @title (.+)\n")

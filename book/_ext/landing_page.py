@@ -10,13 +10,14 @@ import json
 import re
 import textwrap
 
-import contents
 import networkx as nx
-import status_page
-from contents import ROOT
 from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx.util.docutils import SphinxDirective
+
+import contents
+import status_page
+from contents import ROOT
 
 WORDS_A_MINUTE = 200
 BOX, GAP, LINE = (150, 46), (18, 30), 17  # of the graph of chapters, in its own units
@@ -132,7 +133,7 @@ def results(names=()):
                 measure, value = f"BLEU, {split}", f"{figures['bleu']:.1f}"
             else:
                 continue
-            size = config["size"]
+            size = config["model"]
             layers = str(size["N"]) if "N" in size else f"up to {size['max_steps']} steps"
             rows.append([path.parent.name, config["task"], layers, measure, value])
     return rows
@@ -150,10 +151,10 @@ def signature():
 def explorer(name, text):
     """Return the player of a committed model's attention on ``text``, and the translation."""
     import torch
-    from edgewise import artifacts
-    from edgewise.experiments import load_translator
-    from edgewise.figures import AttentionPlayer, AttentionView
-    from edgewise.figures.player import VIEWS
+
+    from attention_on_edges.experiments import artifacts, load_translator
+    from attention_on_edges.figures import AttentionPlayer, AttentionView
+    from attention_on_edges.figures.player import VIEWS
 
     translator = load_translator(artifacts.load(name))
     translation = translator([text])[0][0]

@@ -6,9 +6,10 @@ alternative text or caption.
 
 import re
 
-import contents
 from docutils import nodes
 from sphinx.util import logging
+
+import contents
 from twins import ROOT, chapters, twin, with_setup_cell
 
 LOG = logging.getLogger(__name__)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from edgewise.figures import draw_batch, use_style
+from attention_on_edges.figures import draw_batch, use_style
 from edgewise.graphs import bipartite, causal, complete
 
 SOURCE = ["a", "man", "rides", "a", "bike"]

@@ -8,6 +8,7 @@ import re
 import subprocess
 
 import yaml
+
 from contents import ROOT
 
 CONFIG = ROOT / "_config.yml"

@@ -12,10 +12,11 @@ import time
 from pathlib import Path
 
 import nbformat
-import stale
-from folds import claim
 from jupyter_client import KernelManager
 from nbmake.nb_run import NotebookRun
+
+import stale
+from folds import claim
 
 SECONDS_A_CELL = 600
 # A kernel whose connection is not encrypted warns of it, once a chapter.

@@ -17,7 +17,7 @@ CODE = f"""\
 # @title Set-up: fetches the book where this notebook runs without it
 import importlib.util
 
-if importlib.util.find_spec("edgewise") is None:
+if importlib.util.find_spec("attention_on_edges") is None:
     import os
     import subprocess
     import sys
@@ -31,8 +31,8 @@ if importlib.util.find_spec("edgewise") is None:
         cloned = run("git", "clone", "--depth", "1", address, clone)
         if cloned.returncode != 0:
             raise RuntimeError(f"could not clone {{address}}: {{cloned.stderr.strip()}}")
-    for package in (f"{{clone}}[dgl]", clone):
-        installed = run(sys.executable, "-m", "pip", "install", "--editable", package)
+    for extras in ("[chapters,dgl]", "[chapters]"):
+        installed = run(sys.executable, "-m", "pip", "install", "--editable", clone + extras)
         if installed.returncode == 0:
             break
     else:

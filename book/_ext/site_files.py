@@ -58,6 +58,7 @@ def add_metadata(app, pagename, templatename, context, doctree):
 def draw_card(path):
     """Draw the picture that goes with a shared address."""
     import matplotlib.pyplot as plt
+
     import picture
 
     figure = picture.draw()

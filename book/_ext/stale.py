@@ -18,7 +18,9 @@ from contents import ROOT
 CODE = ROOT / "code"
 EXECUTED = ROOT / "_build" / "executed"
 ALWAYS = [ROOT / "requirements.txt", Path(__file__).with_name("run_twin.py")]
-READS_DATA = CODE / "edgewise" / "artifacts.py"
+PACKAGES = ("edgewise", "attention_on_edges")
+BELOW = tuple(f"{name}." for name in PACKAGES)
+READS_DATA = CODE / "attention_on_edges" / "experiments" / "artifacts.py"
 
 
 def named(tree, programs=False):
@@ -29,10 +31,10 @@ def named(tree, programs=False):
         elif isinstance(node, ast.ImportFrom):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            if node.value.startswith("edgewise."):  # a module that is imported by its name
+            if node.value.startswith(BELOW):  # a module that is imported by its name
                 yield node.value
-            elif programs and node.value == "edgewise":
-                yield "edgewise.__main__"
+            elif programs and node.value in PACKAGES:
+                yield "attention_on_edges.__main__"
 
 
 def files(name):

@@ -11,6 +11,7 @@ import sys
 
 import jupytext
 import nbformat
+
 from setup_cell import BLOCK, ROOT
 
 FRONT_MATTER = re.compile(r"---\n.*?\n---\n", re.DOTALL)

@@ -7,12 +7,13 @@ runs in ``make test``: its row names it.
 
 import ast
 
-import contents
-import folds
 import nbformat
-from contents import ROOT
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
+
+import contents
+import folds
+from contents import ROOT
 
 EXECUTED = ROOT / "_build" / "executed"
 TESTS = ROOT / "tests"

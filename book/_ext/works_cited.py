@@ -5,9 +5,10 @@ The page ``book/references.md`` keeps the whole list and says which page cites w
 
 import re
 
+from docutils import nodes
+
 import contents
 import twins
-from docutils import nodes
 
 WHOLE = "book/references"
 HEADING = "Works cited"

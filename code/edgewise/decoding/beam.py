@@ -9,7 +9,7 @@ from torch import Tensor
 from edgewise.decoding.continuation import Continuation, continuation_of
 from edgewise.decoding.hypothesis import Hypothesis, limits_of
 from edgewise.layers import check_symbols, evaluating
-from edgewise.transformer import Transformer
+from edgewise.models.transformer import Transformer
 from edgewise.validation import check_count
 
 

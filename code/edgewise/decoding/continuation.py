@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from edgewise.adaptive import UTransformer
 from edgewise.graphs import AttentionGraph, GraphPool
-from edgewise.transformer import Transformer
+from edgewise.models.transformer import Transformer
+from edgewise.models.universal import UTransformer
 
 
 class Continuation:

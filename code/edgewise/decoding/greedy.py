@@ -7,7 +7,7 @@ import torch
 from edgewise.decoding.continuation import continuation_of
 from edgewise.decoding.hypothesis import Hypothesis, limits_of
 from edgewise.layers import check_symbols, evaluating
-from edgewise.transformer import Transformer
+from edgewise.models.transformer import Transformer
 
 
 @torch.no_grad()

@@ -1,22 +1,48 @@
-"""Chapter 4: attention graphs: which token attends to which.
+"""Chapters 4 and 10: attention graphs: which token attends to which.
 
-:class:`AttentionGraph` and its constructors, the :class:`GraphPool` that turns pairs of sentences into a
-:class:`Batch`, and :func:`load_dgl`, the one place where DGL is imported.
+:class:`AttentionGraph` and its constructors, complete and sparse; the :class:`GraphPool` that turns pairs of
+sentences into a :class:`Batch`; and :func:`load_dgl`, the one place where DGL is imported. Sparse graphs cost
+what their edges cost: :mod:`edgewise.graphs.edge_counts` has their numbers in closed form. Additional tokens
+of a graph (spans) follow the ``n`` tokens of the sequence.
 """
 
 from edgewise.graphs.attention_graph import AttentionGraph, batch, bipartite, causal, complete, window
+from edgewise.graphs.bigbird import bigbird, global_tokens, random_links
+from edgewise.graphs.buckets import even_chunks, lsh_labels, same_bucket
+from edgewise.graphs.dilated import dilated
 from edgewise.graphs.interop import dgl_available, load_dgl
+from edgewise.graphs.intervals import from_runs, union
+from edgewise.graphs.partition import binary_partition, partition_spans
 from edgewise.graphs.pool import Batch, GraphPool
+from edgewise.graphs.receptive_field import receptive_field
+from edgewise.graphs.segment_memory import compressed_spans, compressive, segments
+from edgewise.graphs.trees import dependency_tree
 
 __all__ = [
     "AttentionGraph",
     "Batch",
     "GraphPool",
     "batch",
+    "bigbird",
+    "binary_partition",
     "bipartite",
     "causal",
     "complete",
+    "compressed_spans",
+    "compressive",
+    "dependency_tree",
     "dgl_available",
+    "dilated",
+    "even_chunks",
+    "from_runs",
+    "global_tokens",
     "load_dgl",
+    "lsh_labels",
+    "partition_spans",
+    "random_links",
+    "receptive_field",
+    "same_bucket",
+    "segments",
+    "union",
     "window",
 ]

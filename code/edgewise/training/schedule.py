@@ -25,7 +25,7 @@ class NoamOpt:
         Steps of warm-up.
     optimizer : torch.optim.Optimizer
         Its rate is set before each of its steps.
-    rises, falls : bool
+    with_warmup, with_decay : bool
         Whether it warms up and whether it decays; in a phase that is off the rate is the peak rate,
         :math:`\mathrm{factor} \cdot d^{-1/2} \cdot \mathrm{warmup}^{-1/2}`.
 
@@ -46,8 +46,8 @@ class NoamOpt:
         factor: float,
         warmup: int,
         optimizer: torch.optim.Optimizer,
-        rises: bool = True,
-        falls: bool = True,
+        with_warmup: bool = True,
+        with_decay: bool = True,
     ):
         self.dim_model = check_count("dim_model", dim_model, 1)
         self.warmup = check_count("warmup", warmup, 1)
@@ -57,7 +57,7 @@ class NoamOpt:
             raise TypeError(f"optimizer must be a torch.optim.Optimizer, got {optimizer!r}")
         self.factor = factor
         self.optimizer = optimizer
-        self.rises, self.falls = rises, falls
+        self.with_warmup, self.with_decay = with_warmup, with_decay
         self.steps = 0
         self.scale = 1.0
 
@@ -70,9 +70,9 @@ class NoamOpt:
             For step 0, where the formula is infinite.
         """
         step = check_count("step", self.steps if step is None else step, 1)
-        falling = step**-0.5 if self.falls else self.warmup**-0.5
-        rising = step * self.warmup**-1.5 if self.rises else self.warmup**-0.5
-        return self.scale * (self.factor * self.dim_model**-0.5 * min(falling, rising))
+        decay = step**-0.5 if self.with_decay else self.warmup**-0.5
+        warmup = step * self.warmup**-1.5 if self.with_warmup else self.warmup**-0.5
+        return self.scale * (self.factor * self.dim_model**-0.5 * min(decay, warmup))
 
     def step(self) -> None:
         """Set the next step's rate and take it."""

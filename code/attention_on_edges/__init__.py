@@ -1,0 +1,1 @@
+"""The book's workshop: data, experiments, analysis, benchmarks, figures, the lab."""

@@ -1,0 +1,155 @@
+"""Pruning and importance of attention heads."""
+
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from edgewise.attention import MultiHeadAttention
+from edgewise.graphs import Batch
+from edgewise.layers import evaluating
+from edgewise.models.transformer import Transformer
+from edgewise.training import LabelSmoothing
+from edgewise.validation import check_choice, check_count
+
+GRAPHS = ("enc", "dec", "cross")
+"""The three attentions: within the source, within the target, from target to source."""
+
+
+@dataclass(frozen=True, order=True)
+class Head:
+    """One head of a model: on which of ``GRAPHS``, in which layer, and its number there."""
+
+    graph: str
+    layer: int
+    number: int
+
+
+def attention_at(model: Transformer, graph: str, layer: int) -> MultiHeadAttention:
+    """Return the attention of one layer on one of ``GRAPHS``.
+
+    Raises
+    ------
+    ValueError
+        If there is no such graph or layer.
+    """
+    check_choice("graph", graph, GRAPHS)
+    stack = model.encoder if graph == "enc" else model.decoder
+    if check_count("layer", layer) >= stack.N:
+        raise ValueError(f"layer must lie in 0..{stack.N - 1}, got {layer}")
+    return stack.layers[layer].src_attn if graph == "cross" else stack.layers[layer].self_attn
+
+
+def heads_of(model: Transformer) -> list[Head]:
+    """Return all heads of a model, graph by graph, layer by layer."""
+    return [
+        Head(graph, layer, number)
+        for graph in GRAPHS
+        for layer in range(model.encoder.N if graph == "enc" else model.decoder.N)
+        for number in range(attention_at(model, graph, layer).h)
+    ]
+
+
+@contextmanager
+def without_heads(model: Transformer, heads: Collection[Head]) -> Iterator[None]:
+    """Prune heads: their outputs are set to zero (Michel et al. 2019, eq. 1).
+
+    The weights are unchanged. Decoding is affected too.
+
+    Raises
+    ------
+    ValueError
+        If a head is not one of the model's.
+    """
+    by_place: dict[tuple[str, int], list[int]] = {}
+    known = set(heads_of(model))
+    for head in heads:
+        if head not in known:
+            raise ValueError(f"the model has no such head: {head}")
+        by_place.setdefault((head.graph, head.layer), []).append(head.number)
+    with ExitStack() as hooks:
+        for place, numbers in by_place.items():
+            attention = attention_at(model, *place)
+            kept = torch.ones(attention.h, 1, device=attention.out_proj.weight.device)
+            kept[numbers] = 0.0
+            handle = attention.out_proj.register_forward_pre_hook(partial(_scale, kept))
+            hooks.callback(handle.remove)
+        yield
+
+
+def _scale(kept: Tensor, module: torch.nn.Module, inputs: tuple[Tensor]) -> Tensor:
+    (x,) = inputs
+    return (x.unflatten(-1, (len(kept), -1)) * kept.to(x.dtype)).flatten(-2)
+
+
+def importance(model: Transformer, batches: Iterable[Batch], criterion: LabelSmoothing) -> dict[Head, float]:
+    r"""Return how much the loss depends on each head (Michel et al. 2019, eq. 2).
+
+    With :math:`a_h(x)` the output of head h on a sentence pair x, and L(x) the pair's loss:
+
+    .. math::
+        I_h = \mathrm{mean}_x \bigl| \langle a_h(x), \partial L(x) / \partial a_h(x) \rangle \bigr|
+
+    It is the change of the loss when the head is pruned, to first order.
+
+    Parameters
+    ----------
+    model : Transformer
+        Runs without dropout; its parameters and gradients are unchanged.
+    batches : iterable of Batch
+        Sentence pairs.
+    criterion : LabelSmoothing
+        The loss.
+
+    Returns
+    -------
+    dict of Head to float
+        In nats, at least 0.
+
+    Raises
+    ------
+    ValueError
+        If there is no batch, or the model runs a layer more than once per pass.
+    """
+    places = list(dict.fromkeys((head.graph, head.layer) for head in heads_of(model)))
+    total = {place: torch.zeros(attention_at(model, *place).h) for place in places}
+    pairs = 0
+    with evaluating(model):
+        for batch in batches:
+            lengths = {"enc": batch.src_lengths, "dec": batch.tgt_lengths, "cross": batch.tgt_lengths}
+            brought = _brought(model, batch, places, criterion)
+            for place, product in brought.items():
+                h = len(total[place])
+                tokens = product.unflatten(-1, (h, -1)).sum(-1)  # [N, h]
+                sums = [sentence.sum(0).abs() for sentence in tokens.split(lengths[place[0]])]
+                total[place] += torch.stack(sums).sum(0).cpu()
+            pairs += len(batch.src_lengths)
+    if pairs == 0:
+        raise ValueError("there must be at least one batch, got none")
+    return {head: float(total[head.graph, head.layer][head.number]) / pairs for head in heads_of(model)}
+
+
+def _brought(
+    model: Transformer, batch: Batch, places: list[tuple[str, int]], criterion: LabelSmoothing
+) -> dict[tuple[str, int], Tensor]:
+    """Return, by graph and layer, the heads' outputs times the gradient of the loss: [N, dim_model]."""
+    inputs: dict[tuple[str, int], Tensor] = {}
+
+    def note(place: tuple[str, int], module: torch.nn.Module, arguments: tuple[Tensor]) -> None:
+        if place in inputs:
+            raise ValueError("the model must run each layer once per pass; this one runs some more often")
+        inputs[place] = arguments[0]
+
+    with ExitStack() as hooks:
+        for place in places:
+            layer = attention_at(model, *place).out_proj
+            hooks.callback(layer.register_forward_pre_hook(partial(note, place)).remove)
+        with torch.enable_grad():
+            loss = criterion(model(batch), batch.tgt_y)
+            gradients = torch.autograd.grad(loss, [inputs[place] for place in places])
+    return {
+        place: inputs[place].detach() * gradient for place, gradient in zip(places, gradients, strict=True)
+    }

@@ -1,0 +1,127 @@
+"""A Transformer with other aggregators than attention."""
+
+import torch
+from torch import Tensor
+
+from edgewise.graphs import AttentionGraph, Batch
+from edgewise.layers import Embeddings
+from edgewise.models.gnn import AGGREGATORS, aggregate
+from edgewise.models.transformer import Transformer, make_model
+from edgewise.validation import check_choice
+
+MIXERS = (*AGGREGATORS, "convolution")
+"""Ways to aggregate the senders' values."""
+
+
+class MixingTransformer(Transformer):
+    """A Transformer that aggregates values by ``how`` instead of attention.
+
+    By sum, mean or maximum; or by a convolution: each head takes the value at one fixed offset, and the
+    output projection is the kernel. Queries and keys are still projected but not used: the number of weights
+    stays the same.
+
+    Attributes
+    ----------
+    how : str
+        One of ``MIXERS``; ``"attention"`` is the ordinary Transformer.
+    """
+
+    how: str = "attention"
+    _places: Tensor
+
+    def embed(self, embed: Embeddings, ids: Tensor, positions: Tensor) -> Tensor:
+        """Ids and positions to states; the positions are kept for :func:`convolve`."""
+        self._places = positions
+        return super().embed(embed, ids, positions)
+
+    def propagate_attention(self, graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Aggregate values on the edges of ``graph``: [num_dst, h, d_k]."""
+        if self.how == "attention":
+            return super().propagate_attention(graph, q, k, v)
+        if self.how == "convolution":
+            return convolve(graph, v, self._places)
+        return aggregate(graph, v, self.how)
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Return log-probabilities; attention is recorded only if there is any."""
+        return super().forward(batch) if self.how == "attention" else self.generator(self.hidden(batch))
+
+    def attention_of(self, batch: Batch, sentence: int, layer: int = -1) -> list[Tensor]:
+        """Return the attention on one sentence.
+
+        Raises
+        ------
+        ValueError
+            If ``how`` is not ``"attention"``.
+        IndexError
+            If there is no such sentence or layer.
+        """
+        if self.how != "attention":
+            raise ValueError(f"there is no attention in a model that aggregates by {self.how!r}")
+        return super().attention_of(batch, sentence, layer)
+
+
+def convolve(graph: AttentionGraph, v: Tensor, places: Tensor) -> Tensor:
+    """Give heads 0, 1, 2, 3, ... the values at offsets 0, -1, 1, -2, ... from the receiver.
+
+    Parameters
+    ----------
+    graph : AttentionGraph
+        Of intervals, each from the first token of a sentence to the last one that may be attended to.
+    v : Tensor
+        [num_src, h, d_k]
+    places : Tensor
+        int64 [num_dst]: the position of each receiver in its sentence.
+
+    Returns
+    -------
+    Tensor
+        [num_dst, h, d_k]; zeros outside the sentence or the receiver's interval.
+
+    Raises
+    ------
+    ValueError
+        If the graph is not one of intervals.
+    """
+    if graph.intervals is None:
+        raise ValueError(f"a convolution needs a graph of intervals, got {graph!r}")
+    start, stop = graph.intervals
+    heads = torch.arange(v.shape[1], device=v.device)
+    offsets = (heads + 1) // 2 * torch.where(heads % 2 == 0, 1, -1)
+    place = places[:, None] + offsets  # [num_dst, h]
+    sender = start[:, None] + place
+    inside = (place >= 0) & (sender < stop[:, None])
+    found = v[sender.clamp(0, len(v) - 1), heads]
+    return torch.where(inside[..., None], found, 0.0)
+
+
+def make_mixing_model(src_vocab: int, tgt_vocab: int, how: str = "attention", **size) -> MixingTransformer:
+    """Build one with the same initial weights as :func:`make_model`.
+
+    Parameters
+    ----------
+    src_vocab, tgt_vocab : int
+        Sizes of the vocabularies.
+    how : str
+        One of ``MIXERS``.
+    **size
+        As in :func:`make_model`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not what it should be; the message says which.
+    """
+    check_choice("how", how, MIXERS)
+    plain = make_model(src_vocab, tgt_vocab, **size)
+    model = MixingTransformer(
+        plain.encoder,
+        plain.decoder,
+        plain.src_embed,
+        plain.tgt_embed,
+        plain.pos_enc,
+        plain.generator,
+        plain.engine,
+    )
+    model.how = how
+    return model

@@ -1,0 +1,63 @@
+"""Every table of speed and memory: interleaved runs, medians, ratios."""
+
+from attention_on_edges.benchmarks.adaptive import SHARES, AdaptiveRow, bench_adaptive, format_adaptive
+from attention_on_edges.benchmarks.decoding import (
+    CacheRow,
+    DecodingRow,
+    bench_cache,
+    bench_decoding,
+    bench_lengths,
+    format_cache,
+    format_decoding,
+)
+from attention_on_edges.benchmarks.engines import (
+    WORKLOADS,
+    EngineRow,
+    PaddedAttention,
+    Workload,
+    bench_engines,
+    format_engines,
+)
+from attention_on_edges.benchmarks.loading import LoaderRow, bench_loader, format_loader
+from attention_on_edges.benchmarks.long_context import CONTESTANTS, LENGTHS, bench_long
+from attention_on_edges.benchmarks.memory import MemoryRow, bench_memory, format_memory
+from attention_on_edges.benchmarks.scaling import LongRow, exponents, format_long
+from attention_on_edges.benchmarks.timing import interleave
+from attention_on_edges.benchmarks.training import TRAININGS, TrainingRow, bench_training, format_training
+
+__all__ = [
+    "CONTESTANTS",
+    "LENGTHS",
+    "SHARES",
+    "TRAININGS",
+    "WORKLOADS",
+    "AdaptiveRow",
+    "CacheRow",
+    "DecodingRow",
+    "EngineRow",
+    "LoaderRow",
+    "LongRow",
+    "MemoryRow",
+    "PaddedAttention",
+    "TrainingRow",
+    "Workload",
+    "bench_adaptive",
+    "bench_cache",
+    "bench_decoding",
+    "bench_engines",
+    "bench_lengths",
+    "bench_loader",
+    "bench_long",
+    "bench_memory",
+    "bench_training",
+    "exponents",
+    "format_adaptive",
+    "format_cache",
+    "format_decoding",
+    "format_engines",
+    "format_loader",
+    "format_long",
+    "format_memory",
+    "format_training",
+    "interleave",
+]

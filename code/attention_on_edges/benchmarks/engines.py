@@ -1,0 +1,145 @@
+"""Engines of message passing against hand-written padded attention."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from attention_on_edges.benchmarks.timing import interleave
+from edgewise.graphs import complete
+from edgewise.message_passing import ENGINES, available_engines, propagate_attention
+from edgewise.validation import check_choice
+
+PADDED = "padded"
+TILES_PLANNED = "tiles, plan included"
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A batch of sentences and the size of the attention over it."""
+
+    name: str
+    lengths: tuple[int, ...]
+    num_heads: int
+    d_k: int
+
+
+def _drawn(count: int, shortest: int, longest: int) -> tuple[int, ...]:
+    generator = torch.Generator().manual_seed(0)
+    return tuple(torch.randint(shortest, longest + 1, (count,), generator=generator).tolist())
+
+
+WORKLOADS = (
+    Workload("128 x 10, 1 x 128", (10,) * 128, 1, 128),
+    Workload("128 x 5-30, 8 x 64", _drawn(128, 5, 30), 8, 64),
+    Workload("128 x 5-30, 4 x 32", _drawn(128, 5, 30), 4, 32),
+    Workload("8 x 200-300, 8 x 64", _drawn(8, 200, 300), 8, 64),
+)
+"""Sentences x lengths, heads x their width; lengths are uniform."""
+
+
+class PaddedAttention:
+    """Padding by hand: pad to the longest sentence, attend densely, remove the padding.
+
+    Indices are computed beforehand, like a tile plan.
+    """
+
+    def __init__(self, lengths: Sequence[int], device: torch.device | str = "cpu"):
+        size = torch.tensor(lengths, device=device)
+        self.shape = (len(lengths), max(lengths))
+        real = torch.arange(max(lengths), device=device) < size[:, None]
+        self.slots = real.flatten().nonzero().squeeze(1)
+        self.mask = None if bool(real.all()) else real[:, None, None]
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Packed q, k, v [N, h, d] to packed outputs [N, h, d]."""
+        answer = scaled_dot_product_attention(*map(self._pad, (q, k, v)), attn_mask=self.mask)
+        return answer.transpose(1, 2).flatten(0, 1).index_select(0, self.slots)
+
+    def _pad(self, x: Tensor) -> Tensor:
+        slots = x.new_zeros(self.shape[0] * self.shape[1], *x.shape[1:]).index_copy(0, self.slots, x)
+        return slots.unflatten(0, self.shape).transpose(1, 2)
+
+
+@dataclass(frozen=True)
+class EngineRow:
+    """Time of one engine on one workload, forward and backward; ``ratio`` is to padded attention."""
+
+    workload: str
+    engine: str
+    seconds: float
+    ratio: float
+
+
+def bench_engines(
+    workloads: Sequence[Workload] = WORKLOADS,
+    engines: Sequence[str] | None = None,
+    repeats: int = 5,
+    device: torch.device | str = "cpu",
+) -> list[EngineRow]:
+    """Time engines against hand-written padded attention, forward and backward, one layer.
+
+    Graphs, plans and DGL's copies are made beforehand; ``"tiles, plan included"`` makes its plan each time.
+
+    Parameters
+    ----------
+    workloads : sequence of Workload
+        What to run.
+    engines : sequence of str, optional
+        Which engines; all that can run here if not given.
+    repeats : int
+        Measured turns of each.
+    device : torch.device or str
+        Where; DGL's engines run on the CPU only.
+    """
+    device = torch.device(device)
+    engines = available_engines(device) if engines is None else engines
+    for engine in engines:
+        check_choice("engine", engine, ENGINES)
+    rows = []
+    for workload in workloads:
+        seconds = interleave(_contestants(workload, engines, device), repeats)
+        rows += [EngineRow(workload.name, name, s, s / seconds[PADDED]) for name, s in seconds.items()]
+    return rows
+
+
+def _contestants(
+    workload: Workload, engines: Sequence[str], device: torch.device
+) -> dict[str, Callable[[], object]]:
+    torch.manual_seed(0)
+    shape = (sum(workload.lengths), workload.num_heads, workload.d_k)
+    q, k, v, upstream = (torch.randn(shape).to(device) for _ in range(4))
+    for x in (q, k, v):
+        x.requires_grad_()
+    graph, padded = complete(workload.lengths).to(device), PaddedAttention(workload.lengths, device)
+
+    def both_ways(attend: Callable[[], Tensor]) -> Callable[[], object]:
+        def run() -> None:
+            torch.autograd.grad(attend(), (q, k, v), upstream)
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)  # or only the launches would be timed
+
+        return run
+
+    def attend(engine: str) -> Callable[[], Tensor]:
+        return lambda: propagate_attention(graph, q, k, v, engine)
+
+    contestants = {PADDED: both_ways(lambda: padded(q, k, v))}
+    contestants |= {engine: both_ways(attend(engine)) for engine in engines}
+    if "tiles" in engines:
+        contestants[TILES_PLANNED] = both_ways(
+            lambda: propagate_attention(complete(workload.lengths).to(device), q, k, v, "tiles")
+        )
+    return contestants
+
+
+def format_engines(rows: Sequence[EngineRow]) -> str:
+    """Format rows of :func:`bench_engines` as a table: milliseconds, and the ratio to padded attention."""
+    workloads = list(dict.fromkeys(row.workload for row in rows))
+    cells = {(row.engine, row.workload): f"{row.seconds * 1e3:9.2f} ({row.ratio:6.2f} x)" for row in rows}
+    lines = [f"{'ms, forward + backward':24}" + "".join(f"{name:>24}" for name in workloads)]
+    for engine in dict.fromkeys(row.engine for row in rows):
+        lines.append(f"{engine:24}" + "".join(f"{cells[engine, name]:>24}" for name in workloads))
+    return "\n".join(lines)

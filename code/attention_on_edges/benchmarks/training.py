@@ -1,0 +1,223 @@
+"""Training throughput: the packed graph model against PyTorch's padded one and against DGL's built-ins."""
+
+import math
+import multiprocessing
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from attention_on_edges.benchmarks.baselines import PaddedTransformer
+from attention_on_edges.benchmarks.memory import peak
+from attention_on_edges.benchmarks.timing import interleave
+from edgewise.graphs import GraphPool, dgl_available
+from edgewise.models.transformer import make_model
+from edgewise.training import LabelSmoothing, NoamOpt, SimpleLossCompute, StateLossCompute
+from edgewise.validation import check_choice
+
+PACKED, HALF, PADDED, BUILTIN = "packed", "packed, bfloat16", "nn.Transformer", "builtin"
+
+VOCAB, PAD, SMOOTHING, DROPOUT = 6000, 2, 0.1, 0.3
+
+Pairs = list[tuple[Tensor, Tensor]]
+"""Ids of source and target sentences; targets from start to end symbol."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """Batches, and the size of the model that they train."""
+
+    name: str
+    num_layers: int
+    dim_model: int
+    dim_ff: int
+    num_heads: int
+    bucketed: bool = False
+    long: bool = False
+    num_batches: int = 4
+
+    def batches(self) -> list[Pairs]:
+        """Draw the batches; lengths as in Multi30k (log-normal, mean 14, at most 45), or 200 to 300."""
+        generator = torch.Generator().manual_seed(0)
+        count = 8 if self.long else 128
+        if self.long:
+            lengths = torch.randint(200, 301, (self.num_batches * count,), generator=generator)
+        else:
+            drawn = torch.randn(self.num_batches * count, generator=generator) * 0.4 + math.log(14) - 0.08
+            lengths = drawn.exp().round().clamp(3, 45).long()
+        if self.bucketed:
+            lengths = lengths.sort().values
+        pairs = []
+        for n in lengths.tolist():
+            m = max(2, n + int(torch.randint(-2, 3, (), generator=generator)))
+            pairs.append(tuple(torch.randint(3, VOCAB, (size,), generator=generator) for size in (n, m + 1)))
+        return [pairs[i : i + count] for i in range(0, len(pairs), count)]
+
+
+TRAININGS = (
+    Training("d 128, random", 4, 128, 256, 4),
+    Training("d 128, bucketed", 4, 128, 256, 4, bucketed=True),
+    Training("d 512, random", 4, 512, 2048, 8, num_batches=2),
+    Training("d 512, bucketed", 4, 512, 2048, 8, bucketed=True, num_batches=2),
+    Training("8 x 200-300, d 128", 4, 128, 256, 4, long=True, num_batches=1),
+)
+
+
+@dataclass(frozen=True)
+class TrainingRow:
+    """Throughput of one contestant.
+
+    Attributes
+    ----------
+    training, contestant : str
+        What was run, and the contestant.
+    tokens_per_second : float
+        Target tokens, whole updates: from lists of ids to new weights.
+    ratio : float
+        Throughput of ``packed`` to this one.
+    share : float
+        Of this machine's rate on one large float32 matrix product.
+    peak : int
+        Peak memory of a process that makes the same updates once, in bytes.
+    """
+
+    training: str
+    contestant: str
+    tokens_per_second: float
+    ratio: float
+    share: float
+    peak: int
+
+
+def bench_training(
+    trainings: Sequence[Training] = TRAININGS, contestants: Sequence[str] | None = None, repeats: int = 5
+) -> list[TrainingRow]:
+    """Measure updates of the same architecture on the same batches.
+
+    Parameters
+    ----------
+    trainings : sequence of Training
+        What to run.
+    contestants : sequence of str, optional
+        Among ``packed`` (the trainer), ``packed, bfloat16`` (the same, matrix products in bfloat16 except
+        the output layer's), ``nn.Transformer`` (padded, loss on real tokens only) and ``builtin`` (as in the
+        tutorial: DGL's built-in functions, a matrix of all log-probabilities); all that can run here if not
+        given.
+    repeats : int
+        Measured turns of each.
+    """
+    if contestants is None:
+        contestants = [name for name in CONTESTANTS if name != BUILTIN or dgl_available()]
+    for name in contestants:
+        check_choice("contestant", name, CONTESTANTS)
+    rows = []
+    for training in trainings:
+        batches = training.batches()
+        tokens = sum(len(target) - 1 for pairs in batches for _, target in pairs)
+        functions: dict[str, Callable[[], object]] = {
+            name: CONTESTANTS[name](training, batches) for name in contestants
+        }
+        square = torch.randn(2048, 2048)
+        seconds = interleave(functions | {"matrix": lambda square=square: square @ square}, repeats)
+        rate = 2 * 2048**3 / seconds.pop("matrix")
+        first = seconds[contestants[0]]
+        rows += [
+            TrainingRow(
+                training.name,
+                name,
+                tokens / s,
+                s / first,
+                matrix_work(training, batches) / s / rate,
+                _peak_of(training, name),
+            )
+            for name, s in seconds.items()
+        ]
+    return rows
+
+
+def matrix_work(training: Training, batches: list[Pairs]) -> float:
+    """Floating-point operations of all matrix products of an update, without padding.
+
+    A product with a weight costs two per weight and token, and as much again for each of its two gradients;
+    attention costs four per edge and feature, and twice that again.
+    """
+    d, ff, layers = training.dim_model, training.dim_ff, training.num_layers
+    total = 0.0
+    for pairs in batches:
+        for source, target in pairs:
+            n, m = len(source), len(target) - 1
+            weights = n * layers * (4 * d * d + 2 * d * ff)
+            weights += m * (layers * (6 * d * d + 2 * d * ff) + d * VOCAB) + n * layers * 2 * d * d
+            edges = layers * (n * n + n * m + m * (m + 1) / 2)
+            total += 3 * (2 * weights + 4 * d * edges)
+    return total
+
+
+def _graph_model(
+    training: Training, batches: list[Pairs], engine: str, half: bool = False
+) -> Callable[[], None]:
+    torch.manual_seed(0)
+    size = (training.num_layers, training.dim_model, training.dim_ff, training.num_heads)
+    model = make_model(VOCAB, VOCAB, *size, DROPOUT, engine)
+    opt = NoamOpt(training.dim_model, 1.0, 4000, torch.optim.Adam(model.parameters()))
+    criterion, pool = LabelSmoothing(VOCAB, PAD, SMOOTHING), GraphPool()
+    if engine == BUILTIN:
+        predict, learn = model, SimpleLossCompute(criterion, opt)
+    else:
+        predict, learn = model.hidden, StateLossCompute(model.generator, criterion, opt)
+
+    def update() -> None:
+        for pairs in batches:
+            batch = pool(*zip(*pairs, strict=True))
+            with torch.autocast("cpu", torch.bfloat16, enabled=half):
+                prediction = predict(batch)
+            learn(prediction, batch.tgt_y, batch.n_tokens)
+
+    return update
+
+
+def _padded_model(training: Training, batches: list[Pairs]) -> Callable[[], None]:
+    torch.manual_seed(0)
+    model = PaddedTransformer(
+        VOCAB, training.num_layers, training.dim_model, training.dim_ff, training.num_heads, DROPOUT
+    )
+    opt = torch.optim.Adam(model.parameters())
+
+    def update() -> None:
+        for pairs in batches:
+            opt.zero_grad()
+            cross_entropy(*model(*zip(*pairs, strict=True)), label_smoothing=SMOOTHING).backward()
+            opt.step()
+
+    return update
+
+
+CONTESTANTS: dict[str, Callable[[Training, list[Pairs]], Callable[[], None]]] = {
+    PACKED: lambda training, batches: _graph_model(training, batches, "auto"),
+    HALF: lambda training, batches: _graph_model(training, batches, "auto", half=True),
+    PADDED: _padded_model,
+    BUILTIN: lambda training, batches: _graph_model(training, batches, BUILTIN),
+}
+
+
+def _peak_of(training: Training, contestant: str) -> int:
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(_peak_here, (training, contestant))
+
+
+def _peak_here(training: Training, contestant: str) -> int:
+    CONTESTANTS[contestant](training, training.batches())()
+    return peak()
+
+
+def format_training(rows: Sequence[TrainingRow]) -> str:
+    """Format rows of :func:`bench_training` as a table."""
+    lines = [f"{'':20}{'':18}{'tokens/s':>10}{'packed is':>12}{'of the matrix rate':>20}{'peak MiB':>10}"]
+    lines += [
+        f"{row.training:20}{row.contestant:18}{row.tokens_per_second:10,.0f}{row.ratio:10.2f} x"
+        f"{row.share:20.0%}{row.peak / 2**20:10.0f}"
+        for row in rows
+    ]
+    return "\n".join(lines)

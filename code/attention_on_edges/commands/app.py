@@ -1,0 +1,193 @@
+"""The commands of ``edgewise``, also ``python -m attention_on_edges``.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 130 stopped by Ctrl-C. An error is one line on standard error.
+"""
+
+import gc
+import shlex
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from tqdm import tqdm
+
+import edgewise
+from attention_on_edges import experiments
+from attention_on_edges.commands.bench import bench
+from attention_on_edges.commands.options import Device, Name
+from attention_on_edges.commands.running import Commands, alone, one_line_errors, shown, stopping, tell
+from attention_on_edges.data.corpora.text import decoded
+from attention_on_edges.experiments import artifacts
+from edgewise.graphs import dgl_available
+from edgewise.message_passing import available_engines
+from edgewise.training import LocalCommunicator, StoppedError, Trainer
+from edgewise.training.launch import is_first_on_machine, process_group
+
+gc.freeze()  # imported modules stay; collecting them would cost every command half a second
+
+app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.add_typer(bench, name="bench", help="Measure speed and memory on this machine.")
+
+
+@app.callback()
+def main(
+    traceback: Annotated[bool, typer.Option("--traceback", help="Show where an error came from.")] = False,
+) -> None:
+    """Attention as message passing on a graph of tokens."""
+    shown["traceback"] = traceback
+
+
+@app.command()
+def train(
+    name: Name,
+    device: Device = "cpu",
+    resume: Annotated[bool, typer.Option(help="Continue from the newest checkpoint, if any.")] = False,
+    out: Annotated[Path | None, typer.Option(help="The run's folder; runs/NAME if not given.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Stop after this many updates.")] = None,
+    workers: Annotated[int, typer.Option(min=0, help="Processes that prefetch text from disk.")] = 0,
+    small: Annotated[
+        bool, typer.Option("--small", help="Smoke test: a much smaller model, in seconds.")
+    ] = False,
+) -> None:
+    """Run an experiment and write OUT/artifact. Under torchrun, in several processes."""
+    folder = out or Path("runs") / name
+    options = ["--device", device] if device != "cpu" else []
+    options += (["--out", str(out)] if out else []) + (["--small"] if small else [])
+    options += ["--workers", str(workers)] if workers else []
+    with (
+        one_line_errors(is_first_on_machine),
+        process_group(device) as (communicator, own_device),
+        one_line_errors(communicator.reports_errors),
+        alone(folder) if communicator.rank == 0 else nullcontext(),
+        _progress_bar(shown=communicator.rank == 0 and sys.stderr.isatty()) as bar,
+    ):
+        again = _command(communicator, ["train", name, "--resume", *options])
+        experiment = experiments.get_experiment(name)
+        experiment = experiments.reduced(experiment) if small else experiment
+        first = communicator.rank == 0
+        progress, say = (bar.update, tell) if first else (None, lambda line: None)
+        trainer = experiments.start(
+            experiment, folder, own_device, resume, progress, communicator, workers, say
+        )
+        with stopping(trainer):
+            try:
+                trainer.train(steps)
+            except StoppedError:
+                if first:
+                    typer.echo(f"stopped at step {trainer.step}; go on with: {again}", err=True)
+                raise typer.Exit(130) from None
+        if first:
+            _conclude(trainer, experiment, again)
+
+
+def _command(communicator: LocalCommunicator, words: list[str]) -> str:
+    """Return the command line that starts the same processes with these words."""
+    several = [*communicator.launcher, "-m", "attention_on_edges"]
+    return shlex.join([*(several if communicator.launcher else ["edgewise"]), *words])
+
+
+def _progress_bar(shown: bool) -> tqdm:
+    return tqdm(unit=" tokens", unit_scale=True, delay=1, disable=not shown)
+
+
+def _conclude(trainer: Trainer, experiment: experiments.Experiment, again: str) -> None:
+    """Write the artifact of a finished run; of an unfinished one, print how to continue it."""
+    if trainer.finished:
+        artifact = experiments.finish(trainer, experiment)
+        typer.echo(artifact.folder)
+        for split in experiment.tests:
+            typer.echo(f"{split}  {_figures(artifact.metrics[split])}")
+        return
+    typer.echo(f"stopped at step {trainer.step}; go on with: {again}")
+    deviation = experiments.deviation(trainer, experiment)
+    if deviation is not None:
+        typer.echo(f"losses differ from the committed artifact's by {deviation:.1e} at most (relative)")
+
+
+@app.command()
+def study(
+    name: Annotated[
+        str,
+        typer.Argument(help=f"One of: {', '.join([*experiments.STUDIES, *experiments.MEASUREMENTS])}."),
+    ],
+    device: Device = "cpu",
+    out: Annotated[Path, typer.Option(help="Where its figures go.")] = Path("runs") / "studies",
+    runs: Annotated[int | None, typer.Option(min=1, help="Make at most this many runs.")] = None,
+) -> None:
+    """Make the runs of a study that are not done yet; write its figures to OUT/NAME.json.
+
+    If NAME is a measurement, evaluate a committed model instead, on the CPU.
+    """
+    with one_line_errors(), alone(out / f"{name}.lock"):
+        if name in experiments.MEASUREMENTS:
+            typer.echo(experiments.run_measurement(experiments.MEASUREMENTS[name], out))
+            return
+        missing = experiments.run_study(experiments.get_study(name), out, device, runs)
+        typer.echo(f"{missing} runs are missing" if missing else out / f"{name}.json")
+
+
+@app.command()
+def evaluate(
+    name: Annotated[str, typer.Argument(help="An experiment, or an artifact's folder.")],
+    limit: Annotated[int | None, typer.Option(min=1, help="Decode only this many sequences.")] = None,
+) -> None:
+    """Score a committed model on its test split; print the recorded figures next to the new ones."""
+    with one_line_errors():
+        artifact = artifacts.load(name)
+        experiment = experiments.Experiment.of(artifact.config)
+        search = experiments.search_of(artifact)
+        found = experiments.final_figures(experiment, *experiments.restore(artifact), search, limit)
+        typer.echo(artifact.caption)
+        for split, figures in found.items():
+            typer.echo(f"{split}, found     {_figures(figures)}")
+            typer.echo(f"{split}, recorded  {_figures(artifact.metrics[split])}")
+        if limit is not None:
+            typer.echo(f"decoded here: the first {limit}; recorded: all")
+
+
+@app.command()
+def translate(
+    texts: Annotated[
+        list[str] | None, typer.Argument(help="What to translate; lines of input if none.")
+    ] = None,
+    model: Annotated[str, typer.Option(help="An experiment on text, or an artifact's folder.")] = "multi30k",
+    beam: Annotated[int, typer.Option(min=1, help="Hypotheses kept for each text.")] = 5,
+    nbest: Annotated[int, typer.Option(min=1, help="Translations shown for each text, with scores.")] = 1,
+    attention: Annotated[bool, typer.Option("--attention", help="Show what each piece attended to.")] = False,
+) -> None:
+    """Translate with a committed model; needs no corpus and no network."""
+    with one_line_errors():
+        translator = experiments.load_translator(artifacts.load(model))
+        given = texts or list(decoded(sys.stdin.buffer, "standard input"))
+        for text, found in zip(given, translator(given, beam=beam, n_best=nbest), strict=True):
+            for translation in found:
+                score = f"{translation.hypothesis.score:8.3f}  " if nbest > 1 else ""
+                typer.echo(score + translation.text)
+                if attention:
+                    typer.echo(
+                        "\n".join(f"    {line}" for line in translator.most_attended(text, translation))
+                    )
+
+
+@app.command()
+def info() -> None:
+    """Show versions and the available devices, engines and artifacts."""
+    facts = artifacts.facts("cpu")
+    devices = [facts["device"]]
+    if torch.cuda.is_available():
+        devices.append(artifacts.device_name("cuda"))
+    if torch.backends.mps.is_available():
+        devices.append("mps")
+    typer.echo(f"edgewise   {edgewise.__version__}, commit {facts['commit'][:10] or 'unknown'}")
+    typer.echo(f"python     {facts['python']}, torch {facts['torch']}, {facts['threads']} threads")
+    typer.echo(f"devices    {'; '.join(devices)}")
+    without = "" if dgl_available() else " (DGL cannot be imported)"
+    typer.echo(f"engines    {', '.join(available_engines())}{without}")
+    typer.echo(f"artifacts  {', '.join(artifacts.names()) or 'none'}")
+
+
+def _figures(figures: dict[str, float]) -> str:
+    return ", ".join(f"{name} {value:.4f}" for name, value in figures.items())

@@ -1,0 +1,54 @@
+"""Options shared by several commands, with their checks."""
+
+from typing import Annotated
+
+import torch
+import typer
+
+from attention_on_edges import experiments
+from edgewise.training.launch import is_distributed
+
+
+def check_device(device: str) -> str:
+    """Return the device, if it is available."""
+    if is_distributed():
+        return device  # each of several processes picks its own
+    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    try:
+        kind, number = torch.device(device).type, torch.device(device).index or 0
+    except RuntimeError:
+        kind, number = "", 0
+    if not available.get(kind, False) or (kind == "cuda" and number >= torch.cuda.device_count()):
+        there = " and ".join(name for name, here in available.items() if here)
+        raise typer.BadParameter(f"{device!r} is not available; this machine has {there}")
+    return device
+
+
+def check_experiment(name: str) -> str:
+    """Return the name of an experiment."""
+    try:
+        return experiments.get_experiment(name).name
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def check_text(name: str) -> str:
+    """Return the name of an experiment on text."""
+    if experiments.EXPERIMENTS[check_experiment(name)].tokenizer is None:
+        raise typer.BadParameter(f"{name} is a toy task, drawn in memory: there is nothing to load")
+    return name
+
+
+Device = Annotated[str, typer.Option(callback=check_device, help="cpu, cuda or mps.")]
+Name = Annotated[
+    str,
+    typer.Argument(callback=check_experiment, help=f"One of: {', '.join(experiments.EXPERIMENTS)}."),
+]
+
+TextName = Annotated[
+    str,
+    typer.Argument(
+        callback=check_text,
+        help=f"One of: {', '.join(n for n, found in experiments.EXPERIMENTS.items() if found.tokenizer)}.",
+    ),
+]

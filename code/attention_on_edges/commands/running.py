@@ -1,0 +1,101 @@
+"""Around a command: one-line errors, one process per folder, Ctrl-C."""
+
+import fcntl
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from edgewise.training import DivergedError, Trainer
+from edgewise.training.checkpoints import CheckpointError
+from edgewise.training.launch import is_first_on_machine
+
+EXPECTED = (CheckpointError, DivergedError, OSError, ValueError)
+"""Errors that are not bugs."""
+
+shown = {"traceback": False}
+"""Whether an error's traceback is shown."""
+
+UsageError = typer.BadParameter.__base__
+"""Raised by click, or by the click that newer releases of typer vendor."""
+
+
+class Commands(TyperGroup):
+    """Commands whose usage errors are one line, printed once per machine, and exit code 2."""
+
+    def main(self, *arguments: Any, **options: Any) -> NoReturn:
+        """Run the command that the arguments name; end the program."""
+        try:
+            code = super().main(*arguments, **options | {"standalone_mode": False})
+        except UsageError as error:
+            # A group without a command has shown its help by now; that is the whole message.
+            if type(error).__name__ != "NoArgsIsHelpError" and is_first_on_machine():
+                where = f"; see {error.ctx.command_path} --help" if error.ctx else ""
+                typer.echo(f"error: {' '.join(error.format_message().split()).rstrip('.')}{where}", err=True)
+            sys.exit(error.exit_code)
+        except typer.Abort:
+            sys.exit(1)
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def tell(line: str) -> None:
+    """Announce slow work on standard error."""
+    typer.echo(line, err=True)
+
+
+@contextmanager
+def one_line_errors(speaks: Callable[[], bool] = lambda: True) -> Iterator[None]:
+    """Turn an expected error into one line, if this process ``speaks``, and exit code 1."""
+    try:
+        yield
+    except EXPECTED as error:
+        if shown["traceback"]:
+            raise
+        if speaks():
+            typer.echo(f"error: {' '.join(str(error).split())}", err=True)
+        raise typer.Exit(1) from None
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Keep a second process out of a run's folder; the system lifts the lock with the process."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / ".lock", "wb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BlockingIOError(
+                f"another process trains in {folder}; wait for it or name another folder"
+            ) from None
+        yield
+
+
+@contextmanager
+def stopping(trainer: Trainer) -> Iterator[None]:
+    """Let the first Ctrl-C end the run after the current batch, and the second one the program.
+
+    ``torchrun`` catches Ctrl-C itself and sends its processes SIGTERM, which counts as one there.
+    """
+    kinds = [signal.SIGINT, *([signal.SIGTERM] if trainer.communicator.size > 1 else [])]
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        trainer.stop_requested = True
+        if number == signal.SIGINT:
+            typer.echo("stopping after the current batch; press Ctrl-C again to stop at once", err=True)
+        restore()
+
+    def restore() -> None:
+        for kind, handler in before.items():
+            signal.signal(kind, handler)
+
+    before = {kind: signal.signal(kind, stop) for kind in kinds}
+    try:
+        yield
+    finally:
+        restore()

@@ -1,0 +1,164 @@
+"""Chapters 8 and 12: WMT14 English-German, a sample of it and the published parts."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from attention_on_edges.data.corpora.archives import unpacked
+from attention_on_edges.data.corpora.download import fetch
+from attention_on_edges.data.corpora.files import File, github_file
+from attention_on_edges.data.corpora.text import Corpus, Pair, pairs
+
+TERMS = "For research. Bojar et al.: Findings of the 2014 Workshop on Statistical Machine Translation (2014)."
+
+SIDES = ("en", "de")
+
+GIB = 1 << 30
+
+
+@dataclass(frozen=True)
+class Part:
+    """A pair of files in one archive.
+
+    Attributes
+    ----------
+    archive : File
+        What to download.
+    members : tuple of str
+        English and German text in it.
+    limit : int
+        Most bytes that the archive may unpack to.
+    """
+
+    archive: File
+    members: tuple[str, str]
+    limit: int
+
+
+def _part(address: str, sha256: str, member: str, limit: int) -> Part:
+    addresses = tuple(f"{scheme}://{address}" for scheme in ("https", "http"))
+    archive = File(f"wmt14/{address.rsplit('/', 1)[-1]}", sha256, addresses)
+    return Part(archive, (member + SIDES[0], member + SIDES[1]), limit)
+
+
+TRAINING = (
+    _part(
+        "www.statmt.org/wmt13/training-parallel-europarl-v7.tgz",
+        "0224c7c710c8a063dfd893b0cc0830202d61f4c75c17eb8e31836103d27d96e7",
+        "training/europarl-v7.de-en.",
+        8 * GIB,
+    ),
+    _part(
+        "www.statmt.org/wmt13/training-parallel-commoncrawl.tgz",
+        "c7a74e2ea01ac6c920123108627e35278d4ccb5701e15428ffa34de86fa3a9e5",
+        "commoncrawl.de-en.",
+        8 * GIB,
+    ),
+    _part(
+        "www.statmt.org/wmt14/training-parallel-nc-v9.tgz",
+        "cb8953f292298e6877ae433c98912b927cb0766b303f4540512ddd286c748485",
+        "training/news-commentary-v9.de-en.",
+        2 * GIB,
+    ),
+)
+"""All 4.5 million pairs: cased, not tokenised. Checksums are those that TensorFlow Datasets records."""
+
+NEWSTEST2013 = _part(
+    "data.statmt.org/wmt19/translation-task/dev.tgz",
+    "7a7deccf82ebb05ba508dba5eb21356492224e8f630ec4f992132b029b4b25e7",
+    "dev/newstest2013.",
+    2 * GIB,
+)
+"""The usual validation set: cased, not tokenised."""
+
+NEWSTEST2014 = Part(
+    github_file(
+        "wmt14/newstest2014.tar.gz",
+        "eeb5a5fd3ec96c325f8e6c92d29ee57a77f16857a4406f34036c3fa6f631942a",
+        "A11MiND/pytorch-wmt14",
+        "be285de18670fc3f0136bf29677c30b3013006b7",
+        "test.tar.gz",
+    ),
+    ("test.en", "test.de"),
+    GIB,
+)
+"""The test set: cased, not tokenised."""
+
+
+def _sample(name: str, sha256: str) -> File:
+    commit = "3518fbab3092b21f12d78f9054097dffabb4025e"
+    return github_file(f"wmt14/{name}", sha256, "OpenNMT/OpenNMT-py", commit, f"data/{name}")
+
+
+SAMPLE = {
+    "train": (
+        _sample("src-train.txt", "db668a7d798bddf21d1ab8fcb403efbc724ba01b70472ad30d1e2049fd46e12b"),
+        _sample("tgt-train.txt", "fe1f824a189baa650eec46269e66eef07f7304ba7572598ebbe61c55eeff7d01"),
+    ),
+    "valid": (
+        _sample("src-val.txt", "a32a3554fb6c1073b7ed8e0e43828e88ff35d2292e13b42503b479f43c69c782"),
+        _sample("tgt-val.txt", "df700a3ffe2b4309af3bdaba9c6385b5e6fe647ac408e36759a136eef43959ed"),
+    ),
+}
+"""10,000 training pairs and newstest2012, Moses-tokenised."""
+
+ESCAPES = {
+    "&amp;": "&",
+    "&#124;": "|",
+    "&lt;": "<",
+    "&gt;": ">",
+    "&apos;": "'",
+    "&quot;": '"',
+    "&#91;": "[",
+    "&#93;": "]",
+}
+"""Escapes of Moses's tokeniser for characters that are special to its decoder."""
+
+
+def load() -> Corpus:
+    """Return the sample: 10,000 pairs to train on, newstest2012 to validate, newstest2014 to test.
+
+    ``train`` and ``valid`` are cased and tokenised, with spaces around punctuation; ``test`` is as published,
+    not tokenised: normalise both before training on the one and testing on the other.
+
+    Raises
+    ------
+    CorpusError
+        If a file cannot be had or used.
+    """
+    splits = {
+        split: [(unescape(source), unescape(target)) for source, target in pairs(*map(fetch, files))]
+        for split, files in SAMPLE.items()
+    }
+    splits["test"] = list(read_part(NEWSTEST2014))
+    files = (*SAMPLE["train"], *SAMPLE["valid"], NEWSTEST2014.archive)
+    return Corpus("wmt14", SIDES, splits, TERMS, files)
+
+
+def read_part(part: Part) -> Iterator[Pair]:
+    """Iterate over the pairs of a published part, from disk, one line in memory at a time.
+
+    The first call downloads the archive and unpacks its two files into the cache.
+
+    Raises
+    ------
+    CorpusError
+        If a file cannot be had or used.
+    """
+    return pairs(*unpacked(part.archive, part.members, part.limit))
+
+
+def stream(parts: Iterable[Part] = TRAINING) -> Iterator[Pair]:
+    """Iterate over the pairs of several parts, one after the other; pairs with an empty side are left out.
+
+    Raises
+    ------
+    CorpusError
+        If a file cannot be had or used.
+    """
+    return (pair for part in parts for pair in read_part(part) if all(pair))
+
+
+def unescape(text: str) -> str:
+    """Undo the escapes of Moses's tokeniser, once."""
+    return re.sub("|".join(ESCAPES), lambda found: ESCAPES[found[0]], text)

@@ -1,0 +1,76 @@
+"""Text as data for experiments."""
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from attention_on_edges.data.corpora import Corpus
+from attention_on_edges.data.tasks import Pair, TranslationDataset
+from attention_on_edges.data.tokenization import BPE
+
+VARIANTS = 16
+"""Segmentations of each word that BPE-dropout chooses from."""
+
+
+class TextDataset(TranslationDataset):
+    """A corpus as symbol sequences.
+
+    Parameters
+    ----------
+    corpus : Corpus
+        Text by split.
+    splitter : BPE
+        Its tokeniser.
+    dropout : float
+        BPE-dropout in training batches. ``VARIANTS`` segmentations of each word type are drawn before the
+        first batch; each occurrence of the word draws one of them.
+    seed : int
+        For shuffling and segmentations.
+    dropout_epochs : int, optional
+        Epochs with BPE-dropout, the first ones; all if not given.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        splitter: BPE,
+        dropout: float = 0.0,
+        seed: int = 0,
+        dropout_epochs: int | None = None,
+    ):
+        self.corpus, self.splitter, self.dropout_epochs = corpus, splitter, dropout_epochs
+        splits = {
+            mode: [(splitter.split(source), splitter.split(target)) for source, target in pairs]
+            for mode, pairs in corpus.splits.items()
+        }
+        super().__init__(splits, splitter.symbols, seed)
+        self._dropout, self._seed = dropout, seed
+
+    @cached_property
+    def _variants(self) -> dict[str, list[list[str]]]:
+        """Segmentations of each word of the training text; drawn with the first pair, since it takes long."""
+        texts = (text for pair in self.corpus.splits["train"] for text in pair)
+        words = {word for text in texts for word in self.splitter.words(text)}
+        generator = np.random.default_rng([self._seed, VARIANTS])
+        return {
+            word: [self.splitter.sample_word(word, self._dropout, generator) for _ in range(VARIANTS)]
+            for word in sorted(words)
+        }
+
+    def draw_pair(self, idx: int, mode: str) -> Pair:
+        """Return a pair as it appears in a batch: in training, segmentations are resampled each time."""
+        if mode != "train" or not self._dropout or self.epoch_facts():
+            return super().draw_pair(idx, mode)
+        source, target = (self._draw(text) for text in self.corpus.splits[mode][idx])
+        return source, target
+
+    def epoch_facts(self) -> dict[str, Any]:
+        """Record that this epoch has no BPE-dropout, if earlier ones had."""
+        over = self.dropout_epochs is not None and self.epoch > self.dropout_epochs
+        return {"bpe_dropout": 0.0} if over else {}
+
+    def _draw(self, text: str) -> list[str]:
+        words = self.splitter.words(text)
+        chosen = self._generator.integers(VARIANTS, size=len(words)).tolist()
+        return [piece for word, i in zip(words, chosen, strict=True) for piece in self._variants[word][i]]

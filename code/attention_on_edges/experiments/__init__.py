@@ -1,0 +1,96 @@
+"""Every training run that leaves an artifact, by name."""
+
+from attention_on_edges.data.streamed_text import StreamedText
+from attention_on_edges.data.text_dataset import TextDataset
+from attention_on_edges.experiments.ablations import STUDIES, get_study
+from attention_on_edges.experiments.catalogue import EXPERIMENTS, LARGE, get_experiment
+from attention_on_edges.experiments.experiment import (
+    Experiment,
+    MixingConfig,
+    ModelConfig,
+    SparseConfig,
+    UniversalConfig,
+)
+from attention_on_edges.experiments.loading import digest_of, load_data
+from attention_on_edges.experiments.long_context import BUCKETS, LONG_GRAPHS, Reading, Tagging
+from attention_on_edges.experiments.measurements import (
+    MEASUREMENTS,
+    Measurement,
+    digest_of_weights,
+    run_measurement,
+)
+from attention_on_edges.experiments.reduced import reduced
+from attention_on_edges.experiments.runs import (
+    deviation,
+    finish,
+    load_translator,
+    load_weights,
+    restore,
+    restore_model,
+    restore_splitter,
+    search_of,
+    start,
+    test_sources,
+)
+from attention_on_edges.experiments.scores import (
+    GREEDY,
+    Search,
+    decode,
+    decoded_figures,
+    figures,
+    final_figures,
+    translate,
+)
+from attention_on_edges.experiments.studies import Results, Study, load_study, run_study
+from attention_on_edges.experiments.translator import Translation, Translator
+
+__all__ = [
+    "BUCKETS",
+    "EXPERIMENTS",
+    "GREEDY",
+    "LARGE",
+    "LONG_GRAPHS",
+    "MEASUREMENTS",
+    "STUDIES",
+    "Experiment",
+    "Measurement",
+    "MixingConfig",
+    "ModelConfig",
+    "Reading",
+    "Results",
+    "Search",
+    "SparseConfig",
+    "StreamedText",
+    "StreamingConfig",
+    "Study",
+    "Tagging",
+    "TextDataset",
+    "TokenizerConfig",
+    "Translation",
+    "Translator",
+    "UniversalConfig",
+    "decode",
+    "decoded_figures",
+    "deviation",
+    "digest_of",
+    "digest_of_weights",
+    "figures",
+    "final_figures",
+    "finish",
+    "get_experiment",
+    "get_study",
+    "load_data",
+    "load_study",
+    "load_translator",
+    "load_weights",
+    "reduced",
+    "restore",
+    "restore_model",
+    "restore_splitter",
+    "run_measurement",
+    "run_study",
+    "search_of",
+    "start",
+    "test_sources",
+    "translate",
+]

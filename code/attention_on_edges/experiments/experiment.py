@@ -1,0 +1,145 @@
+"""A named training run: model, data and training configuration."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from attention_on_edges.analysis import make_mixing_model
+from attention_on_edges.analysis.long_context import on_source_graph
+from attention_on_edges.data.tokenizer_config import StreamingConfig, TokenizerConfig
+from edgewise.models.halting import check_halting
+from edgewise.models.transformer import Transformer, make_model
+from edgewise.models.universal import UTransformer, make_universal_model
+from edgewise.training import TrainingConfig
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Layers on each side, width, width of the feed-forward layer, heads, and more: as in ``make_model``."""
+
+    N: int
+    dim_model: int
+    dim_ff: int
+    h: int
+    dropout: float = 0.0
+    norm_first: bool = True
+    shared: bool = False
+
+    def build(self, vocab_size: int) -> Transformer:
+        """Return a model of this size."""
+        return make_model(vocab_size, vocab_size, **asdict(self))
+
+
+@dataclass(frozen=True)
+class UniversalConfig:
+    """A Universal Transformer: steps at most, width, and more, as in ``make_universal_model``."""
+
+    max_steps: int
+    dim_model: int
+    dim_ff: int
+    h: int
+    dropout: float = 0.0
+    eps: float = 0.01
+    bias: float = 1.0
+    halting: str = "act"
+    prior: float = 0.3
+    frozen: str = "state"
+    ponder_weight: float = 0.01
+    ponder_warmup: int = 0
+    norm_first: bool = True
+    shared: bool = False
+
+    def __post_init__(self):
+        check_halting(
+            self.max_steps, self.eps, self.halting, self.prior, self.ponder_weight, self.ponder_warmup
+        )
+
+    def build(self, vocab_size: int) -> UTransformer:
+        """Return a model of this size."""
+        return make_universal_model(vocab_size, vocab_size, **asdict(self))
+
+
+@dataclass(frozen=True)
+class MixingConfig(ModelConfig):
+    """A :class:`ModelConfig` with another aggregator than attention: ``how`` as in ``make_mixing_model``."""
+
+    how: str = "attention"
+
+    def build(self, vocab_size: int) -> Transformer:
+        """Return a model of this size."""
+        return make_mixing_model(vocab_size, vocab_size, **asdict(self))
+
+
+@dataclass(frozen=True)
+class SparseConfig(ModelConfig):
+    """A :class:`ModelConfig` on a source graph: ``source_graph`` and ``reach`` as in ``on_source_graph``."""
+
+    source_graph: str = "complete"
+    reach: int = 0
+
+    def build(self, vocab_size: int) -> Transformer:
+        """Return a model of this size."""
+        size = asdict(self)
+        graph = size.pop("source_graph"), size.pop("reach")
+        return on_source_graph(make_model(vocab_size, vocab_size, **size), *graph)
+
+
+class Described:
+    """Base of a study's entries: their configuration as JSON."""
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The configuration, as JSON."""
+        return json.loads(json.dumps(asdict(self)))
+
+
+@dataclass(frozen=True)
+class Experiment(Described):
+    """A named training run.
+
+    Attributes
+    ----------
+    name : str
+        Its name on the command line and in ``book/artifacts``.
+    about : str
+        Its purpose, in a sentence.
+    task : str
+        Data: a toy task, as in ``get_dataset``, or a corpus, as in ``corpora.load``; with a
+        ``StreamingConfig``, as in ``corpora.streams.open_stream``.
+    model : ModelConfig, MixingConfig, SparseConfig or UniversalConfig
+        Kind and size of the model.
+    training : TrainingConfig
+        How it is trained.
+    tokenizer : TokenizerConfig or None
+        How the text of a corpus becomes symbols; ``None`` for a toy task.
+    tests : tuple of str
+        Splits that the finished model is scored on.
+    """
+
+    name: str
+    about: str
+    task: str
+    model: ModelConfig | UniversalConfig
+    training: TrainingConfig
+    tokenizer: TokenizerConfig | None = None
+    tests: tuple[str, ...] = ("test",)
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> "Experiment":
+        """Build the experiment that ``config`` describes."""
+        model, training, tokenizer = (config[part] for part in ("model", "training", "tokenizer"))
+        kinds = {"max_steps": UniversalConfig, "how": MixingConfig, "source_graph": SparseConfig}
+        kind = next((kind for mark, kind in kinds.items() if mark in model), ModelConfig)
+        parts = {"model": kind(**model), "tests": tuple(config["tests"])}
+        parts["training"] = TrainingConfig(**training | {"betas": tuple(training["betas"])})
+        if tokenizer:
+            parts["tokenizer"] = (StreamingConfig if "sample" in tokenizer else TokenizerConfig)(**tokenizer)
+        return cls(**{**config, **parts})
+
+    def build(self, vocab_size: int) -> Transformer:
+        """Return the model, initialised from its seed; dropout continues the same generator."""
+        torch.manual_seed(self.training.seed)
+        return self.model.build(vocab_size)

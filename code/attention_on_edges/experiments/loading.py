@@ -1,0 +1,53 @@
+"""The data of experiments: toy tasks, text, and text that stays on disk."""
+
+from collections.abc import Callable
+
+from attention_on_edges.data import corpora
+from attention_on_edges.data.corpora.streams import json_digest
+from attention_on_edges.data.streamed_text import StreamedText, load_streamed
+from attention_on_edges.data.tasks import TranslationDataset, get_dataset
+from attention_on_edges.data.text_dataset import TextDataset
+from attention_on_edges.data.tokenization import BPE
+from attention_on_edges.data.tokenizer_config import StreamingConfig
+from attention_on_edges.experiments.experiment import Experiment
+
+
+def load_data(
+    experiment: Experiment,
+    splitter: BPE | None = None,
+    workers: int = 0,
+    say: Callable[[str], None] = lambda line: None,
+) -> TranslationDataset:
+    """Return an experiment's data set; unless given, ``splitter`` is learned from the training split.
+
+    If text stays on disk, ``workers`` processes prefetch, and ``say`` is called before slow work, the first
+    time only.
+
+    Raises
+    ------
+    CorpusError
+        If a file of the corpus cannot be had or used.
+    """
+    seed, config = experiment.training.seed, experiment.tokenizer
+    if config is None:
+        return get_dataset(experiment.task, seed)
+    if isinstance(config, StreamingConfig):
+        return load_streamed(experiment.task, config, seed, splitter, workers, say)
+    corpus = corpora.load(experiment.task)
+    if splitter is None:
+        lines = (side for pair in corpus.splits["train"] for side in pair)
+        splitter = BPE.train(lines, config.vocab_size)
+    return TextDataset(corpus, splitter, config.dropout, seed, config.dropout_epochs)
+
+
+def digest_of(data: TranslationDataset) -> str:
+    """Return the sha256 of all pairs, in their order."""
+    if isinstance(data, StreamedText):
+        return data.digest
+    splits = data.corpus.splits if isinstance(data, TextDataset) else data.splits
+    return json_digest(splits)
+
+
+def digest_of_symbols(data: TranslationDataset) -> str:
+    """Return the sha256 of the vocabulary."""
+    return json_digest(data.symbols)

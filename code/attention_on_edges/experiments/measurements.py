@@ -1,0 +1,173 @@
+"""Measurements of chapters 9 and 10: evaluations of committed models."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from sacrebleu.metrics import BLEU
+from sacrebleu.significance import PairedTest
+
+from attention_on_edges.analysis import Head, heads_of, importance, without_heads
+from attention_on_edges.analysis.long_context import on_source_graph, source_edges
+from attention_on_edges.data.corpora.annotated import hansards, treebank
+from attention_on_edges.data.corpora.files import sha256_of
+from attention_on_edges.data.metrics import bleu
+from attention_on_edges.data.text_dataset import TextDataset
+from attention_on_edges.experiments import artifacts
+from attention_on_edges.experiments.annotated import Rows, measure_alignment, measure_syntax
+from attention_on_edges.experiments.artifacts import Artifact
+from attention_on_edges.experiments.experiment import Experiment
+from attention_on_edges.experiments.runs import restore
+from attention_on_edges.experiments.scores import translate
+from attention_on_edges.experiments.studies import Results
+from edgewise.graphs import GraphPool
+from edgewise.models.transformer import Transformer
+from edgewise.training import LabelSmoothing
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """An evaluation of a committed model.
+
+    Attributes
+    ----------
+    name : str
+        Its name on the command line and in ``book/studies``.
+    about : str
+        The question.
+    artifact : str
+        Which model.
+    measure : callable
+        Takes the artifact; returns rows of figures.
+    """
+
+    name: str
+    about: str
+    artifact: str
+    measure: Callable[[Artifact], Rows]
+
+
+def run_measurement(measurement: Measurement, folder: Path) -> Path:
+    """Measure; write ``NAME.json``, in the format of a study's results, into a folder.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such artifact.
+    CorpusError
+        If the data cannot be had or used.
+    """
+    artifact = artifacts.load(measurement.artifact)
+    began, facts = time.monotonic(), artifacts.facts("cpu")
+    rows = measurement.measure(artifact)
+    config = {"name": measurement.name, "about": measurement.about, "artifact": artifact.name}
+    config["weights"] = digest_of_weights(artifact)
+    provenance = facts | {"seconds": time.monotonic() - began}
+    return Results(config, rows, provenance).write(folder)
+
+
+def digest_of_weights(artifact: Artifact) -> str:
+    """Return the sha256 of an artifact's weights file."""
+    return sha256_of(artifact.folder / artifacts.WEIGHTS)
+
+
+def measure_pruning(
+    model: Transformer, data: TextDataset, split: str = "test2016", step: int = 4, seeds: int = 3
+) -> Rows:
+    """Return BLEU with each head pruned, and with heads pruned cumulatively in three orders.
+
+    Heads are ranked by :func:`~attention_on_edges.analysis.importance` on the validation split; BLEU is that
+    of greedy decoding on ``split``. A single head's loss comes with its p-value by paired bootstrap (Koehn
+    2004).
+
+    Returns
+    -------
+    list of dict
+        First the whole model's (``kind`` ``"whole"``); for each head one of kind ``"one"``; then, with
+        ``kind`` ``"least first"``, ``"most first"`` or ``"random"``, one for each number pruned.
+    """
+    criterion = LabelSmoothing(data.vocab_size, data.pad_id)
+    weight = importance(model, data(GraphPool(), "valid", 100), criterion)
+    ranked = sorted(weight, key=lambda head: (weight[head], head))
+    sources, references = zip(*data.corpus.splits[split], strict=True)
+
+    def without(heads: list[Head]) -> list[str]:
+        with without_heads(model, heads):
+            return translate(model, data, sources)
+
+    whole = without([])
+    rows: Rows = [{"kind": "whole", "bleu": bleu(whole, references).value, "heads": len(ranked)}]
+    heads = heads_of(model)
+    found = [without([head]) for head in heads]
+    for head, written, p in zip(heads, found, paired_p_values(whole, found, references), strict=True):
+        place = {"graph": head.graph, "layer": head.layer, "head": head.number}
+        figures = {"importance": weight[head], "bleu": bleu(written, references).value, "p": p}
+        rows.append({"kind": "one"} | place | figures)
+    drawn = [np.random.default_rng(seed).permutation(len(ranked)) for seed in range(seeds)]
+    orders = [("least first", 0, ranked), ("most first", 0, ranked[::-1])]
+    orders += [("random", seed, [ranked[i] for i in order]) for seed, order in enumerate(drawn)]
+    for kind, seed, order in orders:
+        for count in range(step, len(order) + 1, step):
+            score = bleu(without(order[:count]), references).value
+            rows.append({"kind": kind, "seed": seed, "removed": count, "bleu": score})
+    return rows
+
+
+def measure_windows(model: Transformer, data: TextDataset, split: str = "test2016") -> Rows:
+    """Return BLEU of greedy decoding on ``split`` as the trained encoder's window shrinks.
+
+    Returns
+    -------
+    list of dict
+        For each graph over the source: its kind, its reach, edges per token, BLEU.
+    """
+    sources, references = zip(*data.corpus.splits[split], strict=True)
+    sizes = [len(data.splitter.split(source)) for source in sources]
+    rows: Rows = []
+    for kind, reach in (("complete", 0), *(("window", reach) for reach in (12, 8, 5, 4, 3, 2, 1, 0))):
+        written = translate(on_source_graph(model, kind, reach), data, sources)
+        row = {"graph": kind, "reach": reach, "edges": source_edges(kind, reach, sizes)}
+        rows.append(row | {"bleu": bleu(written, references).value})
+    return rows
+
+
+def paired_p_values(
+    baseline: list[str], systems: list[list[str]], references: tuple[str, ...]
+) -> list[float]:
+    """Return for each system the p-value of its difference in BLEU from a baseline (Koehn 2004)."""
+    named = [("baseline", baseline), *((str(i), written) for i, written in enumerate(systems))]
+    metric = BLEU(references=[list(references)])
+    _, scores = PairedTest(named, {"BLEU": metric}, None, "bs", 1000)()
+    tested = zip(systems, scores["BLEU"][1:], strict=True)  # sacreBLEU finds no difference significant
+    return [1.0 if written == baseline else float(result.p_value) for written, result in tested]
+
+
+def _pruning(artifact: Artifact) -> Rows:
+    return measure_pruning(*restore(artifact))
+
+
+def _windows(artifact: Artifact) -> Rows:
+    return measure_windows(*restore(artifact))
+
+
+def _alignment(artifact: Artifact) -> Rows:
+    return measure_alignment(*restore(artifact), hansards())
+
+
+def _syntax(artifact: Artifact) -> Rows:
+    model, data = restore(artifact)
+    drawn = Experiment.of(artifact.config).build(data.vocab_size).eval()
+    splits = {split: treebank(split) for split in ("valid", "test")}
+    return measure_syntax({"trained": model, "drawn": drawn}, data, splits)
+
+
+MEASUREMENTS = {
+    "pruning": Measurement("pruning", "How many of its heads does a translator need?", "multi30k", _pruning),
+    "alignment": Measurement(
+        "alignment", "Does cross-attention say which word translates which?", "tatoeba", _alignment
+    ),
+    "windows": Measurement("windows", "How far must a trained encoder attend?", "multi30k", _windows),
+    "syntax": Measurement("syntax", "Does an encoder's attention follow syntax?", "multi30k", _syntax),
+}

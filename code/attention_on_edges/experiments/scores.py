@@ -1,0 +1,167 @@
+"""Scores of a model, teacher-forced and by its own decoding."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from attention_on_edges.data.metrics import bleu, chrf, exact_match, moses, token_accuracy, tokenized_bleu
+from attention_on_edges.data.tasks import TranslationDataset
+from attention_on_edges.data.text_dataset import TextDataset
+from attention_on_edges.experiments.experiment import Experiment
+from attention_on_edges.experiments.translator import Translator
+from edgewise.decoding import greedy
+from edgewise.graphs import GraphPool
+from edgewise.layers import evaluating
+from edgewise.models.halting import StepCount
+from edgewise.models.transformer import Transformer
+from edgewise.training import LabelSmoothing, StateLossCompute, run_epoch
+
+BEAM = 5
+"""Beam size for the final metrics on text."""
+
+PENALTIES = (0.0, 0.6, 1.0, 1.4, 1.8, 2.2)
+"""Length penalties, of which one is chosen on validation."""
+
+Figures = dict[str, float]
+"""Figures by name."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """Beam size and length penalty for text; toy tasks are decoded greedily."""
+
+    beam: int = 1
+    length_penalty: float = 0.0
+
+
+GREEDY = Search()
+
+
+def figures(
+    model: Transformer,
+    data: TranslationDataset,
+    mode: str,
+    limit: int | None = None,
+    search: Search = GREEDY,
+) -> Figures:
+    """Score a model on a split, teacher-forced and by its own decoding.
+
+    Parameters
+    ----------
+    model : Transformer
+        Runs without dropout.
+    data : TranslationDataset
+        Holds the split.
+    mode : str
+        Which split.
+    limit : int, optional
+        Sequences to decode, the first ones; all if not given.
+    search : Search
+        How text is decoded.
+    """
+    criterion = LabelSmoothing(data.vocab_size, data.pad_id)
+    loss = StateLossCompute(model.generator, criterion)
+    device, counted = next(model.parameters()).device, StepCount()
+    states = counted.over(model, model.hidden)
+    with evaluating(model), torch.no_grad():
+        run_epoch(data(GraphPool(), mode, 250, device), states, loss, is_train=False)
+    forced = {"loss": loss.avg_loss, "accuracy": loss.accuracy} | counted.figures
+    return forced | decoded_figures(model, data, mode, limit, search)
+
+
+def final_figures(
+    experiment: Experiment,
+    model: Transformer,
+    data: TranslationDataset,
+    search: Search = GREEDY,
+    limit: int | None = None,
+) -> dict[str, Figures]:
+    """Score a finished model on each split of ``experiment.tests``."""
+    return {mode: figures(model, data, mode, limit, search) for mode in experiment.tests}
+
+
+def choose_search(model: Transformer, data: TextDataset, limit: int | None = None) -> tuple[Search, Figures]:
+    """Choose the length penalty by BLEU on the validation split.
+
+    Returns
+    -------
+    search : Search
+        With the best penalty.
+    figures : dict of str to float
+        BLEU of each penalty that was tried.
+    """
+    pairs = data.corpus.splits["valid"][:limit]
+    references = [target for _, target in pairs]
+    found = {
+        penalty: bleu(translate(model, data, [s for s, _ in pairs], Search(BEAM, penalty)), references).value
+        for penalty in PENALTIES
+    }
+    best = max(found, key=lambda penalty: found[penalty])
+    return Search(BEAM, best), {str(penalty): value for penalty, value in found.items()}
+
+
+def decoded_figures(
+    model: Transformer,
+    data: TranslationDataset,
+    mode: str,
+    limit: int | None = None,
+    search: Search = GREEDY,
+) -> Figures:
+    """Decode a split and score it: text by BLEU and chrF, a toy task by exact match."""
+    if isinstance(data, TextDataset):
+        return _text_figures(model, data, mode, limit, search)
+    pairs = data.splits[mode][:limit]
+    predictions = decode(model, data, [source for source, _ in pairs])
+    targets = [target for _, target in pairs]
+    return {
+        "exact_match": exact_match(predictions, targets),
+        "token_accuracy": token_accuracy(predictions, targets),
+    }
+
+
+def _text_figures(
+    model: Transformer, data: TextDataset, mode: str, limit: int | None, search: Search
+) -> Figures:
+    """Cased BLEU and chrF of plain text; if published references are tokenised, BLEU on those too.
+
+    Also the share of those references that tokenising the raw ones reproduces.
+    """
+    pairs = data.corpus.splits[mode][:limit]
+    found = translate(model, data, [source for source, _ in pairs], search)
+    references = [target for _, target in pairs]
+    scores = {"bleu": bleu(found, references).value, "chrf": chrf(found, references).value}
+    if mode in data.corpus.tokenised:
+        language = data.corpus.languages[1]
+        published = [target for _, target in data.corpus.tokenised[mode][:limit]]
+        scores["bleu_tokenised"] = tokenized_bleu(moses(found, language), published).value
+        again = zip(moses(references, language), published, strict=True)
+        scores["references_reproduced"] = sum(ours == theirs for ours, theirs in again) / len(published)
+    return scores
+
+
+def signatures() -> dict[str, str]:
+    """Return sacreBLEU's signature of each score of text."""
+    scores = {"bleu": bleu, "chrf": chrf, "bleu_tokenised": tokenized_bleu}
+    return {name: score(["a"], ["a"]).signature for name, score in scores.items()}
+
+
+def translate(
+    model: Transformer, data: TextDataset, texts: Sequence[str], search: Search = GREEDY
+) -> list[str]:
+    """Translate texts."""
+    found = Translator(model, data.splitter)(texts, search.beam, search.length_penalty)
+    return [best.text for best, *_ in found]
+
+
+def decode(
+    model: Transformer, data: TranslationDataset, sources: Sequence[Sequence[str]], batch_size: int = 250
+) -> list[list[str]]:
+    """Decode symbol sequences greedily, ``batch_size`` at a time."""
+    ids = [data.encode(source) for source in sources]
+    hypotheses = [
+        hypothesis
+        for first in range(0, len(ids), batch_size)
+        for hypothesis in greedy(model, ids[first : first + batch_size], data.sos_id, data.eos_id)
+    ]
+    return [data.decode(hypothesis.ids) for hypothesis in hypotheses]

@@ -1,0 +1,183 @@
+"""Many short runs that answer one question; only their metrics are kept."""
+
+import json
+import os
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from attention_on_edges.experiments import artifacts
+from attention_on_edges.experiments.experiment import Experiment
+from attention_on_edges.experiments.long_context import Reading, Tagging
+from attention_on_edges.experiments.runs import start
+from edgewise.training import DivergedError
+from edgewise.training.checkpoints import write_atomically
+
+Entry = Experiment | Reading | Tagging
+
+
+@dataclass(frozen=True)
+class Study:
+    """A question, and the short runs that answer it.
+
+    Attributes
+    ----------
+    name : str
+        Its name on the command line and in ``book/studies``.
+    about : str
+        The question.
+    entries : tuple of Experiment, Reading or Tagging
+        One for each variant, named by it, and seed.
+    """
+
+    name: str
+    about: str
+    entries: tuple[Entry, ...]
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The configuration, as JSON."""
+        return {"name": self.name, "about": self.about, "entries": [e.config for e in self.entries]}
+
+
+@dataclass(frozen=True)
+class Results:
+    """The results of a study.
+
+    Attributes
+    ----------
+    config, provenance : dict
+        What was run, and when, where and by which code.
+    rows : list of dict
+        For each entry, in order: ``variant``, ``seed``, and validation metrics after the last epoch; or
+        ``diverged_at``, the update at which a loss or gradient was NaN or infinite. A measurement or
+        benchmark has fields of its own; ``measured`` is false for a benchmark's extrapolated rows.
+    """
+
+    config: dict[str, Any]
+    rows: list[dict[str, Any]]
+    provenance: dict[str, Any]
+
+    def figures(self, variant: str, figure: str) -> list[float]:
+        """Return one metric for all seeds of a variant, in order, without diverged runs.
+
+        Raises
+        ------
+        ValueError
+            If there is no such variant.
+        """
+        rows = [row for row in self.rows if row["variant"] == variant]
+        if not rows:
+            raise ValueError(f"variant must be one of {', '.join(self.variants)}; got {variant!r}")
+        return [row[figure] for row in rows if "diverged_at" not in row]
+
+    @property
+    def variants(self) -> list[str]:
+        """The variants, in their order."""
+        return list(dict.fromkeys(row["variant"] for row in self.rows))
+
+    def write(self, folder: Path) -> Path:
+        """Write ``NAME.json`` into a folder, for :func:`load_study`; return where it is."""
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{self.config['name']}.json"
+        write_atomically(path, (json.dumps(asdict(self), indent=1) + "\n").encode())
+        return path
+
+    @property
+    def caption(self) -> str:
+        """One line for a figure's caption: which study it shows, when and where it was made."""
+        p, model = self.provenance, self.config.get("artifact")
+        measured = sum(row.get("measured", True) for row in self.rows)
+        what = f"model {model}, measured" if model else f"{measured} runs of"
+        return (
+            f"Study {self.config['name']}: {what} {p['date']}, {p['seconds'] / 60:.0f} "
+            f"minutes on {p['device']}, torch {p['torch']}, commit {p['commit'][:10] or 'unknown'}."
+        )
+
+
+def run_study(
+    study: Study, folder: Path, device: torch.device | str = "cpu", limit: int | None = None
+) -> int:
+    """Run the entries that have no results in the folder yet; return how many are still missing.
+
+    Results are written after each run, so a stopped study resumes with the run it was stopped in. After the
+    last run, ``NAME.json`` is written.
+
+    Parameters
+    ----------
+    study : Study
+        Which.
+    folder : Path
+        For ``NAME.jsonl`` and ``NAME.json``.
+    device : torch.device or str
+        Where it trains.
+    limit : int, optional
+        Runs to make at most.
+
+    Raises
+    ------
+    ValueError
+        If the folder holds results of an earlier version of the study.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{study.name}.jsonl"
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    done = [json.loads(line) for line in lines]
+    expected = [entry.config for entry in study.entries[: len(done)]]
+    if [row["config"] for row in done] != expected:
+        raise ValueError(f"{path} holds figures of another version of this study: move it away")
+    for entry in study.entries[len(done) :][:limit]:
+        done.append({"config": entry.config} | _run(entry, device))
+        with open(path, "a", encoding="utf-8") as log:
+            log.write(json.dumps(done[-1]) + "\n")
+            log.flush()
+            os.fsync(log.fileno())
+    if len(done) == len(study.entries):
+        stages = [row["stage"] for row in done]
+        last = stages[-1] | {
+            "seconds": sum(stage["seconds"] for stage in stages),
+            "changed": any(stage["changed"] for stage in stages),
+        }
+        Results(study.config, [row["row"] for row in done], last).write(folder)
+    return len(study.entries) - len(done)
+
+
+def _run(entry: Entry, device: torch.device | str) -> dict[str, Any]:
+    """Run one entry; return its row and its provenance."""
+    stage, began = artifacts.facts(device), time.monotonic()
+    figures = _trained(entry, device) if isinstance(entry, Experiment) else entry.figures(device)
+    row = {"variant": entry.name, "seed": entry.training.seed} | figures
+    return {"row": row, "stage": stage | {"seconds": time.monotonic() - began}}
+
+
+def _trained(entry: Experiment, device: torch.device | str) -> dict[str, Any]:
+    """Train an experiment in a temporary folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        run = start(entry, Path(folder), device)
+        try:
+            run.train()
+        except DivergedError:
+            return {"diverged_at": run.step + 1}
+        return run.epochs[-1]["valid"]
+
+
+def load_study(name: str) -> Results:
+    """Read the committed figures of a study.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there are none of that name; lists the existing ones.
+    """
+    root = artifacts.artifacts_folder()
+    folder = root.parent / "studies" if root else Path("book", "studies")
+    path = folder / f"{name}.json"
+    if not path.is_file():
+        there = ", ".join(sorted(p.stem for p in folder.glob("*.json"))) or "none"
+        raise FileNotFoundError(f"no study {name!r} in {folder}; there are: {there}")
+    found = json.loads(path.read_text("utf-8"))
+    return Results(found["config"], found["rows"], found["provenance"])

@@ -1,0 +1,124 @@
+"""A translator: a trained model and its tokeniser."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from attention_on_edges.data.tasks import TranslationDataset
+from attention_on_edges.data.tokenization import BPE
+from edgewise.decoding import Hypothesis, beam_search
+from edgewise.graphs import GraphPool
+from edgewise.models.transformer import Transformer
+
+MOST_PIECES = 500
+"""Longest text that is translated, in pieces: about ten times the longest in training."""
+
+BATCH = 100
+"""Texts decoded together."""
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A translation, its pieces and its hypothesis."""
+
+    text: str
+    pieces: list[str]
+    hypothesis: Hypothesis
+
+
+class Translator:
+    """Translates texts.
+
+    Parameters
+    ----------
+    model : Transformer
+        Trained on symbols of the splitter.
+    splitter : BPE
+        Text to pieces and back.
+    length_penalty : float
+        Default for beam search.
+
+    Raises
+    ------
+    ValueError
+        If the model's vocabulary is not the splitter's plus the three special symbols.
+    """
+
+    def __init__(self, model: Transformer, splitter: BPE, length_penalty: float = 0.6):
+        self.model, self.splitter, self.length_penalty = model, splitter, length_penalty
+        self.vocabulary = TranslationDataset({}, splitter.symbols)
+        size = model.src_embed.lut.num_embeddings
+        if size != self.vocabulary.vocab_size:
+            raise ValueError(f"the model knows {size} symbols, the splitter {self.vocabulary.vocab_size}")
+
+    def __call__(
+        self, texts: Sequence[str], beam: int = 5, length_penalty: float | None = None, n_best: int = 1
+    ) -> list[list[Translation]]:
+        """Return the ``n_best`` translations of each text, best first, as ``beam_search`` ranks them.
+
+        Raises
+        ------
+        ValueError
+            If a text is empty, longer than ``MOST_PIECES`` or not Unicode; says which.
+        """
+        penalty = self.length_penalty if length_penalty is None else length_penalty
+        ids = [self.encode(text, f"text {number}") for number, text in enumerate(texts, 1)]
+        order = sorted(range(len(ids)), key=lambda i: len(ids[i]))  # texts of similar length end together
+        found: dict[int, list[Translation]] = {}
+        symbols = (self.vocabulary.sos_id, self.vocabulary.eos_id)
+        for first in range(0, len(order), BATCH):
+            part = order[first : first + BATCH]
+            sources = [ids[i] for i in part]
+            lists = beam_search(self.model, sources, *symbols, beam, penalty, n_best=n_best)
+            found |= {i: [self._translation(h) for h in ended] for i, ended in zip(part, lists, strict=True)}
+        return [found[i] for i in range(len(ids))]
+
+    def encode(self, text: str, name: str = "text") -> list[int]:
+        """Text to the ids that the model reads.
+
+        Raises
+        ------
+        ValueError
+            If the text is empty, longer than ``MOST_PIECES`` or not Unicode; says so of ``name``.
+        """
+        text = text.strip()
+        if not text:
+            raise ValueError(f"{name} must not be empty")
+        try:
+            text.encode()
+        except UnicodeEncodeError:  # what the system does with arguments that are not UTF-8
+            raise ValueError(f"{name} must be Unicode, got half a character or none: {text[:40]!r}") from None
+        pieces = self.splitter.split(text)
+        if len(pieces) > MOST_PIECES:
+            raise ValueError(
+                f"{name} must have at most {MOST_PIECES} pieces, got {len(pieces)}: {text[:40]!r}..."
+            )
+        return self.vocabulary.encode(pieces)
+
+    def attention(self, text: str, translation: Translation, layer: int = -1) -> list[Tensor]:
+        """Return a layer's attention for this translation: ``[e2e, e2d, d2d]``.
+
+        Decoder rows are its inputs: the start symbol, then all pieces of the translation.
+        """
+        start, end = self.vocabulary.sos_id, self.vocabulary.eos_id
+        batch = GraphPool()([self.encode(text)], [[start, *translation.hypothesis.ids, end]])
+        return self.model.attention_of(batch, 0, layer)
+
+    def most_attended(self, text: str, translation: Translation) -> list[str]:
+        """Return for each piece of a translation the piece of the text that the last layer attended to most.
+
+        Weights are means over heads, in the row that predicts the piece.
+        """
+        weights = self.attention(text, translation)[1].mean(0)  # [pieces + 1, pieces of the text]
+        senders = self.splitter.show(self.splitter.split(text.strip()))
+        lines = []
+        for piece, row in zip(self.splitter.show(translation.pieces), weights, strict=False):
+            weight, sender = row.max(0)
+            lines.append(f"{piece:16} {senders[int(sender)]:16} {float(weight):.2f}")
+        return lines
+
+    def _translation(self, hypothesis: Hypothesis) -> Translation:
+        special = {self.vocabulary.sos_id, self.vocabulary.eos_id, self.vocabulary.pad_id}
+        pieces = self.vocabulary.decode([i for i in hypothesis.ids if i not in special])
+        return Translation(self.splitter.join(pieces), pieces, hypothesis)

@@ -1,0 +1,33 @@
+"""Every drawing of the book: arrays in, picture out; nothing here knows a model."""
+
+from attention_on_edges.figures.architecture import draw_architecture
+from attention_on_edges.figures.curves import bars, curves
+from attention_on_edges.figures.graphs import draw_batch, draw_graph, draw_packing, draw_social
+from attention_on_edges.figures.maps import attention_maps
+from attention_on_edges.figures.pipeline import draw_forward_pass, draw_layers
+from attention_on_edges.figures.player import AttentionPlayer, AttentionView, att_animation
+from attention_on_edges.figures.shares import draw_shares
+from attention_on_edges.figures.source import show_source
+from attention_on_edges.figures.style import PALETTE, use_style
+from attention_on_edges.figures.table import table
+
+__all__ = [
+    "PALETTE",
+    "AttentionPlayer",
+    "AttentionView",
+    "att_animation",
+    "attention_maps",
+    "bars",
+    "curves",
+    "draw_architecture",
+    "draw_batch",
+    "draw_forward_pass",
+    "draw_graph",
+    "draw_layers",
+    "draw_packing",
+    "draw_shares",
+    "draw_social",
+    "show_source",
+    "table",
+    "use_style",
+]

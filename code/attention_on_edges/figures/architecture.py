@@ -1,0 +1,112 @@
+"""The whole Transformer as a diagram: sub-layers in two columns, beside their residual streams."""
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from attention_on_edges.figures.pipeline import arrow, box
+from attention_on_edges.figures.style import EDGE_KINDS, PALETTE
+
+SUBLAYERS = {
+    "encoder": [("self-attention", "enc"), ("feed-forward", None)],
+    "decoder": [("masked attention", "dec"), ("attention to source", "cross"), ("feed-forward", None)],
+}
+TRUNK = {"encoder": 0.0, "decoder": 5.6}
+BOXES = {"encoder": 1.35, "decoder": 4.25}
+MIDDLE = 2.8
+HALF = 0.19
+"""Half a box's height, and the reach of its frame."""
+
+LINE = {"color": PALETTE["ink"], "lw": 1.4, "zorder": 0}
+"""A part of the trunk or of a branch, beneath the boxes."""
+
+ROOM = 1.75
+"""Height of a sub-layer."""
+
+
+def draw_architecture(norm_first: bool = True) -> Figure:
+    """Draw encoder and decoder, with each norm before its sub-layer or after the sum."""
+    fig, ax = plt.subplots(figsize=(6.4, 7.6))
+    top_of_encoder, _ = _column(ax, "encoder", norm_first)
+    top, cross = _column(ax, "decoder", norm_first)
+    _memory(ax, top_of_encoder, cross)
+    box(ax, (MIDDLE, 1.2), "position", None)
+    x = TRUNK["decoder"]
+    for text in ("linear", "log-softmax"):
+        arrow(ax, (x, top), (x, top + 0.34))
+        box(ax, (x, top + 0.34 + HALF), text, None)
+        top += 0.34 + 2 * HALF
+    ax.text(x, top + 0.1, "next token", ha="center", va="bottom", fontsize=9.5)
+    ax.set(xlim=(-0.95, 6.55), ylim=(-0.65, top + 0.45))
+    ax.set_axis_off()
+    return fig
+
+
+def _column(ax: Axes, side: str, norm_first: bool) -> tuple[float, float]:
+    """Draw one side from its ids upwards; return the heights of its end and of its second sub-layer."""
+    x = TRUNK[side]
+    source = "source" if side == "encoder" else "target"
+    ax.text(x, -0.05, f"{source} ids", ha="center", va="top", fontsize=9.5)
+    stage = "stage 1" if side == "encoder" else "stage 2"
+    ax.text(x, -0.32, stage, ha="center", va="top", fontsize=10.5, weight="bold")
+    arrow(ax, (x, 0.0), (x, 0.36))
+    box(ax, (x, 0.55), "embedding", None)
+    _plus(ax, (x, 1.2), 0.74)
+    inward = 1 if x < MIDDLE else -1
+    arrow(ax, (MIDDLE - 0.82 * inward, 1.2), (x + 0.17 * inward, 1.2))
+    bottom = y = 1.75
+    cross = 0.0
+    for number, (text, kind) in enumerate(SUBLAYERS[side]):
+        height = _sublayer(ax, side, y, text, kind, norm_first)
+        cross = height if number == 1 else cross
+        y += ROOM
+    _frame(ax, side, bottom, y)
+    ax.plot([x, x], [y - 0.17, y + 0.3], **LINE)
+    box(ax, (x, y + 0.3 + HALF), "norm", None)
+    return y + 0.3 + 2 * HALF, cross
+
+
+def _sublayer(ax: Axes, side: str, y: float, text: str, kind: str | None, norm_first: bool) -> float:
+    """Draw one sub-layer from height ``y``; return the height of its box."""
+    x, aside = TRUNK[side], BOXES[side]
+    edge = aside - 0.82 if aside > x else aside + 0.82
+    branch, where, total = y, y + (0.95 if norm_first else 0.45), y + (1.4 if norm_first else 0.85)
+    below = y + 0.35 if norm_first else where
+    ax.plot([x, aside, aside], [branch, branch, below - HALF], **LINE)
+    if norm_first:
+        box(ax, (aside, below), "norm", None)
+        arrow(ax, (aside, below + HALF), (aside, where - HALF - 0.02))
+    box(ax, (aside, where), text, kind)
+    ax.plot([aside, aside], [where + HALF, total], **LINE)
+    arrow(ax, (aside, total), (x + (0.17 if edge > x else -0.17), total))
+    _plus(ax, (x, total), branch - 0.38)
+    if not norm_first:
+        ax.plot([x, x], [total + 0.17, y + 1.28 - HALF], **LINE)
+        box(ax, (x, y + 1.28), "norm", None)
+    return where
+
+
+def _plus(ax: Axes, center: tuple[float, float], below: float) -> None:
+    """Draw a sum on the trunk, and the trunk down to height ``below``."""
+    x, y = center
+    ax.plot([x, x], [below, y - 0.17], **LINE)
+    ax.text(
+        x, y, "+", ha="center", va="center", fontsize=11, bbox={"boxstyle": "circle,pad=0.12", "fc": "white"}
+    )
+
+
+def _frame(ax: Axes, side: str, bottom: float, top: float) -> None:
+    left, right = (-0.85, 2.3) if side == "encoder" else (3.3, 6.45)
+    place = {"fill": False, "ec": PALETTE["pale"], "ls": (0, (4, 2))}
+    ax.add_patch(Rectangle((left, bottom - 0.13), right - left, top - bottom + 0.05, **place))
+    ax.text(BOXES[side], top, f"{side} layer, N times", ha="center", va="bottom", fontsize=9.5)
+
+
+def _memory(ax: Axes, top: float, cross: float) -> None:
+    """Draw the path of the encoded source to the decoder's cross-attention."""
+    color, dash = EDGE_KINDS["cross"]
+    x, bend = TRUNK["encoder"], top + 0.4
+    ax.plot([x, x, MIDDLE, MIDDLE], [top, bend, bend, cross], color=color, linestyle=dash, lw=1.4, zorder=0)
+    arrow(ax, (MIDDLE, cross), (BOXES["decoder"] - 0.82, cross), "cross")
+    ax.text(x + 0.1, top + 0.48, "encoded source: keys and values", fontsize=9.5, va="bottom")

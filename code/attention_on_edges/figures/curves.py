@@ -1,0 +1,80 @@
+"""Lines and bars."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from attention_on_edges.figures.style import LINES
+
+
+def curves(
+    series: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    xlabel: str,
+    ylabel: str,
+    ax: Axes | None = None,
+    markers: bool = False,
+) -> Figure:
+    """Draw named lines that differ in colour, dash and, if asked for, marker.
+
+    Parameters
+    ----------
+    series : mapping of str to (x, y)
+        The lines' names, each with two sequences of numbers.
+    xlabel, ylabel : str
+        Of the axes.
+    ax : matplotlib axes, optional
+        Where to draw; a new figure without it.
+    markers : bool
+        Whether points are marked.
+
+    Raises
+    ------
+    ValueError
+        If there are more than the palette has.
+    """
+    _check_series(series)
+    ax = ax or plt.subplots()[1]
+    for i, (name, (x, y)) in enumerate(series.items()):
+        color, dash, marker = LINES[i % len(LINES)]
+        ax.plot(x, y, color=color, linestyle=dash, marker=marker if markers else None, label=name)
+    ax.set_xlabel(xlabel)
+    ax.set_ylabel(ylabel)
+    if len(series) > 1:
+        ax.legend()
+    return ax.figure
+
+
+def bars(
+    values: Mapping[str, Mapping[str, float]], ylabel: str, log: bool = False, ax: Axes | None = None
+) -> Figure:
+    """Draw groups of bars: ``values[group][series]``.
+
+    Raises
+    ------
+    ValueError
+        If there are more series than the palette has.
+    """
+    ax = ax or plt.subplots()[1]
+    groups, names = list(values), list(dict.fromkeys(name for group in values.values() for name in group))
+    _check_series(names)
+    width = 0.8 / len(names)
+    hatches = ("", "//", "--", "xx", "\\\\")  # dots would weigh 70 KB in SVG
+    for i, name in enumerate(names):
+        color = LINES[i % len(LINES)][0]
+        places = [g + (i - (len(names) - 1) / 2) * width for g in range(len(groups))]
+        heights = [values[group].get(name, float("nan")) for group in groups]
+        ax.bar(places, heights, width, color=color, label=name, hatch=hatches[i % 5], edgecolor="white")
+    ax.set_xticks(range(len(groups)), groups)
+    ax.set_ylabel(ylabel)
+    if log:
+        ax.set_yscale("log")
+    if len(names) > 1:
+        ax.legend(ncols=3, loc="upper left")
+    return ax.figure
+
+
+def _check_series(names: Collection[str]) -> None:
+    if not 1 <= len(names) <= len(LINES):
+        raise ValueError(f"1 to {len(LINES)} series can be told apart, got {len(names)}")

@@ -1,0 +1,213 @@
+"""Graphs of tokens and of people, drawn by networkx."""
+
+import math
+from collections.abc import Hashable, Sequence
+
+import matplotlib.pyplot as plt
+import networkx as nx
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from attention_on_edges.figures.style import EDGE_KINDS, PALETTE
+
+NODE = {"node_color": "white", "edgecolors": PALETTE["ink"], "linewidths": 1.2}
+
+
+def _node_size(labels: Sequence[str]) -> int:
+    """Room for the longest label, in square points."""
+    return 480 + 230 * max(max(map(len, labels), default=0) - 2, 0)
+
+
+def draw_graph(
+    graph: nx.DiGraph,
+    labels: Sequence[str],
+    layout: str = "line",
+    highlight: Hashable | None = None,
+    ax: Axes | None = None,
+    title: str = "",
+) -> Figure:
+    """Draw which token attends to which; arrows run from sender to receiver.
+
+    Parameters
+    ----------
+    graph : networkx.DiGraph
+        Of ``AttentionGraph.to_networkx()``.
+    labels : sequence of str
+        One per node, in the order of the graph's nodes.
+    layout : str
+        ``"line"``, ``"circle"``, or ``"sides"`` for two sets of tokens.
+    highlight : node, optional
+        A receiver whose in-edges are highlighted.
+
+    Raises
+    ------
+    ValueError
+        If there is not one label per node, the layout is unknown or does not fit, or ``highlight`` is no
+        node.
+    """
+    nodes = list(graph)
+    if len(labels) != len(nodes):
+        raise ValueError(f"labels must name each of the {len(nodes)} nodes, got {len(labels)}")
+    layouts = {"line": _line, "circle": _circle, "sides": _sides}
+    if layout not in layouts:
+        raise ValueError(f"layout must be one of {', '.join(layouts)}; got {layout!r}")
+    if highlight is not None and highlight not in graph:
+        raise ValueError(f"highlight must be a node of the graph, got {highlight!r}")
+    if (layout == "sides") != any(isinstance(node, tuple) for node in nodes):
+        raise ValueError(f"layout 'sides' is for two sets of tokens, the others for one; got {layout!r}")
+    ax = ax or plt.subplots(figsize=(4.6, 2.3 if layout == "line" else 3.2))[1]
+    places = layouts[layout](nodes)
+    bend = {"line": "arc3,rad=-0.55", "circle": "arc3,rad=0.08", "sides": "arc3,rad=0"}[layout]
+    strong = [e for e in graph.edges if e[1] == highlight]
+    weak = [e for e in graph.edges if e[1] != highlight]
+    if layout == "line":
+        reach, backward = 0.35 + 0.22 * len(nodes), any(i > j for i, j in graph.edges)
+        ax.set(xlim=(-0.6, len(nodes) - 0.4), ylim=(-reach if backward else -0.6, reach))
+    style = {"node_size": _node_size(labels), "arrowsize": 9, "connectionstyle": bend, "ax": ax}
+    nx.draw_networkx_nodes(graph, places, node_size=_node_size(labels), ax=ax, **NODE)
+    nx.draw_networkx_labels(graph, places, dict(zip(nodes, labels, strict=True)), font_size=10, ax=ax)
+    faint = PALETTE["pale"] if highlight is not None else PALETTE["blue"]
+    nx.draw_networkx_edges(graph, places, weak, edge_color=faint, width=0.9, **style)
+    nx.draw_networkx_edges(graph, places, strong, edge_color=PALETTE["orange"], width=2.0, **style)
+    ax.set_title(title)
+    ax.set_axis_off()
+    if layout != "line":
+        ax.margins(0.12)
+    return ax.figure
+
+
+def _line(nodes: Sequence[Hashable]) -> dict[Hashable, tuple[float, float]]:
+    return {node: (float(i), 0.0) for i, node in enumerate(nodes)}
+
+
+def _circle(nodes: Sequence[Hashable]) -> dict[Hashable, tuple[float, float]]:
+    turn = 2 * math.pi / max(len(nodes), 1)
+    return {node: (math.sin(i * turn), math.cos(i * turn)) for i, node in enumerate(nodes)}
+
+
+def _sides(nodes: Sequence[Hashable]) -> dict[Hashable, tuple[float, float]]:
+    places = {}
+    for side, height in (("src", 1.0), ("dst", 0.0)):
+        members = [node for node in nodes if node[0] == side]
+        for i, node in enumerate(members):
+            places[node] = (i - (len(members) - 1) / 2, height)
+    return places
+
+
+def draw_batch(
+    enc: nx.DiGraph, cross: nx.DiGraph, dec: nx.DiGraph, source: Sequence[str], target: Sequence[str]
+) -> Figure:
+    """Draw the three graphs of a sentence pair in one picture: source tokens above, target tokens below.
+
+    Parameters
+    ----------
+    enc, cross, dec : networkx.DiGraph
+        Of ``AttentionGraph.to_networkx()``, each of one sentence (pair).
+    source, target : sequence of str
+        Labels of their tokens.
+    """
+    fig, ax = plt.subplots(figsize=(6.4, 4.2))
+    room = _node_size([*source, *target])
+    top = {i: (i - (len(source) - 1) / 2, 1.0) for i in range(len(source))}
+    bottom = {j: (j - (len(target) - 1) / 2, 0.0) for j in range(len(target))}
+    both = {("src", i): top[i] for i in top} | {("dst", j): bottom[j] for j in bottom}
+    for graph, places, kind, bends in (
+        (enc, top, "enc", (-0.4, 0.3)),
+        (cross, both, "cross", (0.0, 0.0)),
+        (dec, bottom, "dec", (0.4, -0.3)),
+    ):
+        color, dash = EDGE_KINDS[kind]
+        for forward, bend in zip((True, False), bends, strict=True):
+            edges = [(i, j) for i, j in graph.edges if i != j and (i < j) == forward]
+            nx.draw_networkx_edges(
+                graph, places, edges, edge_color=color, style=dash, alpha=0.75, arrowsize=8,
+                connectionstyle=f"arc3,rad={bend}", node_size=room, ax=ax,
+            )  # fmt: skip
+    labels = {("src", i): s for i, s in enumerate(source)} | {("dst", j): t for j, t in enumerate(target)}
+    nx.draw_networkx_nodes(cross, both, node_size=room, ax=ax, **NODE)
+    nx.draw_networkx_labels(cross, both, labels, font_size=10, ax=ax)
+    names = {"enc": "source to source", "cross": "source to target", "dec": "target to target"}
+    for kind, (color, dash) in EDGE_KINDS.items():
+        ax.plot([], [], color=color, linestyle=dash, label=names[kind])
+    ax.legend(loc="lower center", bbox_to_anchor=(0.5, -0.12), ncols=3)
+    ax.set_axis_off()
+    ax.margins(x=0.1)
+    reach = 0.17 * max(len(source), len(target))
+    ax.set_ylim(-reach, 1 + reach)
+    return fig
+
+
+def draw_social(
+    graph: nx.Graph,
+    groups: Sequence[str],
+    highlight: Hashable | None = None,
+    proposed: Sequence[tuple[Hashable, Hashable]] = (),
+) -> Figure:
+    """Draw a network of people with its groups, one person's neighbourhood, and new ties.
+
+    Parameters
+    ----------
+    graph : networkx.Graph
+        Who knows whom.
+    groups : sequence of str
+        Each node's group, four groups at most, which differ in shape and colour.
+    highlight : node, optional
+        Arrows run to it from its neighbours.
+    proposed : sequence of (node, node)
+        Ties that are not in the graph, drawn dashed.
+
+    Raises
+    ------
+    ValueError
+        If there is not one group per node, there are too many, or ``highlight`` is no node.
+    """
+    nodes, names = list(graph), list(dict.fromkeys(groups))
+    if len(groups) != len(nodes) or len(names) > 4:
+        raise ValueError(f"groups must give each of {len(nodes)} nodes one of 4 groups, got {groups!r}")
+    if highlight is not None and highlight not in graph:
+        raise ValueError(f"highlight must be a node of the graph, got {highlight!r}")
+    ax = plt.subplots(figsize=(6.4, 4.4))[1]
+    places = nx.spring_layout(graph, k=0.42, iterations=200, seed=19)
+    arrows = nx.DiGraph([(j, highlight) for j in graph.neighbors(highlight)] if highlight is not None else [])
+    weak = [e for e in graph.edges if highlight not in e]
+    nx.draw_networkx_edges(graph, places, weak, edge_color=PALETTE["pale"], width=0.9, ax=ax)
+    nx.draw_networkx_edges(
+        graph, places, proposed, edge_color=PALETTE["purple"], style="--", width=2.2, ax=ax
+    )
+    strong = {"edge_color": PALETTE["orange"], "width": 2.0, "arrowsize": 11, "node_size": 300}
+    nx.draw_networkx_edges(arrows, places, ax=ax, **strong)
+    looks = zip(names, "os^D", (PALETTE[c] for c in ("blue", "green", "ink", "purple")), strict=False)
+    for name, shape, color in looks:
+        members = [n for n, group in zip(nodes, groups, strict=True) if group == name]
+        style = NODE | {"edgecolors": color, "linewidths": 1.8, "node_size": 300}
+        nx.draw_networkx_nodes(graph, places, members, node_shape=shape, label=name, ax=ax, **style)
+    nx.draw_networkx_labels(graph, places, font_size=9, ax=ax)
+    ax.legend(markerscale=0.7, loc="best")
+    ax.set_axis_off()
+    return ax.figure
+
+
+def draw_packing(lengths: Sequence[int]) -> Figure:
+    """Draw sentences padded to one length above the same sentences packed end to end."""
+    fig, (padded, packed) = plt.subplots(
+        2, 1, figsize=(6.4, 2.6), height_ratios=(len(lengths), 1.2), sharex=False
+    )
+    colors = [PALETTE["blue"], PALETTE["orange"], PALETTE["green"], PALETTE["purple"]]
+    longest, first = max(lengths), 0
+    for row, length in enumerate(lengths):
+        color = colors[row % len(colors)]
+        padded.barh(row, length, color=color, height=0.75)
+        padding = {"color": "white", "edgecolor": PALETTE["pale"], "hatch": "////"}
+        padded.barh(row, longest - length, left=length, height=0.75, **padding)
+        packed.barh(0, length, left=first, color=color, edgecolor="white", height=0.75)
+        packed.text(first + length / 2, 0, str(length), color="white", ha="center", va="center")
+        first += length
+    padded.invert_yaxis()
+    padded.set_title(f"padded: {len(lengths) * longest} slots", loc="left")
+    packed.set_title(f"packed: {first} tokens", loc="left")
+    for ax in (padded, packed):
+        ax.set_xlim(0, max(first, longest))
+        ax.set_yticks([])
+        ax.set_xticks([])
+        ax.spines[:].set_visible(False)
+    return fig

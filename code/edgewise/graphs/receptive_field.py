@@ -1,0 +1,31 @@
+"""Receptive fields: how far information travels in a number of layers."""
+
+import torch
+from torch import Tensor
+
+from edgewise.graphs.attention_graph import AttentionGraph
+from edgewise.validation import check_count
+
+
+def receptive_field(graph: AttentionGraph, layers: int) -> Tensor:
+    """Return each token's receptive field after up to ``layers`` layers on one graph.
+
+    Because of the residual connections it always includes the token itself.
+
+    Returns
+    -------
+    Tensor
+        bool [layers + 1, receivers, senders]; entry 0 is before the first layer.
+
+    Raises
+    ------
+    ValueError
+        If the graph is not self-attention or ``layers`` is negative.
+    """
+    if not graph.self_attention:
+        raise ValueError(f"graph must be self-attention, over one set of tokens, got {graph}")
+    step = graph.to_mask().float()
+    known = [torch.eye(graph.num_src, dtype=torch.bool, device=graph.device)]
+    for _ in range(check_count("layers", layers)):
+        known.append(known[-1] | (step @ known[-1].float() > 0))
+    return torch.stack(known)

@@ -1,0 +1,170 @@
+"""One epoch: every batch through the model and the loss."""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.graphs import Batch
+from edgewise.validation import check_count
+
+Progress = Callable[[int], object]
+"""Is told how many target tokens were processed."""
+
+
+class SimpleLossCompute:
+    """Computes the loss of a batch, updates the weights if there is an optimiser, and keeps count.
+
+    Parameters
+    ----------
+    criterion : callable
+        Log-probabilities [N, V] and targets [N] to a summed loss.
+    opt : NoamOpt or torch.optim.Optimizer, optional
+        Without one, the weights are not updated.
+    grad_accum : int
+        Batches whose gradients are added up before each step.
+
+    Raises
+    ------
+    TypeError
+        If ``opt`` cannot take a step, or ``grad_accum`` is not an integer.
+    """
+
+    def __init__(self, criterion: Callable[[Tensor, Tensor], Tensor], opt: Any = None, grad_accum: int = 1):
+        if opt is not None and not (hasattr(opt, "step") and hasattr(opt, "zero_grad")):
+            raise TypeError(f"opt must have step() and zero_grad(), got {opt!r}")
+        self.criterion = criterion
+        self.opt = opt
+        self.grad_accum = check_count("grad_accum", grad_accum, 1)
+        self.total_loss, self.correct, self.tokens, self.waiting = 0.0, 0, 0, 0
+
+    @property
+    def avg_loss(self) -> float:
+        """Loss per token so far, in nats; NaN before the first batch."""
+        return self.total_loss / self.tokens if self.tokens else math.nan
+
+    @property
+    def accuracy(self) -> float:
+        """Share of tokens predicted right so far, teacher-forced."""
+        return self.correct / self.tokens if self.tokens else math.nan
+
+    def __call__(self, log_probs: Tensor, target: Tensor, n_tokens: int) -> float:
+        """Count a batch and accumulate its gradient; update after every ``grad_accum`` batches.
+
+        Parameters
+        ----------
+        log_probs : Tensor
+            [N, V]
+        target : Tensor
+            int64 [N]
+        n_tokens : int
+            Divisor of the summed loss.
+
+        Returns
+        -------
+        float
+            Loss per token of this batch.
+        """
+        check_count("n_tokens", n_tokens, 1)
+        total, correct = self.evaluate(log_probs, target)
+        if self.opt is not None:
+            if self.waiting == 0:
+                self.opt.zero_grad()
+            self.learn(total, n_tokens)
+            self.waiting += 1
+            if self.waiting == self.grad_accum:
+                self.finish()
+        self.total_loss += total.item()
+        self.correct += correct
+        self.tokens += n_tokens
+        return total.item() / n_tokens
+
+    def evaluate(self, log_probs: Tensor, target: Tensor) -> tuple[Tensor, int]:
+        """Return the summed loss, a scalar, and how many tokens are predicted right."""
+        return self.criterion(log_probs, target), int((log_probs.argmax(1) == target).sum())
+
+    def learn(self, total: Tensor, n_tokens: int) -> None:
+        """Accumulate a batch's gradient."""
+        (total / (n_tokens * self.grad_accum)).backward()
+
+    def take_step(self) -> None:
+        """Update the weights."""
+        self.opt.step()
+
+    def finish(self) -> None:
+        """Update with the gradients of a last, incomplete group of batches."""
+        if self.waiting:
+            self.take_step()
+            self.waiting = 0
+
+
+@dataclass(frozen=True)
+class EpochResult:
+    """Results of an epoch.
+
+    Attributes
+    ----------
+    loss : float
+        Nats per token.
+    accuracy : float
+        Share of tokens predicted right, teacher-forced.
+    losses : list of float
+        Loss per token of each batch.
+    """
+
+    loss: float
+    accuracy: float
+    losses: list[float]
+
+
+def run_epoch(
+    data_iter: Iterable[Batch],
+    model: nn.Module,
+    loss_compute: SimpleLossCompute,
+    is_train: bool = True,
+    progress: Progress | None = None,
+) -> EpochResult:
+    """Pass every batch through the model and the loss.
+
+    Parameters
+    ----------
+    data_iter : iterable of Batch
+        One epoch.
+    model : torch.nn.Module
+        Batch to log-probabilities; its mode, training or evaluation, stays as it is.
+    loss_compute : SimpleLossCompute
+        Updates the weights if it has an optimiser.
+    is_train : bool
+        Whether gradients are computed.
+    progress : callable, optional
+        Called after each batch with its number of target tokens.
+
+    Returns
+    -------
+    EpochResult
+        Means over the epoch's target tokens.
+
+    Raises
+    ------
+    ValueError
+        If ``is_train`` and the loss has no optimiser, or the other way round, or there is no batch.
+    """
+    if is_train != (loss_compute.opt is not None):
+        has = "no" if loss_compute.opt is None else "an"
+        raise ValueError(f"is_train is {is_train}, but loss_compute has {has} optimiser")
+    losses = []
+    before = (loss_compute.total_loss, loss_compute.correct, loss_compute.tokens)
+    for batch in data_iter:
+        with torch.set_grad_enabled(is_train):
+            losses.append(loss_compute(model(batch), batch.tgt_y, batch.n_tokens))
+        if progress is not None:
+            progress(batch.n_tokens)
+    loss_compute.finish()
+    after = (loss_compute.total_loss, loss_compute.correct, loss_compute.tokens)
+    loss, correct, tokens = (b - a for a, b in zip(before, after, strict=True))
+    if tokens == 0:
+        raise ValueError("data_iter must hold at least one batch, got none")
+    return EpochResult(loss / tokens, correct / tokens, losses)

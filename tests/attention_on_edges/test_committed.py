@@ -1,0 +1,156 @@
+"""What the repository holds under ``book/artifacts``: the weights, the data, and what is said of them."""
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+import torch
+
+from attention_on_edges import experiments
+from attention_on_edges.data import corpora
+from attention_on_edges.data.corpora.streams import json_digest
+from attention_on_edges.data.tasks import ANSWERS, get_dataset
+from attention_on_edges.experiments import EXPERIMENTS, Experiment, UniversalConfig, artifacts
+from attention_on_edges.experiments.adaptive import ADAPTIVE, SHORT
+from edgewise.decoding import greedy
+from edgewise.graphs import GraphPool
+from support import assert_equal_as_stated
+from workshop import corpus_of, torch_greedy, torch_twin
+
+KINDS = {"copy", "sort", "sort-universal", "multi30k"}
+"""One committed model of each kind, for what takes long; the others take their turn in the scheduled run."""
+
+
+def committed(daily=None):
+    """The committed artifacts, or those of ``daily`` in every run; those of text need their corpus."""
+    for name in artifacts.names():
+        marks = [pytest.mark.corpus] if artifacts.load(name).config.get("text") else []
+        marks += [] if daily is None or name in daily else [pytest.mark.nightly]
+        yield pytest.param(name, marks=marks)
+
+
+toy_of = cache(get_dataset)
+
+
+@cache
+def restored(name):
+    """Model and data of a committed artifact, but no text to train on, which takes long to split."""
+
+    def tested_on(task):
+        corpus = corpus_of(task)
+        return replace(corpus, splits=corpus.splits | {"train": []})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(corpora, "load", tested_on)
+        patch.setattr("attention_on_edges.experiments.loading.get_dataset", toy_of)
+        return experiments.restore(artifacts.load(name))
+
+
+IN_TRAINING: set[str] = set()
+"""Experiments whose runs are not over."""
+
+ABLATIONS = {e.name for e in ADAPTIVE if e.training == SHORT}
+
+DECODED = {"exact_match", "token_accuracy", "bleu", "chrf", "bleu_tokenised", "references_reproduced"}
+"""Figures of what a model decodes."""
+
+
+def test_every_finished_experiment_has_its_artifact():
+    assert set(artifacts.names()) == EXPERIMENTS.keys() - IN_TRAINING - experiments.LARGE
+
+
+@pytest.mark.parametrize("name", artifacts.names())
+def test_an_artifact_is_of_the_experiment_as_it_is_now(name):
+    artifact = artifacts.load(name)
+    assert Experiment.of(artifact.config) == EXPERIMENTS[name]
+    assert artifact.provenance["commit"]
+    assert not artifact.provenance["changed"]
+    assert sum(p.stat().st_size for p in artifact.folder.iterdir()) < 8e6
+
+
+@cache
+def digest(task, seed):
+    """Of a toy task's pairs, or of a corpus, which is the same from any seed."""
+    return json_digest((toy_of(task, seed) if task in ANSWERS else corpus_of(task)).splits)
+
+
+@pytest.mark.parametrize("name", [*committed()])
+def test_it_was_trained_on_the_data_as_they_are_now(name):
+    experiment = EXPERIMENTS[name]
+    assert artifacts.load(name).provenance["data"] == digest(experiment.task, experiment.training.seed)
+
+
+def found_figures(name, limit=None):
+    """Yield each split and figure with what the weights score and what the artifact holds."""
+    artifact, experiment = artifacts.load(name), EXPERIMENTS[name]
+    search = experiments.search_of(artifact)
+    found = experiments.final_figures(experiment, *restored(name), search, limit)
+    assert found.keys() == set(experiment.tests)
+    for split, figures in found.items():
+        recorded = artifact.metrics[split]
+        assert figures.keys() == recorded.keys()
+        yield from ((split, figure, value, recorded[figure]) for figure, value in figures.items())
+
+
+@pytest.mark.proves(
+    "08-translation",
+    "recorded results are those of the saved weights: BLEU within 0.1, shares within 0.21 points",
+)
+@pytest.mark.parametrize("name", [*committed(KINDS)])
+def test_its_figures_hold(name):
+    for split, figure, value, recorded in found_figures(name):
+        within = 0.1 if figure.startswith(("bleu", "chrf")) else 0.0021
+        assert value == pytest.approx(recorded, abs=within), f"{split}: {figure}"
+
+
+@pytest.mark.parametrize("name", [p for p in committed() if p.values[0] not in KINDS])
+def test_its_predictions_of_the_next_symbol_hold(name):
+    """What the models predict from the truth takes no decoding: it is worked out in every run."""
+    for split, figure, value, recorded in found_figures(name, limit=1):
+        if figure not in DECODED:
+            assert value == pytest.approx(recorded, abs=0.0021), f"{split}: {figure}"
+
+
+@pytest.mark.parametrize(
+    "name", [p for p in committed(KINDS) if p.values[0] not in ABLATIONS - {"sort-universal-short"}]
+)
+def test_a_committed_run_can_be_repeated(name, tmp_path):
+    experiment = EXPERIMENTS[name]
+    run = experiments.start(experiment, tmp_path)
+    run.train(max_steps=5)
+    assert len(run.losses) == 5
+    assert experiments.deviation(run, experiment) < (1e-2 if experiment.training.autocast else 1e-4)
+
+
+@pytest.mark.parametrize("name", ["copy", "sort"])
+def test_whole_sequences_come_out_right(name):
+    assert artifacts.load(name).metrics["test"]["exact_match"] >= 0.99
+
+
+@pytest.mark.proves(
+    "08-translation",
+    "torch.nn.Transformer with the same weights decodes the same words, on sentences of Multi30k",
+)
+@pytest.mark.parametrize(
+    "name",
+    [
+        p
+        for p in committed({*KINDS, "multi30k-window"})
+        if not isinstance(EXPERIMENTS[p.values[0]].model, UniversalConfig)
+    ],
+)
+def test_pytorchs_layers_with_the_same_weights_write_alike(name):
+    """The graph costs nothing: the same log-probabilities, the same words, hence the same BLEU."""
+    model, data = restored(name)
+    split = EXPERIMENTS[name].tests[0]
+    twin = torch_twin(model)
+    pairs = [[data.encode(side) for side in pair] for pair in data.splits[split][:100]]
+    sources = [source for source, _ in pairs]
+    targets = [[data.sos_id, *target, data.eos_id] for _, target in pairs]
+    with torch.no_grad():
+        expected, _ = twin.double()(*([torch.tensor(ids) for ids in side] for side in (sources, targets)))
+        assert_equal_as_stated(model(GraphPool()(sources, targets)), expected.log_softmax(1))
+    ours = [h.ids for h in greedy(model, sources, data.sos_id, data.eos_id)]
+    limits = [2 * len(source) + 10 for source in sources]
+    theirs = torch_greedy(twin.float(), sources, data.sos_id, data.eos_id, limits)
+    assert ours == [tuple(ids) for ids in theirs]

@@ -1,0 +1,217 @@
+import json
+import shutil
+from dataclasses import replace
+
+import pytest
+import torch
+
+from attention_on_edges import experiments
+from attention_on_edges.data import tasks
+from attention_on_edges.experiments import EXPERIMENTS, Experiment, ModelConfig, artifacts, load_data
+from edgewise.training import TrainingConfig
+from edgewise.training.checkpoints import CheckpointError, checkpoints, load_tensors, save_tensors
+from workshop import FEW
+
+TINY = Experiment(
+    "copy",
+    "A tiny one.",
+    "copy",
+    ModelConfig(N=1, dim_model=16, dim_ff=16, h=2),
+    TrainingConfig(epochs=1, batch_size=10, average=1, warmup=20),
+)
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch):
+    torch.set_num_threads(1)
+    monkeypatch.setattr(tasks, "SIZES", FEW)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tasks, "SIZES", FEW)
+        run = experiments.start(TINY, tmp_path_factory.mktemp("run"))
+        run.train()
+        return run, experiments.finish(run, TINY)
+
+
+def test_an_artifact_tells_all_about_its_run(finished):
+    run, artifact = finished
+    assert sorted(p.name for p in artifact.folder.iterdir()) == [
+        "config.json", "metrics.json", "model.safetensors", "provenance.json"
+    ]  # fmt: skip
+    assert Experiment.of(artifact.config) == TINY
+    assert artifact.metrics["losses"] == run.losses
+    assert len(run.losses) == 18
+    facts = artifact.provenance
+    assert facts["seed"] == 0
+    assert facts["torch"] == torch.__version__
+    assert facts["device"].startswith("cpu")
+    assert facts["data"] == experiments.digest_of(load_data(TINY))
+    assert facts["seconds"] == sum(stage["seconds"] for stage in facts["stages"]) > 0
+    assert facts["stages"][-1]["to_step"] == 18
+    for fact in ("copy", facts["date"], facts["device"], facts["torch"], "seed 0", facts["commit"][:10]):
+        assert fact in artifact.caption
+
+
+@pytest.mark.parametrize("name", ["with_warmup", "with_decay"])
+def test_a_rate_that_stays_is_part_of_the_course(name, finished, tmp_path):
+    ordinary, _ = finished
+    run = experiments.start(replace(TINY, training=replace(TINY.training, **{name: False})), tmp_path)
+    assert run.opt.rate(5) == pytest.approx(ordinary.opt.rate(20 if name == "with_warmup" else 5))
+    assert run.opt.rate(80) == pytest.approx(ordinary.opt.rate(20 if name == "with_decay" else 80))
+    run.train(1)
+    with pytest.raises(CheckpointError, match=rf"training\.{name}"):
+        experiments.start(TINY, tmp_path, resume=True)
+
+
+def test_its_figures_are_those_of_the_weights_as_saved(finished):
+    _, artifact = finished
+    model, data = experiments.restore(artifact)
+    assert all(torch.equal(x, x.half().float()) for x in model.state_dict().values())
+    assert experiments.figures(model, data, "test") == pytest.approx(artifact.metrics["test"], rel=1e-5)
+
+
+def test_decoded_figures_are_of_the_models_own_decoding():
+    """A model that always ends at once gets nothing right, though it is never asked about later tokens."""
+    data = load_data(TINY)
+    model = TINY.build(data.vocab_size)
+    model.generator.proj.bias.data[data.eos_id] = 100.0
+    scores = experiments.figures(model, data, "valid", limit=50)
+    assert scores["exact_match"] == scores["token_accuracy"] == 0
+    ends = sum(1 for _ in data.splits["valid"])
+    tokens = sum(len(target) + 1 for _, target in data.splits["valid"])
+    assert scores["accuracy"] == pytest.approx(ends / tokens)
+
+
+def test_a_matrix_with_three_names_is_kept_once(tmp_path):
+    shared = replace(TINY, model=replace(TINY.model, shared=True))
+    run = experiments.start(shared, tmp_path)
+    run.train()
+    artifact = experiments.finish(run, shared)
+    table = torch.Size((29, 16))
+    assert sum(x.shape == table for x in artifact.weights.values()) == 1
+    model, data = experiments.restore(artifact)
+    assert model.generator.proj.weight is model.src_embed.lut.weight
+    assert experiments.figures(model, data, "test") == pytest.approx(artifact.metrics["test"], rel=1e-5)
+
+
+def test_weights_of_another_model_are_refused():
+    model = TINY.build(29)
+    weights = dict(model.named_parameters())
+    name = "encoder.norm.weight"
+    for wrong in (
+        {n: x for n, x in weights.items() if n != name},
+        weights | {"more": weights[name]},
+        weights | {name: torch.ones(1)},
+    ):
+        with pytest.raises(ValueError, match="weights must be those of the model"):
+            experiments.load_weights(model, wrong)
+
+
+def test_the_same_seed_builds_the_same_model_and_another_one_does_not():
+    data = load_data(TINY)
+    one, two = TINY.build(data.vocab_size), TINY.build(data.vocab_size)
+    other = replace(TINY, training=replace(TINY.training, seed=1)).build(data.vocab_size)
+    weight = "encoder.layers.0.self_attn.in_proj.weight"
+    assert torch.equal(one.state_dict()[weight], two.state_dict()[weight])
+    assert not torch.equal(one.state_dict()[weight], other.state_dict()[weight])
+
+
+@pytest.fixture
+def begun(tmp_path):
+    run = experiments.start(TINY, tmp_path)
+    run.train(max_steps=2)
+    run.save()
+    return tmp_path
+
+
+@pytest.mark.parametrize("other", ["pairs", "vocabulary"])
+def test_a_run_does_not_go_on_with_other_data(other, begun, monkeypatch):
+    data = load_data(TINY)
+    if other == "pairs":
+        data.splits["train"][0] = data.splits["train"][1]
+    else:
+        data.symbols = [*data.symbols[:-2], *data.symbols[:-3:-1]]
+    monkeypatch.setattr("attention_on_edges.experiments.runs.load_data", lambda *given: data)
+    with pytest.raises(CheckpointError, match=rf"data\.{other} is '[0-9a-f]+' there and '[0-9a-f]+' here"):
+        experiments.start(TINY, begun, resume=True)
+
+
+def test_a_run_goes_on_from_a_checkpoint_that_does_not_name_its_data(begun):
+    """Checkpoints did not, once."""
+    path = checkpoints(begun / "checkpoints")[-1]
+    tensors, header = load_tensors(path)
+    assert header["config"].pop("data").keys() == {"pairs", "vocabulary"}
+    save_tensors(path, tensors, header)
+    run = experiments.start(TINY, begun, resume=True)
+    run.train(max_steps=3)
+    assert run.step == 3
+
+
+def test_an_unfinished_run_leaves_no_artifact(tmp_path):
+    run = experiments.start(TINY, tmp_path)
+    run.train(max_steps=2)
+    with pytest.raises(ValueError, match="is not finished: 0 of 1 epochs"):
+        experiments.finish(run, TINY)
+    assert not (tmp_path / "artifact").exists()
+
+
+def test_a_write_that_breaks_off_leaves_the_old_artifact(finished, tmp_path, monkeypatch):
+    _, artifact = finished
+    parts = artifact.config, artifact.metrics, artifact.provenance
+    weights = artifacts.halved(artifact.weights)
+    folder = tmp_path / "copy"
+    artifacts.write(folder, weights, *parts)
+    before = {p.name: p.read_bytes() for p in folder.iterdir()}
+
+    def full(*arguments):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(artifacts, "save_tensors", full)
+    with pytest.raises(OSError, match="No space"):
+        artifacts.write(folder, weights, parts[0], {"other": 1}, parts[2])
+    assert {p.name: p.read_bytes() for p in folder.iterdir()} == before
+    monkeypatch.undo()
+    artifacts.write(folder, weights, parts[0], {"other": 1}, parts[2])
+    assert artifacts.load(folder).metrics == {"other": 1}
+    assert [p.name for p in tmp_path.iterdir()] == ["copy"]
+
+
+class TestLoading:
+    def test_what_is_not_there(self, tmp_path, monkeypatch):
+        with pytest.raises(FileNotFoundError, match=r"no artifact 'none'; there are: .*copy"):
+            artifacts.load("none")
+        with pytest.raises(FileNotFoundError, match=r"is no artifact: it has no config\.json, metrics\.json"):
+            artifacts.load(tmp_path)
+        monkeypatch.setattr(artifacts, "artifacts_folder", lambda: None)
+        with pytest.raises(FileNotFoundError, match="comes with a clone of the book"):
+            artifacts.load("copy")
+        assert artifacts.names() == []
+
+    def test_json_that_is_cut_short(self, finished, tmp_path):
+        folder = tmp_path / "cut"
+        shutil.copytree(artifacts.artifacts_folder() / "copy", folder)
+        (folder / "config.json").write_text("{")
+        with pytest.raises(ValueError, match=r"config\.json is damaged"):
+            artifacts.load(folder)
+
+    def test_weights_that_were_changed(self, finished, tmp_path):
+        _, artifact = finished
+        for file in artifact.folder.iterdir():
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+        path = tmp_path / "model.safetensors"
+        data = bytearray(path.read_bytes())
+        data[-1] ^= 1
+        path.write_bytes(data)
+        with pytest.raises(CheckpointError, match="is damaged"):
+            _ = artifacts.load(tmp_path).weights
+
+
+def test_experiments_go_by_their_names_and_through_json():
+    for name, experiment in EXPERIMENTS.items():
+        assert experiment.name == name
+        assert Experiment.of(json.loads(json.dumps(experiment.config))) == experiment
+    with pytest.raises(ValueError, match=r"experiment must be one of .*; got 'nothing'"):
+        experiments.get_experiment("nothing")

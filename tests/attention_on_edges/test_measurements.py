@@ -1,0 +1,234 @@
+"""Measurements of chapter 9: models whose attention is planted, so that every figure is known beforehand."""
+
+import json
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from attention_on_edges.analysis import heads_of
+from attention_on_edges.commands.app import app
+from attention_on_edges.data.corpora import captions
+from attention_on_edges.data.corpora.annotated import AlignedPair, Parse
+from attention_on_edges.data.metrics import bleu
+from attention_on_edges.data.tokenization import BPE
+from attention_on_edges.experiments import (
+    MEASUREMENTS,
+    ModelConfig,
+    TextDataset,
+    artifacts,
+    load_study,
+    measurements,
+)
+from attention_on_edges.experiments import annotated as against
+from attention_on_edges.experiments.annotated import measure_alignment, measure_syntax
+from attention_on_edges.experiments.measurements import measure_pruning, measure_windows, paired_p_values
+
+
+@pytest.fixture(scope="module")
+def data():
+    corpus = captions.load(train=60, valid=6, test=20)
+    return TextDataset(corpus, BPE.train([text for pair in corpus.splits["train"] for text in pair], 300))
+
+
+@pytest.fixture
+def model(data):
+    torch.manual_seed(0)
+    model = ModelConfig(N=2, dim_model=16, dim_ff=16, h=2, shared=True).build(data.vocab_size).eval()
+    model.generator.proj.bias.data[data.eos_id] = 3.0  # translations of one to six pieces
+    return model
+
+
+def test_windows_grow_narrower_and_the_widest_changes_nothing(model, data):
+    whole, *rows = measure_windows(model, data, "test")
+    sources, references = zip(*data.corpus.splits["test"], strict=True)
+    assert whole["bleu"] == bleu(measurements.translate(model, data, sources), references).value
+    assert [row["reach"] for row in rows] == sorted({row["reach"] for row in rows}, reverse=True)
+    edges = [row["edges"] for row in (whole, *rows)]
+    assert edges == sorted(edges, reverse=True)
+    assert edges[-1] == 1  # each attends to itself
+    sizes = [len(data.splitter.split(source)) for source in sources]
+    assert edges[0] == pytest.approx(sum(n * n for n in sizes) / sum(sizes))
+
+
+class TestPruning:
+    @pytest.mark.proves("09-what-heads-learn", "each order of pruning removes the heads that it names")
+    def test_every_order_leaves_out_what_it_says(self, model, data, monkeypatch):
+        """Each head left out spoils one more translation: its number in the list of heads, and all before."""
+        heads = heads_of(model)
+        weight = {head: (7 * i) % len(heads) + 1.0 for i, head in enumerate(heads)}  # no two alike
+        out = []
+
+        @contextmanager
+        def without_heads(_, left_out):
+            out.append(list(left_out))
+            yield
+
+        def translate(_, data, sources):
+            spoiled = sum(int(weight[head]) for head in out[-1]) % 20
+            references = [target for _, target in data.corpus.splits["test"]]
+            return ["nichts davon stimmt hier ."] * spoiled + references[spoiled:]
+
+        monkeypatch.setattr(measurements, "without_heads", without_heads)
+        monkeypatch.setattr(measurements, "translate", translate)
+        monkeypatch.setattr(measurements, "importance", lambda *_: weight)
+        rows = measure_pruning(model, data, "test", step=5, seeds=2)
+        assert rows[0] == {"kind": "whole", "bleu": pytest.approx(100), "heads": 12}
+        ones = rows[1:13]
+        assert out[1:13] == [[head] for head in heads]
+        assert [(r["graph"], r["layer"], r["head"]) for r in ones] == [
+            (head.graph, head.layer, head.number) for head in heads
+        ]
+        assert [r["importance"] for r in ones] == list(weight.values())
+        by_harm = sorted(ones, key=lambda r: r["importance"])
+        assert all(a["bleu"] > b["bleu"] for a, b in pairwise(by_harm))
+        assert by_harm[-1]["p"] < 0.01
+        ranked = sorted(heads, key=weight.get)
+        assert [(r["kind"], r["seed"], r["removed"]) for r in rows[13:]] == [
+            (kind, seed, count)
+            for kind, seed in (("least first", 0), ("most first", 0), ("random", 0), ("random", 1))
+            for count in (5, 10)
+        ]
+        assert out[13:17] == [ranked[:5], ranked[:10], ranked[:-6:-1], ranked[:-11:-1]]
+        assert set(out[17]) < set(out[18]) <= set(heads)
+        assert out[17] != out[19]
+        references = [target for _, target in data.corpus.splits["test"]]
+        for row, left_out in zip(rows[13:], out[13:], strict=True):
+            out.append(left_out)
+            assert row["bleu"] == bleu(translate(model, data, None), references).value
+
+    def test_it_runs_on_a_real_model(self, model, data):
+        rows = measure_pruning(model, data, "test", step=6, seeds=1)
+        assert len(rows) == 1 + 12 + 3 * 2
+        assert all(np.isfinite(row["bleu"]) for row in rows)
+
+    def test_p_values(self):
+        references = [f"satz nummer {i} steht hier" for i in range(40)]
+        worse = ["etwas ganz anderes ."] * 10 + references[10:]
+        same, clear = paired_p_values(references, [references, worse], references)
+        assert same == 1
+        assert clear < 0.01
+
+
+def plant(model, data, weights_of):
+    """Replace the model's attention weights by ``weights_of(batch, layer)``."""
+    model.attention_of = lambda batch, sentence, layer=-1: weights_of(batch, layer)
+
+
+class TestAlignment:
+    @pytest.mark.proves("09-what-heads-learn", "links planted in attention are found, AER 0")
+    def test_planted_links_are_found(self, model, data):
+        """Head 0 of layer 1 aligns words in the rows that predict them; head 1 in those that read them."""
+        links = frozenset((i, i) for i in range(4))
+        source, target = ("two", "dogs", "run", "."), ("zwei", "Hunde", "rennen", ".")
+        pairs = [AlignedPair(source, target, links, links)] * 150
+        spans = [against.split_words(data.splitter, side)[1] for side in (pairs[0].source, pairs[0].target)]
+
+        def planted(batch, layer):
+            weights = torch.full((2, batch.tgt_lengths[0], batch.src_lengths[0]), 1e-3)
+            if layer == 1:
+                for source, written in zip(*spans, strict=True):
+                    weights[0, written[0], list(source)] = 1.0
+                    weights[1, written[-1] + 1, list(source)] = 1.0
+            return [None, weights, None]
+
+        plant(model, data, planted)
+        rows = measure_alignment(model, data, pairs)
+        heads = {(r["layer"], r["row"], r["head"]): r for r in rows if r["kind"] == "head"}
+        assert len(heads) == 2 * 2 * 3
+        assert heads[1, "predicts", 0]["aer"] == heads[1, "reads", 1]["chosen_on"] == 0
+        assert heads[1, "reads", 0]["aer"] > 0.3
+        assert heads[0, "predicts", "mean"]["aer"] > 0.3
+        assert rows[0] == {"kind": "diagonal", "pairs": 150, "chosen_on": 0.0, "aer": 0.0}
+        assert [row["text"] for row in rows[-2:]] == ["own test", "aligned"]
+        assert all(2 < row["nats"] < 10 for row in rows[-2:])
+
+    def test_the_two_parts_are_scored_apart(self, model, data, monkeypatch):
+        monkeypatch.setattr(against, "CHOSEN_ON", 10)
+        wrong, right = (
+            AlignedPair(("two", "dogs"), ("zwei", "Hunde"), frozenset(links), frozenset(links))
+            for links in ([(0, 1), (1, 0)], [(0, 0), (1, 1)])
+        )
+        diagonal = measure_alignment(model, data, [wrong] * 10 + [right] * 2)[0]
+        assert (diagonal["chosen_on"], diagonal["aer"]) == (1, 0)
+
+
+class TestSyntax:
+    PARSE = Parse(("the", "man", "rides", "bikes"), (1, 2, -1, 2), ("det", "nsubj", "root", "obj"))
+
+    @pytest.mark.proves("09-what-heads-learn", "trees planted in attention are found, UUAS 1")
+    def test_planted_trees_are_found(self, model, data, monkeypatch):
+        """Head 1 of layer 0 attends to a word's head, the other heads to the word before."""
+        monkeypatch.setattr(against, "COMMON", 3)
+        parse = self.PARSE
+        alone = Parse(("yes",), (-1,), ("root",))
+        splits = {"valid": [parse] * 4, "test": [parse, alone, parse, parse]}
+        _, spans = against.split_words(data.splitter, parse.words)
+
+        def planted(batch, layer):
+            n = batch.src_lengths[0]
+            weights = torch.full((2, n, n), 1e-3)
+            words = enumerate(parse.heads if n == spans[-1].stop else [])
+            for word, governor in words:
+                for row in spans[word]:
+                    for head in (0, 1):
+                        sender = governor if (layer, head) == (0, 1) else word - 1
+                        if sender >= 0:
+                            weights[head, row, list(spans[sender])] = 1.0
+            return [weights, None, None]
+
+        plant(model, data, planted)
+        drawn = ModelConfig(N=2, dim_model=16, dim_ff=16, h=2, shared=True).build(data.vocab_size).eval()
+        rows = measure_syntax({"trained": model, "drawn": drawn}, data, splits)
+        assert rows[0] == {"kind": "adjacent", "sentences": 4, "valid": 1.0, "test": 1.0}
+        trees = {(r["model"], r["layer"], r["head"]): r["test"] for r in rows if r["kind"] == "tree"}
+        assert len(trees) == 8
+        assert trees["trained", 0, 1] == 1
+        relations = {r["relation"]: r for r in rows if r["kind"] == "relation"}
+        assert set(relations) == {"det", "nsubj", "obj"}
+        det = relations["det"]
+        assert (det["layer"], det["head"], det["accuracy"], det["count"]) == (0, 1, 1.0, 3)
+        assert (det["offset"], det["baseline"]) == (1, 1.0)
+        assert relations["obj"]["offset"] == -1
+
+    def test_heads_and_offsets_are_chosen_on_the_other_split(self, model, data, monkeypatch):
+        monkeypatch.setattr(against, "COMMON", 1)
+        other = replace(self.PARSE, heads=(2, 2, -1, 2))
+        rows = measure_syntax({"trained": model}, data, {"valid": [self.PARSE], "test": [other]})
+        det = next(r for r in rows if r.get("relation") == "det")
+        assert (det["offset"], det["baseline"]) == (1, 0.0)
+
+    def test_rare_relations_are_left_out(self, model, data, monkeypatch):
+        monkeypatch.setattr(against, "COMMON", 2)
+        rows = measure_syntax({"trained": model}, data, {"valid": [self.PARSE], "test": [self.PARSE] * 2})
+        assert {row["kind"] for row in rows} == {"adjacent", "tree"}
+
+
+class TestRunning:
+    def test_figures_are_kept_with_what_they_were_measured_on(self, tmp_path, monkeypatch):
+        seen = []
+
+        def measure(artifact):
+            seen.append(artifact.name)
+            return [{"kind": "whole", "bleu": 1.5}]
+
+        monkeypatch.setitem(MEASUREMENTS, "pruning", replace(MEASUREMENTS["pruning"], measure=measure))
+        result = CliRunner().invoke(app, ["study", "pruning", "--out", str(tmp_path)])
+        assert result.output.strip() == str(tmp_path / "pruning.json")
+        found = json.loads((tmp_path / "pruning.json").read_text("utf-8"))
+        assert seen == ["multi30k"] == [found["config"]["artifact"]]
+        assert found["rows"] == [{"kind": "whole", "bleu": 1.5}]
+        assert found["config"]["weights"] == measurements.digest_of_weights(artifacts.load("multi30k"))
+        assert found["provenance"]["seconds"] >= 0
+
+    @pytest.mark.proves("09-what-heads-learn", "results of trained models belong to the committed weights")
+    def test_committed_figures_are_of_the_committed_models(self):
+        for name, measurement in MEASUREMENTS.items():
+            results = load_study(name)
+            artifact = artifacts.load(measurement.artifact)
+            assert results.config["weights"] == measurements.digest_of_weights(artifact), name
+            assert not results.provenance["changed"], name

@@ -1,0 +1,111 @@
+import gzip
+import os
+from pathlib import Path
+
+import pytest
+
+from attention_on_edges.data.metrics import (
+    alignment_error_rate,
+    bleu,
+    chrf,
+    exact_match,
+    moses,
+    token_accuracy,
+    tokenized_bleu,
+)
+
+
+def test_a_sequence_counts_only_if_it_is_right_to_the_end():
+    references = [[1, 2], [3], [4, 5]]
+    assert exact_match([(1, 2), (3,), (4, 6)], references) == pytest.approx(2 / 3)
+    assert exact_match([[1, 2, 2], [], [4]], references) == 0
+
+
+def test_what_is_missing_or_added_is_wrong():
+    assert token_accuracy([[1, 2, 3]], [[1, 5, 3]]) == pytest.approx(2 / 3)
+    assert token_accuracy([[1, 2]], [[1, 2, 3, 4]]) == 0.5
+    assert token_accuracy([[1, 2, 3, 4]], [[1, 2]]) == 0.5
+    assert token_accuracy([[2, 1]], [[1, 2]]) == 0
+    assert token_accuracy([[1], []], [[1], [2, 3]]) == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize("score", [exact_match, token_accuracy, bleu, tokenized_bleu, chrf])
+@pytest.mark.parametrize(("predictions", "references"), [([], []), ([[1]], [[1], [2]])])
+def test_bad_input(score, predictions, references):
+    with pytest.raises(ValueError, match="must pair up, one pair at least; got"):
+        score(predictions, references)
+
+
+def test_no_token_is_no_accuracy():
+    with pytest.raises(ValueError, match="at least one token, got none"):
+        token_accuracy([[]], [[]])
+
+
+class TestBleu:
+    references = ("A man rides a bike through the park .", "Two dogs play in the snow .")
+
+    def test_bounds_and_case(self):
+        assert bleu(self.references, self.references).value == pytest.approx(100)
+        shouted = [line.upper() for line in self.references]
+        assert bleu(shouted, self.references).value < 10
+        assert bleu(shouted, self.references, lowercase=True).value == pytest.approx(100)
+        assert chrf(self.references, self.references).value == pytest.approx(100)
+
+    def test_it_is_the_geometric_mean_of_precisions_times_the_brevity_penalty(self):
+        found = ["the cat sat on the red mat today"]
+        wanted = ["the cat sat on the mat today"]
+        precisions = [7 / 8, 5 / 7, 3 / 6, 2 / 5]
+        expected = 100
+        for p in precisions:
+            expected *= p**0.25
+        assert tokenized_bleu(found, wanted).value == pytest.approx(expected)
+
+    def test_the_corpus_is_scored_as_one(self):
+        found = ["A man runs fast today .", "x"]
+        one, other = (bleu([a], [b]).value for a, b in zip(found, self.references, strict=True))
+        together = bleu(found, self.references).value
+        assert together != pytest.approx((one + other) / 2)
+
+    def test_signatures_say_how(self):
+        assert "tok:13a" in bleu(["a"], ["a"]).signature
+        assert "case:lc" in bleu(["a"], ["a"], lowercase=True).signature
+        assert "tok:none" in tokenized_bleu(["a"], ["a"]).signature
+        assert "nrefs:1" in str(chrf(["a"], ["a"]))
+
+
+def test_moses_lower_cases_normalises_splits_and_escapes():
+    assert moses(["Ein Mann, „der“ A&B-Fahrräder fährt."], "de") == [
+        "ein mann , &quot; der &quot; a &amp; b-fahrräder fährt ."
+    ]
+
+
+@pytest.mark.corpus
+@pytest.mark.parametrize("name", ["test_2016_flickr", "test_2017_flickr"])
+def test_moses_reproduces_the_published_references(name):
+    folder = Path(os.environ["EDGEWISE_DATA"], "multi30k")
+    raw = gzip.decompress((folder / f"{name}.de.gz").read_bytes()).decode("utf-8").splitlines()
+    published = (folder / "tok" / f"{name}.lc.norm.tok.de").read_text("utf-8").splitlines()
+    ours = moses([line.strip() for line in raw], "de")
+    assert len(ours) == len(published) == 1000
+    assert sum(a != b for a, b in zip(ours, published, strict=True)) == 0
+
+
+class TestAlignment:
+    sure, possible = [{(0, 0), (1, 2)}], [{(1, 1)}]
+
+    def test_closed_form(self):
+        assert alignment_error_rate(self.sure, self.sure, self.possible) == 0
+        assert alignment_error_rate([{(0, 0), (1, 1)}], self.sure, self.possible) == pytest.approx(1 - 3 / 4)
+        assert alignment_error_rate([{(5, 5)}], self.sure, self.possible) == 1
+        assert alignment_error_rate([set()], self.sure, self.possible) == 1
+
+    def test_possible_links_do_no_harm_and_bring_no_recall(self):
+        both = [self.sure[0] | self.possible[0]]
+        assert alignment_error_rate(both, self.sure, self.possible) == 0
+        assert alignment_error_rate(self.possible, self.sure, self.possible) == pytest.approx(1 - 1 / 3)
+
+    def test_bad_input(self):
+        with pytest.raises(ValueError, match="got 1, 2 and 1"):
+            alignment_error_rate([set()], [set(), set()], [set()])
+        with pytest.raises(ValueError, match="at least one link"):
+            alignment_error_rate([set()], [set()], [set()])

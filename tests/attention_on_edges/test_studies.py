@@ -1,0 +1,335 @@
+import json
+from dataclasses import asdict, replace
+
+import pytest
+import torch
+from torch import nn
+from typer.testing import CliRunner
+
+from attention_on_edges import experiments
+from attention_on_edges.analysis import make_mixing_model
+from attention_on_edges.analysis.long_context import (
+    LongContextConfig,
+    accuracy,
+    make_bucket_reader,
+    train_reader,
+)
+from attention_on_edges.analysis.mixing import MIXERS, convolve
+from attention_on_edges.commands.app import app
+from attention_on_edges.data import tasks
+from attention_on_edges.data.corpora.annotated import Parse
+from attention_on_edges.experiments import (
+    BUCKETS,
+    LONG_GRAPHS,
+    STUDIES,
+    Experiment,
+    MixingConfig,
+    ModelConfig,
+    Reading,
+    Study,
+    Tagging,
+    ablations,
+    artifacts,
+    load_study,
+    run_study,
+    studies,
+)
+from edgewise.decoding import greedy
+from edgewise.graphs import AttentionGraph, GraphPool, complete
+from edgewise.message_passing import ENGINES
+from edgewise.models.gnn import reduce_edges
+from edgewise.models.transformer import make_model
+from edgewise.training import TrainingConfig
+from support import VOCAB, random_pairs
+
+SIZE = {"N": 1, "dim_model": 8, "dim_ff": 12, "h": 2}
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """A study of two variants and two seeds on forty strings."""
+    monkeypatch.setattr(tasks, "SIZES", {"train": 40, "valid": 40})
+    entries = [
+        Experiment(
+            f"h {h}",
+            "Copy.",
+            "copy",
+            ModelConfig(**SIZE | {"h": h}),
+            TrainingConfig(1, batch_size=20, seed=seed),
+        )
+        for h in (1, 2)
+        for seed in (0, 1)
+    ]
+    return Study("small", "Does it run?", tuple(entries))
+
+
+class TestStudy:
+    def test_all_entries_are_run_once_and_in_order(self, small, tmp_path):
+        assert run_study(small, tmp_path) == 0
+        found = json.loads((tmp_path / "small.json").read_text("utf-8"))
+        assert [(row["variant"], row["seed"]) for row in found["rows"]] == [
+            ("h 1", 0),
+            ("h 1", 1),
+            ("h 2", 0),
+            ("h 2", 1),
+        ]
+        assert len({row["loss"] for row in found["rows"]}) == 4
+        assert found["config"] == small.config
+        run = experiments.start(small.entries[3], tmp_path / "again")
+        run.train()
+        assert found["rows"][3] == {"variant": "h 2", "seed": 1} | run.epochs[-1]["valid"]
+
+    def test_it_goes_on_where_it_stopped(self, small, tmp_path, monkeypatch):
+        assert run_study(small, tmp_path, limit=1) == 3
+        assert not (tmp_path / "small.json").exists()
+        started = []
+        start = studies.start
+        monkeypatch.setattr(
+            studies, "start", lambda entry, *rest: started.append(entry) or start(entry, *rest)
+        )
+        assert run_study(small, tmp_path) == 0
+        assert started == list(small.entries[1:])
+        whole = tmp_path / "whole"
+        run_study(small, whole)
+        rows = [json.loads((path / "small.json").read_text("utf-8"))["rows"] for path in (tmp_path, whole)]
+        assert rows[0] == rows[1]
+
+    def test_a_changed_study_is_not_mixed_with_the_old_one(self, small, tmp_path):
+        run_study(small, tmp_path, limit=1)
+        other = replace(small.entries[0], training=TrainingConfig(2, batch_size=20))
+        with pytest.raises(ValueError, match="another version of this study"):
+            run_study(replace(small, entries=(other, *small.entries[1:])), tmp_path)
+
+    def test_a_run_that_diverges_is_a_result(self, small, tmp_path):
+        wild = replace(small.entries[0], training=TrainingConfig(2, batch_size=20, factor=1e30, warmup=1))
+        assert run_study(replace(small, entries=(wild, small.entries[1])), tmp_path) == 0
+        rows = json.loads((tmp_path / "small.json").read_text("utf-8"))["rows"]
+        assert rows[0].keys() == {"variant", "seed", "diverged_at"}
+        assert 1 <= rows[0]["diverged_at"] <= 4
+        assert "loss" in rows[1]
+
+    def test_results_by_variant(self, small, tmp_path, monkeypatch):
+        monkeypatch.setattr(artifacts, "artifacts_folder", lambda: tmp_path / "artifacts")
+        wild = replace(
+            small.entries[1], training=TrainingConfig(2, batch_size=20, factor=1e30, warmup=1, seed=1)
+        )
+        run_study(replace(small, entries=(small.entries[0], wild)), tmp_path / "studies")
+        results = load_study("small")
+        assert results.variants == ["h 1"]
+        assert results.figures("h 1", "loss") == [results.rows[0]["loss"]]
+        assert "Study small: 2 runs of 20" in results.caption
+        with pytest.raises(ValueError, match="variant must be one of h 1; got 'h 3'"):
+            results.figures("h 3", "loss")
+        with pytest.raises(FileNotFoundError, match=r"no study 'large' in .*; there are: small"):
+            load_study("large")
+
+    def test_the_command(self, small, tmp_path, monkeypatch):
+        monkeypatch.setitem(STUDIES, "small", small)
+        out = ["--out", str(tmp_path)]
+        first = CliRunner().invoke(app, ["study", "small", *out, "--runs", "3"])
+        assert (first.exit_code, first.output) == (0, "1 runs are missing\n")
+        second = CliRunner().invoke(app, ["study", "small", *out])
+        assert (second.exit_code, second.output.strip()) == (0, str(tmp_path / "small.json"))
+        third = CliRunner().invoke(app, ["study", "large", *out])
+        assert third.exit_code == 1
+        assert "study must be one of" in third.stderr
+
+
+@pytest.mark.proves("09-what-heads-learn", "results of training runs belong to the recipes in the code")
+@pytest.mark.parametrize("name", STUDIES)
+def test_committed_figures_are_of_the_studies_in_the_catalogue(name):
+    results = load_study(name)
+    assert results.config == STUDIES[name].config
+    assert not results.provenance["changed"]
+    runs = [(row["variant"], row["seed"]) for row in results.rows]
+    assert runs == [(entry.name, entry.training.seed) for entry in STUDIES[name].entries]
+
+
+def test_studies_go_by_their_names_and_name_each_run_once():
+    for name, study in STUDIES.items():
+        assert study.name == name
+        runs = [(entry.name, entry.training.seed) for entry in study.entries]
+        assert len(set(runs)) == len(runs)
+        for config, entry in zip(study.config["entries"], study.entries, strict=True):
+            if isinstance(entry, Experiment):
+                assert Experiment.of(config) == entry
+            else:
+                assert config == json.loads(json.dumps(asdict(entry)))
+
+
+def test_rates_of_the_stability_study_are_the_highest_of_their_runs():
+    for entry in STUDIES["stability"].entries:
+        training, rate = entry.training, float(entry.name.split()[-1])
+        assert training.factor * (entry.model.dim_model * training.warmup) ** -0.5 == pytest.approx(rate)
+    assert len(STUDIES["stability"].entries) == 2 * 2 * 2 * len(ablations.RATES) * 3
+
+
+@pytest.mark.proves("09-what-heads-learn", "models of six widths have as many weights, within 5 %")
+def test_feed_forward_widths_have_weights_alike():
+    counts = {}
+    for entry in STUDIES["feed-forward"].entries:
+        counts[entry.name] = sum(p.numel() for p in entry.build(29).parameters())
+    assert max(counts.values()) < 1.05 * min(counts.values()), counts
+
+
+class TestMixing:
+    @pytest.mark.parametrize("how", ["sum", "mean", "max"])
+    def test_values_are_aggregated_without_weights(self, how):
+        torch.manual_seed(0)
+        model = make_mixing_model(VOCAB, VOCAB, how, **SIZE).eval()
+        batch = GraphPool()(*random_pairs([(3, 4), (2, 2)]))
+        layer, graph = model.encoder.layers[0], batch.enc
+        x = model.embed(model.src_embed, *batch.src)
+        v = layer.self_attn.get(layer.sublayer[0].before(x), "v")["v"]
+        total = reduce_edges(graph, v.index_select(0, graph.src), how)
+        y = x + layer.self_attn.get_o(total)
+        y = layer.sublayer[1](y, layer.feed_forward)
+        torch.testing.assert_close(model.encode(batch)["enc"], model.encoder.norm(y))
+
+    def test_attention_runs_on_the_engine_asked_for(self, monkeypatch):
+        run = []
+        for name in ("scatter", "tiles"):
+            engine = ENGINES[name]
+            monkeypatch.setitem(ENGINES, name, lambda *given, n=name, e=engine: (run.append(n), e(*given))[1])
+        model = make_mixing_model(VOCAB, VOCAB, "attention", **SIZE, engine="scatter")
+        model(GraphPool()(*random_pairs([(3, 4), (2, 2)])))
+        assert run == ["scatter"] * 3
+
+    @pytest.mark.parametrize("how", MIXERS)
+    def test_attention_can_be_looked_at_where_there_is_any(self, how):
+        model = make_mixing_model(VOCAB, VOCAB, how, **SIZE).eval()
+        batch = GraphPool()(*random_pairs([(3, 4), (2, 2), (1, 1), (2, 3)]))
+        torch.testing.assert_close(model(batch), model.generator(model.hidden(batch)))
+        if how == "attention":
+            assert [x.shape for x in model.att_weight_map] == [x.shape for x in model.attention_of(batch, 3)]
+        else:
+            assert model.att_weight_map is None
+            with pytest.raises(ValueError, match=f"there is no attention .* by '{how}'"):
+                model.attention_of(batch, 0)
+
+    @pytest.mark.proves("09-what-heads-learn", "heads at fixed places equal torch's conv1d")
+    @torch.no_grad()
+    def test_a_convolution_is_torchs(self):
+        """Three heads take offsets 0, -1 and 1: a kernel of width three."""
+        torch.manual_seed(0)
+        model = make_mixing_model(VOCAB, VOCAB, "convolution", **SIZE | {"dim_model": 12, "h": 3}).eval()
+        batch = GraphPool()(*random_pairs([(5, 4), (2, 3), (1, 1)]))
+        attention, calls = model.encoder.layers[0].self_attn, []
+        attention.out_proj.register_forward_hook(lambda module, given, x: calls.append((given[0], x)))
+        values = []
+        propagate = model.propagate_attention
+        model.propagate_attention = lambda graph, q, k, v: (values.append(v), propagate(graph, q, k, v))[1]
+        model.encode(batch)
+        kernel = attention.out_proj.weight.unflatten(1, (3, 4))[:, [1, 0, 2]].transpose(1, 2)
+        per_head = [
+            values[0].permute(1, 2, 0)[:, :, part] for part in (slice(0, 5), slice(5, 7), slice(7, 8))
+        ]
+        expected = []
+        for v in per_head:  # [3, 4, tokens]: each head has values of its own
+            taps = [
+                nn.functional.conv1d(v[None, h], kernel[:, :, [tap]].contiguous(), padding=0)
+                for tap, h in enumerate((1, 0, 2))
+            ]
+            before, own, after = (t[0].T for t in taps)
+            shifted = own.clone()
+            shifted[1:] += before[:-1]
+            shifted[:-1] += after[1:]
+            expected.append(shifted)
+        found = calls[0][1] - attention.out_proj.bias
+        torch.testing.assert_close(found, torch.cat(expected))
+
+    @torch.no_grad()
+    def test_a_convolution_is_causal_in_the_decoder_and_decodes_as_it_was_trained(self):
+        torch.manual_seed(0)
+        model = make_mixing_model(VOCAB, VOCAB, "convolution", **SIZE | {"dim_model": 16, "h": 4}).eval()
+        sources = random_pairs([(3, 5), (5, 5)])[0]
+        written = greedy(model, sources, 0, 1, max_len=6)
+        for source, hypothesis in zip(sources, written, strict=True):
+            read = [0, *hypothesis.ids, 1]
+            states = model.hidden(GraphPool()([source], [read]))
+            assert model.generator(states).argmax(-1).tolist()[: len(hypothesis.ids)] == list(hypothesis.ids)
+            longer = model.hidden(GraphPool()([source], [[*read, 5, 6]]))
+            torch.testing.assert_close(longer[: len(states)], states)
+
+    def test_a_convolution_needs_intervals(self):
+        graph = AttentionGraph(torch.tensor([0]), torch.tensor([1]), 2)
+        with pytest.raises(ValueError, match="needs a graph of intervals"):
+            convolve(graph, torch.zeros(2, 1, 1), torch.arange(2))
+
+    def test_attention_is_the_ordinary_model(self):
+        batch = GraphPool()(*random_pairs([(3, 4), (2, 2)]))
+        models = []
+        for make in (
+            lambda: make_mixing_model(VOCAB, VOCAB, **SIZE),
+            lambda: make_model(VOCAB, VOCAB, **SIZE),
+        ):
+            torch.manual_seed(3)
+            models.append(make().eval())
+        torch.testing.assert_close(models[0](batch), models[1](batch))
+
+    def test_it_is_an_experiments_size(self):
+        size = MixingConfig(**SIZE, how="max")
+        entry = Experiment("max", "Copy.", "copy", size, TrainingConfig(1, batch_size=20))
+        assert Experiment.of(entry.config) == entry
+        assert entry.build(VOCAB).how == "max"
+        with pytest.raises(ValueError, match="how must be one of"):
+            make_mixing_model(VOCAB, VOCAB, "median", **SIZE)
+
+
+class TestReadings:
+    training = LongContextConfig(steps=3, lengths=(26,), batch_tokens=64, dim_model=16, dim_ff=16)
+
+    @pytest.mark.proves("10-sparse-graphs", "the models' sparse graphs have 35 to 60 edges per token at 512")
+    def test_sparse_graphs_have_about_as_many_edges(self):
+        for name, graph_of in LONG_GRAPHS.items():
+            edges = graph_of(512).num_edges / 512
+            assert edges == 512 if name == "complete" else 35 < edges < 60, (name, edges)
+
+    def test_a_study_of_readers(self, tmp_path):
+        entries = tuple(
+            Reading(graph, "recall", graph, replace(self.training, seed=seed), tested=(26, 40), texts=4)
+            for graph in ("complete", "binary partition")
+            for seed in (0, 1)
+        )
+        assert run_study(Study("readers", "Do they read?", entries), tmp_path) == 0
+        found = json.loads((tmp_path / "readers.json").read_text("utf-8"))
+        graph_of = LONG_GRAPHS["binary partition"]
+        model, losses = train_reader("recall", graph_of, replace(self.training, seed=1))
+        assert found["rows"][3] == {
+            "variant": "binary partition",
+            "seed": 1,
+            "loss": pytest.approx(sum(losses) / 3),
+            "edges 26": graph_of(26).num_edges / 26,
+            "right 26": accuracy(model, "recall", graph_of, 26, 4),
+            "edges 40": graph_of(40).num_edges / 40,
+            "right 40": accuracy(model, "recall", graph_of, 40, 4),
+        }
+        assert found["provenance"]["seconds"] > 0
+
+    def test_a_reading_on_buckets_trains_a_bucket_reader_and_tells_its_edges(self):
+        entry = Reading("buckets", "copy", BUCKETS, replace(self.training, seed=2), tested=(26, 100), texts=4)
+        figures = entry.figures()
+        model, _ = train_reader("copy", complete, entry.training, make=make_bucket_reader)
+        assert figures["edges 26"] == 26
+        assert figures["edges 100"] == (2 * 48**2 + 4**2) / 100
+        assert figures["right 100"] == accuracy(model, "copy", complete, 100, 4)
+
+    def test_a_study_of_taggers(self, tmp_path, monkeypatch):
+        train = [Parse(("a", "b", "c"), (1, 2, -1), ("x", "y", "root"))] * 40
+        splits = {"train": train, "test": [Parse(("a", "c"), (1, -1), ("x", "y"))]}
+        monkeypatch.setattr("attention_on_edges.experiments.long_context.treebank", splits.get)
+        entry = Tagging("tree", "tree", replace(self.training, steps=60, factor=1.0, warmup=10))
+        assert run_study(Study("taggers", "Do they name?", (entry,)), tmp_path) == 0
+        (row,) = json.loads((tmp_path / "taggers.json").read_text("utf-8"))["rows"]
+        assert row == {"variant": "tree", "seed": 0, "right": 0.5, "edges": 2.0}
+
+    def test_bad_input(self):
+        with pytest.raises(ValueError, match=r"graph must be one of 'complete'.*'buckets'; got 'bucket'"):
+            Reading("", "copy", "bucket", self.training)
+        with pytest.raises(ValueError, match="task must be one of 'copy', 'recall'; got 'sort'"):
+            Reading("", "sort", "window", self.training)
+
+    def test_they_run_on_the_cpu_alone(self):
+        for entry in (Reading("", "copy", "window", self.training), Tagging("", "tree", self.training)):
+            with pytest.raises(ValueError, match="device must be cpu for these readers, got cuda"):
+                entry.figures("cuda")

@@ -1,0 +1,180 @@
+import itertools
+import json
+
+import pytest
+import torch
+
+from attention_on_edges.data import tasks
+from attention_on_edges.data.tasks import EOS, LETTERS, SOS, TranslationDataset, get_dataset, pairs_of_length
+from edgewise.graphs import GraphPool
+
+pool = GraphPool()
+
+
+@pytest.fixture(scope="module", params=["copy", "sort"])
+def dataset(request):
+    return request.param, get_dataset(request.param)
+
+
+def test_splits_lengths_and_answers(dataset):
+    name, data = dataset
+    assert {mode: len(pairs) for mode, pairs in data.splits.items()} == {
+        "train": 9000, "valid": 1000, "test": 1000,
+    }  # fmt: skip
+    lengths = torch.tensor([len(source) for source, _ in data.splits["train"]], dtype=torch.float64)
+    assert lengths.min() >= 1
+    assert abs(lengths.mean() - 15) < 0.15
+    assert abs(lengths.std() - 3) < 0.15
+    for source, target in itertools.chain(*data.splits.values()):
+        assert target == (source if name == "copy" else sorted(source))
+    counts = torch.bincount(torch.tensor([LETTERS.index(x) for s, _ in data.splits["train"] for x in s]))
+    assert len(counts) == 26
+    assert counts.max() / counts.min() < 1.1
+
+
+def test_splits_do_not_repeat_each_other():
+    data = get_dataset("copy")
+    seen = [{tuple(source) for source, _ in data.splits[mode] if len(source) > 6} for mode in data.splits]
+    assert not seen[0] & (seen[1] | seen[2])
+
+
+def test_the_same_seed_gives_the_same_data_and_order():
+    first, second, other = get_dataset("copy", 1), get_dataset("copy", 1), get_dataset("copy", 2)
+    assert first.splits == second.splits
+    assert first.splits != other.splits
+    orders = [next(data(pool, "train", 8)).src[0].tolist() for data in (first, second, second)]
+    assert orders[0] == orders[1] != orders[2]
+
+
+def test_validation_keeps_its_order_and_training_loses_nothing():
+    data = get_dataset("copy")
+    batches = list(data(pool, "valid", 300))
+    assert [b.n_sentences for b in batches] == [300, 300, 300, 100]
+    expected = [i for source, _ in data.splits["valid"] for i in data.encode(source)]
+    assert torch.cat([b.src[0] for b in batches]).tolist() == expected
+    seen = [tuple(ids.tolist()) for b in data(pool, "train", 512) for ids in b.src[0].split(b.src_lengths)]
+    assert sorted(seen) == sorted(tuple(data.encode(source)) for source, _ in data.splits["train"])
+
+
+def test_sequences_by_id_are_what_the_batches_hold():
+    data = get_dataset("sort")
+    source, target = (data.get_seq_by_id(3, "valid", field) for field in ("src", "tgt"))
+    assert target == [SOS, *sorted(source), EOS]
+    batch = next(data(pool, "valid", 128))
+    src, tgt = batch.sentence(3)
+    assert data.decode(batch.src[0][src].tolist()) == source
+    assert data.decode(batch.tgt[0][tgt].tolist()) == target[:-1]
+    assert data.decode(batch.tgt_y[tgt].tolist()) == target[1:]
+
+
+def test_no_sequence_is_empty(monkeypatch):
+    monkeypatch.setattr(tasks, "MEAN_LENGTH", 0)
+    assert min(len(source) for source, _ in get_dataset("copy").splits["train"]) == 1
+
+
+def test_device_in_both_spellings():
+    data = get_dataset("copy")
+    for spelling in ({"device": "meta"}, {"devices": ["meta"]}):
+        assert next(data(pool, "valid", 2, **spelling)).device.type == "meta"
+
+
+copy = get_dataset("copy")
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: get_dataset("reverse"), ValueError, "name must be one of 'copy', 'sort'; got 'reverse'"),
+        (lambda: copy(pool, "dev"), ValueError, "mode must be one of 'train', 'valid', 'test'; got 'dev'"),
+        (lambda: copy(pool, batch_size=0), ValueError, "batch_size must be at least 1, got 0"),
+        (lambda: copy(pool, batch_size=2.5), TypeError, "batch_size must be an integer, got 2.5"),
+        (lambda: copy(pool, devices="cpu"), TypeError, "devices must be a list of one device, got 'cpu'"),
+        (lambda: get_dataset("copy", -1), ValueError, "seed must be at least 0, got -1"),
+        (lambda: copy(pool, devices=["cpu", "cpu"]), ValueError, "devices must name one device"),
+        (
+            lambda: copy.get_seq_by_id(1000, "valid"),
+            ValueError,
+            r"idx must lie in 0\.\.999 for mode 'valid', got 1000",
+        ),
+        (lambda: copy.get_seq_by_id(-1, "valid"), ValueError, "idx must be at least 0, got -1"),
+        (lambda: copy.get_seq_by_id(0, "valid", "both"), ValueError, "field must be one of 'src', 'tgt'"),
+        (lambda: copy.encode(["a", "ß"]), ValueError, "symbols must be in the vocabulary, got .'ß'."),
+        (lambda: copy.decode([29]), ValueError, r"id must lie in 0\.\.28, got 29"),
+        (lambda: copy.decode([-1]), ValueError, "id must be at least 0, got -1"),
+        (lambda: TranslationDataset({}, "aa"), ValueError, "symbols must be distinct"),
+    ],
+)
+def test_bad_input(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+@pytest.mark.parametrize("bucketed", [False, True])
+def test_batches_by_tokens_hold_every_pair_once_and_no_more_tokens(bucketed):
+    data = get_dataset("copy")
+    for mode in ("train", "valid"):
+        batches = list(data.by_tokens(GraphPool(), mode, 600, bucketed))
+        assert max(batch.n_tokens for batch in batches) <= 600
+        pairs = sorted(
+            (tuple(batch.src[0][src].tolist()), tuple(batch.tgt_y[tgt].tolist()))
+            for batch in batches
+            for src, tgt in map(batch.sentence, range(batch.n_sentences))
+        )
+        assert pairs == sorted(
+            (tuple(data.encode(source)), (*data.encode(target), data.eos_id))
+            for source, target in data.splits[mode]
+        )
+        spreads = [max(batch.tgt_lengths) - min(batch.tgt_lengths) for batch in batches]
+        assert (sum(spreads) / len(spreads) < 2) == bucketed
+        means = [batch.n_tokens / batch.n_sentences for batch in batches]
+        assert (means == sorted(means)) == (bucketed and mode == "valid")
+
+
+def test_a_sentence_longer_than_the_budget_is_a_batch_of_its_own():
+    data = get_dataset("copy")
+    batches = list(data.by_tokens(GraphPool(), "valid", 1))
+    assert len(batches) == 1000
+    assert all(batch.n_sentences == 1 for batch in batches)
+
+
+@pytest.mark.parametrize("bucketed", [False, True])
+def test_orders_can_be_drawn_again(bucketed):
+    data = get_dataset("copy")
+
+    def first(count=3):
+        batches = data.by_tokens(GraphPool(), "train", 600, bucketed)
+        return [next(batches).src[0].tolist() for _ in range(count)]
+
+    state = json.loads(json.dumps(data.order_state))
+    one, two = first(), first()
+    assert one != two
+    data.order_state = state
+    assert first() == one
+    assert first() == two
+
+
+def test_pairs_of_one_length():
+    for name, answer in (("copy", list), ("sort", sorted)):
+        pairs = pairs_of_length(name, 30, 5)
+        assert [len(source) for source, _ in pairs] == [30] * 5
+        assert all(target == answer(source) for source, target in pairs)
+        assert pairs == pairs_of_length(name, 30, 5)
+        assert pairs != pairs_of_length(name, 30, 5, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: get_dataset("copy").by_tokens(GraphPool(), "dev"), "mode must be one of"),
+        (
+            lambda: get_dataset("copy").by_tokens(GraphPool(), batch_tokens=0),
+            "batch_tokens must be at least 1",
+        ),
+        (lambda: pairs_of_length("revert", 3, 1), "name must be one of"),
+        (lambda: pairs_of_length("copy", 0, 1), "length must be at least 1, got 0"),
+        (lambda: pairs_of_length("copy", 1, 0), "count must be at least 1, got 0"),
+    ],
+)
+def test_bad_input_of_batches_and_pairs(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -1,0 +1,398 @@
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from attention_on_edges import benchmarks, experiments
+from attention_on_edges.commands.app import app
+from attention_on_edges.data import corpora
+from attention_on_edges.data.metrics import bleu, moses, tokenized_bleu
+from attention_on_edges.data.tokenization import BPE
+from attention_on_edges.data.tokenizer_config import TokenizerConfig
+from attention_on_edges.experiments import (
+    Experiment,
+    ModelConfig,
+    Search,
+    TextDataset,
+    Translation,
+    artifacts,
+    scores,
+)
+from edgewise.decoding import Hypothesis
+from edgewise.graphs import GraphPool
+from edgewise.training import TrainingConfig
+
+TINY = Experiment(
+    "tiny",
+    "Captions made by rule, a few of them.",
+    "captions",
+    ModelConfig(N=1, dim_model=16, dim_ff=16, h=2, shared=True),
+    TrainingConfig(epochs=1, batch_tokens=500, bucketed=True, warmup=20),
+    TokenizerConfig(vocab_size=400, dropout=0.2),
+    tests=("valid", "test"),
+)
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    full = corpora.load("captions", train=150, valid=60, test=60)
+    few = {mode: sorted(full.splits[mode], key=lambda pair: len(pair[0]))[:10] for mode in ("valid", "test")}
+    full = replace(full, splits=full.splits | few)
+    sides = (moses(side, "de") for side in zip(*full.splits["test"], strict=True))
+    tokenised = {"test": list(zip(*sides, strict=True))}
+    return replace(full, tokenised=tokenised)
+
+
+@pytest.fixture
+def small(corpus, monkeypatch):
+    monkeypatch.setattr(corpora, "load", lambda name: corpus)
+    monkeypatch.setattr(scores, "PENALTIES", (0.0, 1.0))
+    torch.set_num_threads(1)
+
+
+def texts_of(batch, data, lengths, ids):
+    return [data.splitter.join(data.decode(part.tolist())) for part in ids.split(lengths)]
+
+
+def test_bpe_dropout_may_end_before_training_does(corpus, small, tmp_path):
+    training = replace(TINY.training, epochs=3)
+    ending = replace(TINY, training=training, tokenizer=replace(TINY.tokenizer, dropout_epochs=2))
+    assert Experiment.of(ending.config) == ending
+    tokens = {}
+    straight = experiments.start(ending, tmp_path / "straight")
+    straight.train()
+    for line in map(json.loads, (tmp_path / "straight" / "metrics.jsonl").read_text().splitlines()):
+        if "rate" in line:
+            tokens[line["epoch"]] = tokens.get(line["epoch"], 0) + line["tokens"]
+    as_in_use = sum(len(target) + 1 for _, target in straight.data.splits["train"])
+    assert tokens[1] > 1.1 * as_in_use
+    assert tokens[2] > 1.1 * as_in_use
+    assert tokens[3] == as_in_use
+    assert [epoch.get("data") for epoch in straight.epochs] == [None, None, {"bpe_dropout": 0.0}]
+    late = experiments.start(replace(TINY, training=replace(training, epochs=2)), tmp_path / "late")
+    late.train()
+    late = experiments.start(ending, tmp_path / "late", resume=True)
+    late.train()
+    assert late.losses == straight.losses
+    assert late.epochs == straight.epochs
+    for other in (3, None):
+        text = replace(TINY.tokenizer, dropout_epochs=other)
+        with pytest.raises(ValueError, match=r"epoch 3 of .* was drawn with \{'bpe_dropout': 0.0\}"):
+            experiments.start(replace(ending, tokenizer=text), tmp_path / "late", resume=True)
+    with pytest.raises(ValueError, match="dropout_epochs must be at least 1"):
+        TokenizerConfig(400, 0.1, dropout_epochs=0)
+    with pytest.raises(ValueError, match="dropout_epochs is for a dropout above 0"):
+        TokenizerConfig(400, dropout_epochs=1)
+
+
+def test_batches_hold_the_text(corpus):
+    splitter = BPE.train((text for pair in corpus.splits["train"] for text in pair), 400)
+    for dropout in (0.0, 0.3):
+        data = TextDataset(corpus, splitter, dropout)
+        seen = []
+        for batch in data.by_tokens(GraphPool(), "train", 300):
+            sources = texts_of(batch, data, batch.src_lengths, batch.src[0])
+            ends = torch.tensor(batch.tgt_lengths).cumsum(0) - 1
+            assert (batch.tgt_y[ends] == data.eos_id).all()
+            written = [part[:-1] for part in batch.tgt_y.split(batch.tgt_lengths)]
+            targets = [data.splitter.join(data.decode(ids.tolist())) for ids in written]
+            seen += zip(sources, targets, strict=True)
+        assert sorted(seen) == sorted(corpus.splits["train"])
+
+
+def test_segmentations_are_resampled_in_training_only_and_repeat_from_the_same_state(corpus):
+    splitter = BPE.train((text for pair in corpus.splits["train"] for text in pair), 400)
+    data = TextDataset(corpus, splitter, 0.3)
+
+    def drawn(mode):
+        return [data.draw_pair(i, mode) for i in range(10)]
+
+    state = data.order_state
+    first = drawn("train")
+    assert first != drawn("train")
+    data.order_state = state
+    assert drawn("train") == first
+    assert drawn("valid") == drawn("valid") == data.splits["valid"]
+    usual = sum(len(target) for _, target in data.splits["train"][:10])
+    assert sum(len(target) for _, target in first) > usual
+    assert TextDataset(corpus, splitter).draw_pair(0, "train") == data.splits["train"][0]
+
+
+def test_a_run_on_text_leaves_an_artifact_that_translates_without_the_corpus(small, tmp_path, monkeypatch):
+    run = experiments.start(TINY, tmp_path)
+    run.train()
+    assert {"loss", "accuracy", "bleu", "chrf"} <= run.epochs[0]["valid"].keys()
+    artifact = experiments.finish(run, TINY)
+    assert Experiment.of(artifact.config) == TINY
+    assert artifact.metrics.keys() == {
+        *("losses", "epochs", "valid", "test", "signatures", "search", "valid_by_penalty", "greedy")
+    }
+    search = experiments.search_of(artifact)
+    by_penalty = artifact.metrics["valid_by_penalty"]
+    assert (
+        by_penalty[str(search.length_penalty)]
+        == max(by_penalty.values())
+        == artifact.metrics["valid"]["bleu"]
+    )
+    assert artifact.metrics["test"]["references_reproduced"] == 1.0
+    assert {"bleu", "bleu_tokenised", "chrf"} <= artifact.metrics["test"].keys()
+    assert "tok:none" in artifact.metrics["signatures"]["bleu_tokenised"]
+    assert "tok:13a" in artifact.metrics["signatures"]["bleu"]
+    assert "bleu_tokenised" not in artifact.metrics["valid"]
+    model, data = experiments.restore(artifact)
+    assert experiments.figures(model, data, "test", search=search) == pytest.approx(
+        artifact.metrics["test"], rel=1e-5
+    )
+    texts = ["A man rides a bike.", "🚲"]
+    expected = experiments.translate(model, data, texts, search)
+
+    def gone(name):
+        raise corpora.CorpusError("no corpus here")
+
+    monkeypatch.setattr(corpora, "load", gone)
+    with pytest.raises(corpora.CorpusError):
+        experiments.restore(artifact)
+    alone = experiments.load_translator(artifact)
+    assert [found[0].text for found in alone(texts)] == expected
+
+
+@pytest.fixture(scope="module")
+def folder(corpus, tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(corpora, "load", lambda name: corpus)
+        patch.setattr(scores, "PENALTIES", (0.0, 1.0))
+        run = experiments.start(TINY, tmp_path_factory.mktemp("run"))
+        run.train()
+        return experiments.finish(run, TINY).folder
+
+
+def call(folder, *words, given=None):
+    return CliRunner().invoke(app, ["translate", *words, "--model", str(folder)], input=given)
+
+
+def refusal(result):
+    """The one line that a refused command writes."""
+    assert result.exit_code == 1, result.output
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    return result.stderr
+
+
+WITHOUT_NETWORK = """
+import os, runpy, sys
+def refuse(event, arguments):
+    if event in ("socket.connect", "socket.getaddrinfo", "urllib.Request"):
+        os.write(2, f"{event} {arguments}".encode())
+        os._exit(99)
+sys.addaudithook(refuse)
+runpy.run_module("attention_on_edges", run_name="__main__")
+"""
+
+
+TWICE = """
+import sys
+from attention_on_edges.commands.app import app
+for words in (sys.argv[1:], sys.argv[1:-1]):
+    try:
+        app(words)
+    except SystemExit as end:
+        print(end.code)
+"""
+
+
+@pytest.fixture
+def translator(folder):
+    return experiments.load_translator(artifacts.load(folder))
+
+
+class TestTranslator:
+    def test_lists_are_sorted_and_in_the_order_of_the_texts(self, translator):
+        texts = ["A man rides a bike through the park.", "A dog", "Two women are sitting."]
+        found = translator(texts, beam=3, n_best=3)
+        assert [len(lists) for lists in found] == [3, 3, 3]
+        for text, lists in zip(texts, found, strict=True):
+            assert translator([text], beam=3, n_best=3)[0][0].text == lists[0].text
+            scores = [t.hypothesis.score for t in lists if t.hypothesis.finished]
+            assert scores == sorted(scores, reverse=True)
+
+    def test_attention_is_that_of_the_rows_that_wrote_the_pieces(self, translator):
+        text = "A man rides a bike."
+        pieces = translator.splitter.split("Ein Mann")
+        ids = tuple(translator.vocabulary.encode(pieces))
+        translation = Translation("Ein Mann", pieces, Hypothesis(ids, True, -1.0, -1.0))
+        source, crossed, target = translator.attention(text, translation)
+        columns = len(translator.splitter.split(text))
+        rows = len(translation.hypothesis.ids) + 1
+        assert source.shape == (2, columns, columns)
+        assert crossed.shape == (2, rows, columns)
+        assert target.shape == (2, rows, rows)
+        torch.testing.assert_close(crossed.sum(-1), torch.ones(2, rows))
+        lines = translator.most_attended(text, translation)
+        assert len(lines) == len(translation.pieces)
+        weight, sender = crossed.mean(0)[0].max(0)
+        expected = translator.splitter.show(translator.splitter.split(text))[sender]
+        assert lines[0].split()[1:] == [expected, f"{weight:.2f}"]
+
+    @pytest.mark.parametrize("text", ["🚲 🚲", "שלום עולם", "ein Wort 字", "\u0000\ufffd", "x" * 400])
+    def test_strange_text_gets_an_answer(self, translator, text):
+        assert isinstance(translator([text])[0][0].text, str)
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [("", "must not be empty"), (" \t", "must not be empty"), ("x y " * 1000, "at most 500 pieces, got")],
+    )
+    def test_refusals(self, translator, text, message):
+        with pytest.raises(ValueError, match=message):
+            translator([text])
+
+    def test_a_model_and_a_splitter_that_do_not_fit(self, translator):
+        other = BPE.train(["a b c"], 256)
+        with pytest.raises(ValueError, match="the model knows 403 symbols, the splitter 259"):
+            experiments.Translator(translator.model, other)
+
+    def test_a_toy_model_translates_nothing(self):
+        with pytest.raises(ValueError, match="copy is not a model of text"):
+            experiments.load_translator(artifacts.load("copy"))
+
+    def test_the_command(self, folder, translator):
+        expected = [found[0].text for found in translator(["A man.", "A dog."])]
+        for words, typed in ((["A man.", "A dog."], None), ([], "A man.\nA dog.\n")):
+            result = CliRunner().invoke(app, ["translate", *words, "--model", str(folder)], input=typed)
+            assert result.exit_code == 0, result.output
+            assert result.output.splitlines() == expected
+        options = ["--nbest", "2", "--attention", "--model", str(folder)]
+        shown = CliRunner().invoke(app, ["translate", "A man.", *options])
+        assert shown.exit_code == 0, shown.output
+        assert sum(not line.startswith(" " * 4 + "_") for line in shown.output.splitlines()) >= 2
+        assert "no artifact 'nothing'" in refusal(call("nothing", "A man."))
+
+    def test_the_benchmark(self, folder, small, monkeypatch):
+        few = partial(benchmarks.bench_lengths, lengths=(2, 4))
+        monkeypatch.setattr(benchmarks, "bench_lengths", few)
+        result = CliRunner().invoke(app, ["bench", "decoding", "--model", str(folder), "--repeats", "1"])
+        assert result.exit_code == 0, result.output
+        lines = [line.split() for line in result.output.splitlines()]
+        assert [line[:3] for line in lines[1:3]] == [["beam", "5", "10"], ["greedy", "10", lines[2][2]]]
+        assert [line[:2] for line in lines[6:]] == [["2", str(n)] for n in (2, 4)]
+
+    def test_lines_of_input(self, folder):
+        """Each gets its answer, or one line says which of them is wrong and why."""
+        plain = call(folder, given="A man.\r\n\u05e9\u05dc\u05d5\u05dd 🚲\n\u0000 字".encode())
+        assert (plain.exit_code, plain.output.count("\n")) == (0, 3), plain.output
+        assert call(folder, given=b"").output == ""
+        for given, message in (
+            (b"A man.\n\nA dog.\n", "text 2 must not be empty"),
+            (b" \t\n", "text 1 must not be empty"),
+            (b"A\n" + b"x y " * 1000, "text 2 must have at most 500 pieces, got"),
+            (b"A man.\nA \xff man.\n", "standard input is not UTF-8 in line 2"),
+        ):
+            assert message in refusal(call(folder, given=given))
+
+    def test_arguments(self, folder):
+        for word, message in (
+            ("", "text 1 must not be empty"),
+            ("x y " * 1000, "text 1 must have at most 500 pieces, got"),
+            ("A \udcff man.", "text 1 must be Unicode"),
+        ):
+            assert message in refusal(call(folder, word))
+        assert call(folder, "🚲", "مرحبا بالعالم", "ein Wort 字").output.count("\n") == 3
+
+    def test_it_answers_from_a_cold_start_without_network_or_corpus(self, folder, tmp_path):
+        copy, cache = tmp_path / "copy", tmp_path / "cache"
+        shutil.copytree(folder, copy)
+        config = json.loads((copy / "config.json").read_text("utf-8"))
+        (copy / "config.json").write_text(json.dumps(config | {"task": "multi30k"}), "utf-8")
+        environment = {k: v for k, v in os.environ.items() if k != "EDGEWISE_DATA"}
+        environment |= {"EDGEWISE_CACHE": str(cache), "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-c", WITHOUT_NETWORK, "translate", "A man.", "--model", str(copy)]
+        found = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
+        assert (found.returncode, found.stderr) == (0, "")
+        assert found.stdout.count("\n") == 1
+        assert not cache.exists()
+
+    def test_what_the_system_cannot_read_is_refused_in_one_line(self, folder):
+        """First as an argument, then, without it, on standard input."""
+        command = [sys.executable, "-c", TWICE, "translate", "--model", str(folder), b"A \xff"]
+        environment = os.environ | {"LC_ALL": "C"}
+        found = subprocess.run(command, env=environment, input=b"A \xff\n", capture_output=True)
+        assert found.stdout == b"1\n1\n"
+        lines = found.stderr.splitlines()
+        assert len(lines) == 2
+        assert all(line.startswith(b"error: ") for line in lines)
+
+
+def test_resuming_on_text_is_bit_for_bit(small, tmp_path):
+    whole = experiments.start(TINY, tmp_path / "whole")
+    whole.train()
+    experiments.start(TINY, tmp_path / "parts").train(max_steps=3)
+    parts = experiments.start(TINY, tmp_path / "parts", resume=True)
+    parts.train()
+    assert parts.losses == whole.losses
+    for one, other in zip(parts.model.parameters(), whole.model.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_figures_are_those_of_the_translations(corpus):
+    data = TextDataset(corpus, BPE.train((t for pair in corpus.splits["train"] for t in pair), 400))
+    model = TINY.build(data.vocab_size).eval()
+    search = Search(3, 1.0)
+    found = experiments.translate(model, data, [source for source, _ in corpus.splits["test"]], search)
+    figures = experiments.decoded_figures(model, data, "test", search=search)
+    assert figures["bleu"] == bleu(found, [target for _, target in corpus.splits["test"]]).value
+    published = [target for _, target in corpus.tokenised["test"]]
+    assert figures["bleu_tokenised"] == tokenized_bleu(moses(found, "de"), published).value
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"), [((255,), "vocab_size must be at least 256"), ((300, 1.0), "dropout")]
+)
+def test_bad_input(fields, message):
+    with pytest.raises(ValueError, match=message):
+        TokenizerConfig(*fields)
+
+
+def test_perfect_translations_score_a_hundred_on_plain_and_on_tokenised_references(corpus, monkeypatch):
+    data = TextDataset(corpus, BPE.train((t for pair in corpus.splits["train"] for t in pair), 400))
+    perfect = [target for _, target in corpus.splits["test"]]
+    monkeypatch.setattr(scores, "translate", lambda *arguments: perfect)
+    figures = scores.decoded_figures(TINY.build(data.vocab_size), data, "test")
+    assert figures.pop("references_reproduced") == 1
+    assert figures == pytest.approx({"bleu": 100, "chrf": 100, "bleu_tokenised": 100})
+
+
+def test_validation_chooses_the_length_penalty(corpus, monkeypatch):
+    data = TextDataset(corpus, BPE.train((t for pair in corpus.splits["train"] for t in pair), 400))
+    references = [target for _, target in corpus.splits["valid"]]
+
+    def translate(model, data, texts, search):
+        assert texts == [source for source, _ in corpus.splits["valid"]]
+        assert search.beam == scores.BEAM
+        return references if search.length_penalty == 1.0 else ["Nichts."] * len(texts)
+
+    monkeypatch.setattr(scores, "translate", translate)
+    search, by_penalty = scores.choose_search(None, data)
+    assert search == Search(5, 1.0)
+    assert by_penalty["1.0"] == pytest.approx(100)
+    assert by_penalty["0.6"] < 10
+
+
+def test_a_run_goes_on_under_a_longer_recipe_as_if_it_had_been_that_long(small, tmp_path):
+    longer = replace(TINY, training=replace(TINY.training, epochs=2))
+    whole = experiments.start(longer, tmp_path / "whole")
+    whole.train()
+    experiments.start(TINY, tmp_path / "parts").train()
+    parts = experiments.start(longer, tmp_path / "parts", resume=True)
+    parts.train()
+    for one, other in zip(parts.model.parameters(), whole.model.parameters(), strict=True):
+        assert torch.equal(one, other)
+    assert [epoch["valid"] for epoch in parts.epochs] == [epoch["valid"] for epoch in whole.epochs]
+    again = experiments.start(TINY, tmp_path / "parts", resume=True)
+    with pytest.raises(ValueError, match="has too many epochs: 2 of 1 epochs"):
+        experiments.finish(again, TINY)

@@ -1,0 +1,161 @@
+import pytest
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+from edgewise.attention import (
+    MultiHeadAttention,
+    attention_scores,
+    dot_product_attention,
+)
+
+
+def test_scores_of_two_known_vectors():
+    query, key = (
+        torch.tensor([[1.0, 2.0, 3.0, 4.0]]),
+        torch.tensor([[1.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]]),
+    )
+    torch.testing.assert_close(attention_scores(query, key), torch.tensor([[0.5, 5.0]]))
+
+
+@pytest.mark.proves(
+    "01-attention", "output and gradients equal scaled_dot_product_attention in float64, also masked"
+)
+@pytest.mark.parametrize("masked", [False, True])
+def test_equals_torch_in_value_and_gradient(masked):
+    q, k, v = (torch.randn(2, 3, n, 5, dtype=torch.float64, requires_grad=True) for n in (4, 6, 6))
+    mask = torch.rand(2, 1, 4, 6) < 0.6 if masked else None
+    if masked:
+        mask[..., 0] = True
+    ours, _ = dot_product_attention(q, k, v, mask)
+    theirs = scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    torch.testing.assert_close(ours, theirs)
+    upstream = torch.randn_like(ours)
+    for mine, other in zip(
+        *(torch.autograd.grad(x, (q, k, v), upstream) for x in (ours, theirs)), strict=True
+    ):
+        torch.testing.assert_close(mine, other)
+
+
+def test_weights_are_distributions_over_what_the_mask_allows():
+    q, k, v = (torch.randn(n, 5) for n in (4, 6, 6))
+    mask = torch.rand(4, 6) < 0.5
+    mask[2] = False
+    context, weights = dot_product_attention(q, k, v, mask)
+    assert bool((weights[~mask] == 0).all())
+    attending = mask.any(1)
+    torch.testing.assert_close(weights.sum(1)[attending], torch.ones(int(attending.sum())))
+    assert bool((context[2] == 0).all()), "a token that may attend to nothing gets zeros"
+
+
+@pytest.mark.proves(
+    "01-attention", "a receiver that may attend to nothing gets zeros and gradients of zero, never NaN"
+)
+def test_gradient_of_a_fully_masked_token_is_zero_not_nan():
+    q = torch.randn(2, 3, requires_grad=True)
+    mask = torch.tensor([[True, True], [False, False]])
+    dot_product_attention(q, torch.randn(2, 3), torch.randn(2, 3), mask)[0].sum().backward()
+    assert bool(q.grad.isfinite().all())
+    assert bool((q.grad[1] == 0).all())
+
+
+def same_weights(h, dim_model):
+    """Ours, and torch's with ours copied into it."""
+    ours = MultiHeadAttention(h, dim_model).double()
+    theirs = torch.nn.MultiheadAttention(dim_model, h, batch_first=True).double()
+    with torch.no_grad():
+        for linear in (ours.in_proj, ours.out_proj):
+            linear.bias.normal_()
+        theirs.in_proj_weight.copy_(ours.in_proj.weight)
+        theirs.in_proj_bias.copy_(ours.in_proj.bias)
+        theirs.out_proj.load_state_dict(ours.out_proj.state_dict())
+    return ours, theirs
+
+
+@pytest.mark.proves(
+    "01-attention", "the layer equals nn.MultiheadAttention in float64, with 1, 2 and 4 heads"
+)
+@pytest.mark.parametrize("h", [1, 2, 4])
+@pytest.mark.parametrize("crossed", [False, True])
+def test_multi_head_equals_torch(h, crossed):
+    ours, theirs = same_weights(h, 8)
+    x = torch.randn(2, 5, 8, dtype=torch.float64, requires_grad=True)
+    memory = torch.randn(2, 7, 8, dtype=torch.float64, requires_grad=True) if crossed else x
+    mask = torch.rand(5, memory.shape[1]) < 0.7
+    mask[:, 0] = True
+    output, weights = ours(x, memory if crossed else None, mask)
+    expected, expected_weights = theirs(x, memory, memory, attn_mask=~mask, average_attn_weights=False)
+    torch.testing.assert_close(output, expected)
+    torch.testing.assert_close(weights, expected_weights)
+    upstream = torch.randn_like(output)
+    inputs = (x, memory) if crossed else (x,)
+    for mine, other in zip(
+        torch.autograd.grad(output, inputs, upstream),
+        torch.autograd.grad(expected, inputs, upstream),
+        strict=True,
+    ):
+        torch.testing.assert_close(mine, other)
+
+
+def test_fields_can_be_had_one_by_one():
+    layer, x = MultiHeadAttention(2, 6), torch.randn(5, 6)
+    together = layer.get(x)
+    assert {name: tuple(field.shape) for name, field in together.items()} == dict.fromkeys("qkv", (5, 2, 3))
+    for fields in ("q", "kv"):
+        for name, field in layer.get(x, fields).items():
+            torch.testing.assert_close(field, together[name])
+
+
+def test_projections_start_at_glorots_scale_each():
+    layer = MultiHeadAttention(1, 64)
+    bound = (6 / 128) ** 0.5
+    for block in (*layer.in_proj.weight.split(64), layer.out_proj.weight):
+        assert 0.98 * bound < block.abs().max() <= bound
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: MultiHeadAttention(3, 100), ValueError, r"dim_model \(100\) must be divisible by h \(3\)"),
+        (lambda: MultiHeadAttention(0, 8), ValueError, "h must be at least 1, got 0"),
+        (lambda: MultiHeadAttention(2.0, 8), TypeError, "h must be an integer, got 2.0"),
+        (lambda: MultiHeadAttention(2, -8), ValueError, "dim_model must be at least 1, got -8"),
+        (
+            lambda: MultiHeadAttention(2, 8).get(torch.zeros(3, 9)),
+            ValueError,
+            r"x must be \[..., 8\], got \[3, 9\]",
+        ),
+        (
+            lambda: MultiHeadAttention(2, 8).get(torch.zeros(3, 8), "vk"),
+            ValueError,
+            "fields must be one of .*'vk'",
+        ),
+        (
+            lambda: attention_scores(torch.zeros(2, 3), torch.zeros(2, 4)),
+            ValueError,
+            "one width, got 3 and 4",
+        ),
+        (
+            lambda: dot_product_attention(*[torch.zeros(2, 3)] * 3, torch.ones(2, 2)),
+            TypeError,
+            "mask must be bool .*, got torch.float32",
+        ),
+        (
+            lambda: dot_product_attention(*[torch.zeros(2, 3)] * 3, torch.ones(2, 3, dtype=torch.bool)),
+            ValueError,
+            r"mask must fit the scores \[2, 2\], got \[2, 3\]",
+        ),
+        (
+            lambda: MultiHeadAttention(2, 8).get_o(torch.zeros(3, 4, 2)),
+            ValueError,
+            r"x must be \[..., 2, 4\], got \[3, 4, 2\]",
+        ),
+        (
+            lambda: dot_product_attention(torch.zeros(2, 3), torch.zeros(4, 3), torch.zeros(2, 3)),
+            ValueError,
+            "key and value must have one length, got 4 and 2",
+        ),
+    ],
+)
+def test_bad_input(call, error, message):
+    with pytest.raises(error, match=message):
+        call()

@@ -1,0 +1,268 @@
+import dataclasses
+import itertools
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edgewise.decoding import Continuation, beam_search, greedy
+from edgewise.graphs import AttentionGraph, GraphPool
+from edgewise.models.dense import copy_weights, make_dense_model
+from edgewise.models.transformer import make_model
+from support import (
+    VOCAB,
+    assert_equal_as_stated,
+    dropped_and_doubled,
+    random_pairs,
+    small_model,
+)
+
+SOS, EOS = 0, 1
+
+lengths = st.lists(st.tuples(st.integers(1, 6), st.integers(1, 20)), min_size=1, max_size=4)
+
+
+def plain_greedy(model, source, limit):
+    """Greedy decoding of one sentence, everything computed again at every step."""
+    target, log_prob = [SOS], 0.0
+    while True:
+        batch = GraphPool()([source], [[*target, EOS]])
+        best, token = model.generator(model.hidden(batch)[-1:]).max(1)
+        if int(token) == EOS:
+            return tuple(target[1:]), True, log_prob + float(best)
+        if len(target) > limit:
+            return tuple(target[1:]), False, log_prob
+        target.append(int(token))
+        log_prob += float(best)
+
+
+@pytest.mark.proves(
+    "08-translation", "step by step with kept keys and values, states equal those of one whole pass, to 1e-5"
+)
+@given(lengths, st.booleans())
+@settings(max_examples=25)
+@torch.no_grad()
+def test_states_that_grow_equal_states_computed_at_once(sizes, norm_first):
+    torch.manual_seed(len(sizes))
+    model = small_model(norm_first=norm_first)
+    longest = max(m for _, m in sizes)
+    sources, targets = random_pairs([(n, longest) for n, _ in sizes])
+    expected = model.double().hidden(GraphPool()(sources, targets)).view(len(sizes), longest, -1)
+    continuation = Continuation(model.float(), sources)
+    for position in range(longest):
+        ids = torch.tensor([target[position] for target in targets])
+        assert_equal_as_stated(continuation.step(ids), expected[:, position])
+
+
+def test_targets_can_be_dropped_reordered_and_doubled():
+    torch.manual_seed(0)
+    torch.testing.assert_close(*dropped_and_doubled(small_model(), Continuation))
+
+
+def without_edge(graph, gone):
+    """The graph but for one edge."""
+    keep = torch.arange(graph.num_edges) != gone
+    return AttentionGraph(graph.src[keep], graph.dst[keep], graph.num_src, graph.num_dst)
+
+
+def masked_dense(model, source, target, sender, receiver):
+    """Log-probabilities of the dense model, in float64, with ``sender`` masked for ``receiver``."""
+    attention, inner = model.encoder.layers[0].self_attn, model.encoder.layers[0].feed_forward.inner
+    size = (model.encoder.N, attention.dim_model, inner.out_features, attention.h)
+    twin = make_dense_model(VOCAB, VOCAB, *size).eval()
+    copy_weights(model, twin)
+    twin.double().pos_enc.table = twin.pos_enc.table.double()
+    mask = torch.ones(1, 1, len(target) - 1, len(source), dtype=torch.bool)
+    mask[..., receiver, sender] = False
+    memory = twin.encode(torch.tensor([source]))
+    return twin.generator(twin.decode(torch.tensor([target[:-1]]), memory, mask))[0]
+
+
+@given(st.data())
+@settings(max_examples=25)
+@torch.no_grad()
+def test_the_decoder_attends_to_exactly_its_in_edges(data):
+    """Without an edge from the source: as the dense model with that pair masked, and no other change."""
+    torch.manual_seed(1)
+    model = small_model()
+    sizes = data.draw(st.lists(st.tuples(st.integers(2, 6), st.integers(1, 6)), min_size=1, max_size=3))
+    sources, targets = random_pairs(sizes)
+    batch = GraphPool()(sources, targets)
+    edge = data.draw(st.integers(0, batch.cross.num_edges - 1))
+    gone = int(batch.cross.dst[edge])
+    changed = model(dataclasses.replace(batch, cross=without_edge(batch.cross, edge)))
+    whole = model(batch)
+    for number, (source, target) in enumerate(zip(sources, targets, strict=True)):
+        senders, rows = batch.sentence(number)
+        if not rows.start <= gone < rows.stop:
+            torch.testing.assert_close(changed[rows], whole[rows])
+            continue
+        sender = int(batch.cross.src[edge]) - senders.start
+        expected = masked_dense(model, source, target, sender, gone - rows.start)
+        assert_equal_as_stated(changed[rows], expected)
+        before = slice(rows.start, gone)
+        torch.testing.assert_close(changed[before], whole[before])
+        assert not torch.allclose(changed[gone], whole[gone], atol=1e-6)
+        scores = [x[rows].gather(1, batch.tgt_y[rows, None]).sum() for x in (changed, whole)]
+        assert_equal_as_stated(scores[0], expected.gather(1, batch.tgt_y[rows, None]).sum())
+
+
+@given(st.integers(2, 6), st.integers(1, 6), st.data())
+@settings(max_examples=25)
+@torch.no_grad()
+def test_a_decoded_target_attends_to_exactly_its_in_edges(n, m, data):
+    """The same at the step that adds the edge's receiver: what was there before stays as it was."""
+    torch.manual_seed(1)
+    model = small_model()
+    (source,), (target,) = random_pairs([(n, m)])
+    sender, receiver = data.draw(st.integers(0, n - 1)), data.draw(st.integers(0, m - 1))
+    expected = masked_dense(model, source, target, sender, receiver)
+    continuation = Continuation(model, [source])
+    whole = continuation._cross
+    for position in range(m):
+        continuation._cross = without_edge(whole, sender) if position == receiver else whole
+        states = continuation.step(torch.tensor([target[position]]))
+        assert_equal_as_stated(model.generator(states)[0], expected[position])
+
+
+@given(st.integers(0, 50))
+@settings(max_examples=8)
+def test_a_batch_decodes_as_its_sentences_do_one_by_one(seed):
+    torch.manual_seed(seed)
+    model = small_model()
+    model.generator.proj.bias.data[EOS] += 1.5
+    sources, _ = random_pairs([(4, 1), (1, 1), (7, 1), (2, 1)], seed)
+    hypotheses = greedy(model, sources, SOS, EOS)
+    for source, hypothesis in zip(sources, hypotheses, strict=True):
+        with torch.no_grad():
+            ids, finished, log_prob = plain_greedy(model, source, 2 * len(source) + 10)
+        assert (hypothesis.ids, hypothesis.finished) == (ids, finished)
+        assert hypothesis.log_prob == pytest.approx(log_prob, abs=1e-4)
+
+
+def test_the_limit_holds_and_is_told():
+    torch.manual_seed(0)
+    model = small_model()
+    model.generator.proj.bias.data[EOS] = -100.0
+    for hypothesis in greedy(model, [[3, 4], [5]], SOS, EOS, max_len=4):
+        assert len(hypothesis.ids) == 4
+        assert not hypothesis.finished
+    model.generator.proj.bias.data[EOS] = 100.0
+    (hypothesis,) = greedy(model, [[3, 4]], SOS, EOS, max_len=4)
+    assert (hypothesis.ids, hypothesis.finished) == ((), True)
+    assert hypothesis.log_prob == pytest.approx(0, abs=1e-4)
+
+
+def test_the_model_comes_back_in_the_mode_it_was_in_and_decodes_without_dropout():
+    torch.manual_seed(0)
+    model = small_model()
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.5
+    still = greedy(model, [[3, 4, 5]], SOS, EOS)
+    assert not model.training
+    model.train()
+    assert greedy(model, [[3, 4, 5]], SOS, EOS) == still
+    assert model.training
+
+
+@pytest.mark.parametrize(
+    ("sources", "symbols", "limit", "message"),
+    [
+        ([[]], (SOS, EOS), None, r"src_buf\[0\] must hold at least one id"),
+        ([[VOCAB]], (SOS, EOS), None, "token id must lie in"),
+        ([], (SOS, EOS), None, "one pair at least"),
+        ([[3]], (VOCAB, EOS), None, f"sos_id must lie in 0..{VOCAB - 1}, got {VOCAB}"),
+        ([[3]], (SOS, VOCAB), None, f"eos_id must lie in 0..{VOCAB - 1}, got {VOCAB}"),
+        ([[3]], (SOS, EOS), 0, "max_len must be at least 1, got 0"),
+    ],
+)
+def test_bad_input(sources, symbols, limit, message):
+    with pytest.raises(ValueError, match=message):
+        greedy(small_model(), sources, *symbols, limit)
+
+
+class TestBeamSearch:
+    VOCABULARY = 4
+    LIMIT = 3
+
+    def model(self, seed, norm_first=True):
+        torch.manual_seed(seed)
+        model = make_model(VOCAB, self.VOCABULARY, N=1, dim_model=8, dim_ff=8, h=2, norm_first=norm_first)
+        torch.nn.init.normal_(model.generator.proj.weight)
+        return model.eval()
+
+    def exhaustive(self, model, source, penalty):
+        """Score every target up to the limit: ids to log-probability, best normalised score first."""
+        tokens = [t for t in range(self.VOCABULARY) if t != EOS]
+        targets = [ids for n in range(self.LIMIT + 1) for ids in itertools.product(tokens, repeat=n)]
+        batch = GraphPool()([source] * len(targets), [[SOS, *ids, EOS] for ids in targets])
+        with torch.no_grad():
+            log_probs = model(batch).gather(1, batch.tgt_y[:, None]).squeeze(1)
+        sums = [part.sum().item() for part in log_probs.split(batch.tgt_lengths)]
+        scored = [(s / ((6 + len(ids)) / 6) ** penalty, s, ids) for s, ids in zip(sums, targets, strict=True)]
+        return sorted(scored, reverse=True)
+
+    @pytest.mark.proves(
+        "08-translation",
+        "a beam that holds every hypothesis finds what exhaustive search finds, on random models",
+    )
+    @given(st.integers(0, 200), st.sampled_from([0.0, 0.6, 2.0]), st.integers(1, 3))
+    @settings(max_examples=40)
+    def test_it_equals_exhaustive_search_when_the_beam_covers_every_prefix(self, seed, penalty, n_best):
+        model = self.model(seed)
+        source = torch.randint(0, VOCAB, (3,)).tolist()
+        beam = self.VOCABULARY ** (self.LIMIT + 1)
+        (found,) = beam_search(model, [source], SOS, EOS, beam, penalty, self.LIMIT, n_best)
+        for hypothesis, (score, log_prob, ids) in zip(
+            found, self.exhaustive(model, source, penalty)[:n_best], strict=True
+        ):
+            assert hypothesis.ids == ids
+            assert hypothesis.finished
+            assert hypothesis.log_prob == pytest.approx(log_prob, abs=1e-4)
+            assert hypothesis.score == pytest.approx(score, abs=1e-4)
+
+    @given(st.integers(0, 200), st.sampled_from([0.0, 0.6]))
+    @settings(max_examples=20)
+    def test_a_beam_of_one_is_greedy(self, seed, penalty):
+        model = self.model(seed)
+        sources, _ = random_pairs([(4, 1), (1, 1), (7, 1)], seed)
+        found = beam_search(model, sources, SOS, EOS, 1, penalty, max_len=6)
+        for (one,), other in zip(found, greedy(model, sources, SOS, EOS, max_len=6), strict=True):
+            assert (one.ids, one.finished) == (other.ids, other.finished)
+            assert one.log_prob == pytest.approx(other.log_prob, abs=1e-4)
+
+    @given(st.integers(0, 200))
+    @settings(max_examples=8)
+    def test_lists_are_sorted_their_scores_the_models_own_and_batches_as_one_by_one(self, seed):
+        model = self.model(seed)
+        sources, _ = random_pairs([(4, 1), (1, 1), (7, 1)], seed)
+        together = beam_search(model, sources, SOS, EOS, 3, n_best=3)
+        for source, found in zip(sources, together, strict=True):
+            (alone,) = beam_search(model, [source], SOS, EOS, 3, n_best=3)
+            assert [h.ids for h in alone] == [h.ids for h in found]
+            assert len({h.ids for h in found}) == 3
+            ended = [h for h in found if h.finished]
+            assert ended == found[: len(ended)]
+            assert [h.score for h in ended] == sorted((h.score for h in ended), reverse=True)
+            for hypothesis in found:
+                batch = GraphPool()([source], [[SOS, *hypothesis.ids, EOS]])
+                with torch.no_grad():
+                    log_probs = model(batch).gather(1, batch.tgt_y[:, None]).squeeze(1)
+                own = log_probs if hypothesis.finished else log_probs[:-1]
+                assert hypothesis.log_prob == pytest.approx(own.sum().item(), abs=1e-4)
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"beam": 0}, "beam must be at least 1, got 0"),
+            ({"beam": 2, "n_best": 3}, r"n_best must be at most beam \(2\), got 3"),
+            ({"n_best": 0}, "n_best must be at least 1, got 0"),
+            ({"length_penalty": -0.1}, "length_penalty must be a number, zero or more; got -0.1"),
+            ({"length_penalty": float("inf")}, "length_penalty must be"),
+        ],
+    )
+    def test_bad_input(self, options, message):
+        with pytest.raises(ValueError, match=message):
+            beam_search(self.model(0), [[3]], SOS, EOS, **options)

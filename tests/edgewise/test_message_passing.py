@@ -1,0 +1,292 @@
+import importlib
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edgewise import message_passing
+from edgewise.graphs import AttentionGraph, bipartite, causal, complete, interop, window
+from edgewise.message_passing import ENGINES, attention_weights, plan_tiles, propagate_attention
+from edgewise.message_passing import plan as planning
+from support import check_propagation as check
+from support import edge_graphs, interval_graphs, random_fields
+
+graphs = st.one_of(edge_graphs(), interval_graphs())
+engines = pytest.mark.parametrize("engine", ENGINES)
+
+
+@engines
+@settings(max_examples=40)
+@given(graphs, st.integers(1, 8), st.integers(1, 7), st.integers(0, 5))
+def test_equal_to_dense_attention_on_any_graph(engine, graph, heads, width, seed):
+    check(graph, engine, heads, width, seed=seed)
+
+
+@pytest.mark.proves(
+    "05-message-passing",
+    "every engine, builtin too, equals dense attention for scores up to 100, in value and gradient",
+)
+@engines
+@settings(max_examples=25)
+@given(
+    graphs.filter(lambda g: g.num_edges), st.integers(1, 4), st.integers(1, 5), st.sampled_from([10.0, 100.0])
+)
+def test_equal_for_scores_up_to_a_hundred(engine, graph, heads, width, highest):
+    q, k, _ = random_fields(graph, heads, width)
+    scores = (q.transpose(0, 1) @ k.permute(1, 2, 0)) / width**0.5
+    check(graph, engine, heads, width, scale=(highest / scores.abs().max().item()) ** 0.5)
+
+
+@engines
+def test_equal_on_a_window_that_needs_several_tiles(engine):
+    check(window([90, 3, 41], 5, 2), engine, 2, 3)
+
+
+@pytest.mark.parametrize("rows", [(1, 1), (2, 3), (16, 256)])
+@settings(max_examples=40)
+@given(graph=graphs)
+def test_tiles_of_any_height_give_the_same_result(rows, graph):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(importlib.import_module("edgewise.message_passing.cuts"), "ROWS", rows)
+        patch.setattr(planning, "BUCKET_RATIO", 1.1)
+        check(graph, "tiles", 2, 3)
+
+
+@settings(max_examples=25)
+@given(edge_graphs(max_tokens=40))
+def test_tiles_of_irregular_graphs_give_the_same_result(graph):
+    check(graph, "tiles", 1, 2)
+
+
+@pytest.mark.parametrize("engine", ["scatter", "tiles"])
+@pytest.mark.parametrize(
+    "graph",
+    [
+        causal([3, 1, 2]),
+        window(7, 1, 2),
+        AttentionGraph(torch.tensor([0, 2, 2, 1]), torch.tensor([1, 1, 0, 3]), 4),
+        bipartite([2, 3], [1, 2]),
+    ],
+    ids=["causal", "window", "edges", "bipartite"],
+)
+def test_gradcheck(engine, graph):
+    fields = random_fields(graph, 2, 3, dtype=torch.float64)
+    assert torch.autograd.gradcheck(lambda *f: propagate_attention(graph, *f, engine), fields)
+
+
+@engines
+@settings(max_examples=15)
+@given(graphs.filter(lambda g: g.num_edges), st.data())
+def test_deleting_an_edge_is_masking_a_pair(engine, graph, data):
+    """Outputs and gradients change exactly as when the pair is masked in dense attention, and no others."""
+    gone = data.draw(st.integers(0, graph.num_edges - 1))
+    keep = torch.arange(graph.num_edges) != gone
+    num_dst = None if graph.self_attention else graph.num_dst
+    smaller = AttentionGraph(graph.src[keep], graph.dst[keep], graph.num_src, num_dst)
+    mask = graph.to_mask()
+    mask[graph.dst[gone], graph.src[gone]] = False
+    assert torch.equal(smaller.to_mask(), mask)
+    check(smaller, engine, 2, 3)
+    fields = random_fields(graph, 2, 3)
+    before, after = (propagate_attention(g, *fields, engine) for g in (graph, smaller))
+    others = torch.arange(graph.num_dst) != graph.dst[gone]
+    torch.testing.assert_close(before[others], after[others])
+    assert not torch.allclose(before[~others], after[~others], atol=1e-6)
+
+
+@given(graphs)
+def test_weights_are_the_softmax_that_the_engines_use(graph):
+    q, k, v = random_fields(graph, 2, 3)
+    weights = attention_weights(graph, q, k)
+    assert weights.shape == (graph.num_edges, 2)
+    connected = torch.bincount(graph.dst, minlength=graph.num_dst) > 0
+    totals = torch.zeros(graph.num_dst, 2).index_add(0, graph.dst, weights)
+    torch.testing.assert_close(totals, connected[:, None].expand(-1, 2).float())
+    messages = weights[..., None] * v[graph.src]
+    output = torch.zeros(graph.num_dst, 2, 3).index_add(0, graph.dst, messages)
+    torch.testing.assert_close(output, propagate_attention(graph, q, k, v))
+
+
+@engines
+def test_a_token_without_in_edges_gets_zeros(engine):
+    graph = AttentionGraph(torch.tensor([0]), torch.tensor([1]), 3)
+    output = propagate_attention(graph, *random_fields(graph, 2, 3), engine)
+    assert bool((output[[0, 2]] == 0).all())
+    assert bool((output[1] != 0).all())
+
+
+@engines
+def test_a_graph_without_edges_gives_zeros_and_zero_gradients(engine):
+    none = torch.zeros(0, dtype=torch.int64)
+    graph, fields = AttentionGraph(none, none, 3, 2), None
+    fields = random_fields(graph, 1, 2)
+    output = propagate_attention(graph, *fields, engine)
+    assert torch.equal(output, torch.zeros(2, 1, 2))
+    for gradient in torch.autograd.grad(output.sum(), fields):
+        assert bool((gradient == 0).all())
+
+
+@engines
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_adds_up_many_messages(engine, dtype):
+    graph = complete(600)
+    q, k, v = (x.detach().to(dtype) for x in random_fields(graph, 1, 4))
+    output = propagate_attention(graph, q * 0, k, v.abs(), engine)
+    assert output.dtype == dtype
+    expected = v.abs().double().mean(0).expand(600, 1, 4)
+    torch.testing.assert_close(output.double(), expected, atol=0.01, rtol=0.02)
+
+
+@engines
+def test_autocast_does_not_change_what_an_engine_returns(engine):
+    graph = complete([3, 4])
+    fields = random_fields(graph, 2, 3)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        output = propagate_attention(graph, *fields, engine)
+    assert output.dtype == torch.float32
+    torch.testing.assert_close(output, propagate_attention(graph, *fields, engine))
+
+
+class TestPlan:
+    def test_sentences_of_one_length_need_neither_copy_nor_mask(self):
+        plan = plan_tiles(complete([5, 5, 5]))
+        assert plan.receivers.trivial
+        assert plan.senders.trivial
+        assert [(b.num_tiles, b.rows, b.columns, b.mask) for b in plan.buckets] == [(3, 5, 5, None)]
+        assert plan.scores == plan.edges == 75
+
+    def test_causal_sentences_need_no_mask_even_when_padded(self):
+        plan = plan_tiles(causal([5, 6, 7]))
+        assert [(b.mask, b.is_causal) for b in plan.buckets] == [(None, True)] * len(plan.buckets)
+
+    def test_a_window_is_cut_into_few_tiles_that_waste_at_most_half_their_scores(self):
+        plan = plan_tiles(window(4096, 32, 32))
+        assert plan.scores <= 2.1 * plan.edges
+        assert sum(b.num_tiles for b in plan.buckets) <= 4096 / 64 + 1, (
+            "a tile has as many rows as the window is wide"
+        )
+
+    def test_edges_that_form_intervals_are_planned_as_intervals(self):
+        graph = window(300, 4, 4)
+        order = torch.randperm(graph.num_edges)
+        same = AttentionGraph(graph.src[order], graph.dst[order], 300)
+        assert plan_tiles(same).scores == plan_tiles(graph).scores
+
+    def test_a_plan_is_made_once(self):
+        graph = complete([2, 3])
+        assert plan_tiles(graph) is plan_tiles(graph)
+
+    def test_tall_and_wide_tiles_do_not_share_a_bucket(self):
+        plan = plan_tiles(bipartite([300, 3], [3, 300]))
+        assert plan.scores == plan.edges == 1800
+
+    def test_similar_sizes_share_a_bucket_and_others_do_not(self):
+        plan = plan_tiles(complete([10, 11, 100, 10]))
+        assert sorted(b.num_tiles for b in plan.buckets) == [1, 3]
+
+
+def ladder(tokens):
+    """A graph that tiles badly: each token attends to two that are far away and far apart."""
+    i = torch.arange(tokens)
+    src = torch.cat([i * 37 % tokens, (i * 37 + tokens // 2) % tokens])
+    return AttentionGraph(src, torch.cat([i, i]), tokens)
+
+
+@pytest.mark.proves(
+    "05-message-passing",
+    "tiles refuses a plan that computes too much, and auto takes another engine",
+)
+def test_tiles_refuses_a_plan_over_its_limits_and_auto_takes_another_engine(monkeypatch):
+    graph = ladder(2_001)
+    monkeypatch.setattr(planning, "ALWAYS_AFFORDABLE", 10_000)
+    fields = random_fields(graph, 1, 2)
+    with pytest.raises(ValueError, match=r"tiles would compute [\d,]+ scores for 4,002 edges.*'auto'"):
+        propagate_attention(graph, *fields, "tiles")
+    torch.testing.assert_close(
+        propagate_attention(graph, *fields), propagate_attention(graph, *fields, "scatter")
+    )
+
+
+@pytest.mark.proves(
+    "05-message-passing",
+    "auto takes tiles for sentences and windows, else fused, or scatter where there is no DGL",
+)
+def test_auto_takes_the_engine_that_fits(monkeypatch):
+    taken = []
+
+    def spy(name):
+        return lambda graph, q, k, v: taken.append(name)
+
+    monkeypatch.setattr(message_passing, "ENGINES", {name: spy(name) for name in ENGINES})
+    monkeypatch.setattr(message_passing, "dgl_available", lambda: True)
+
+    def auto(graph):
+        propagate_attention(graph, *random_fields(graph, 1, 1))
+        return taken.pop()
+
+    assert auto(complete(3)) == auto(window(500, 3, 3)) == "tiles"
+    assert auto(ladder(2_001)) == "fused"
+    monkeypatch.setattr(message_passing, "dgl_available", lambda: False)
+    assert auto(ladder(2_001)) == "tiles"
+    monkeypatch.setattr(planning, "ALWAYS_AFFORDABLE", 10_000)
+    assert auto(ladder(2_001)) == "scatter"
+
+
+def test_the_limits_of_a_plan_are_those_of_the_design():
+    assert (planning.MOST_WASTE, planning.ALWAYS_AFFORDABLE) == (8, 10_000_000)
+
+
+def test_without_dgl_its_engines_say_so_and_the_others_work(monkeypatch):
+    def missing(name):
+        raise ModuleNotFoundError(f"No module named {name!r}")
+
+    graph = complete(3)
+    fields = random_fields(graph, 1, 2)
+    importlib.import_module("edgewise.message_passing.dgl_engines")
+    real = interop.importlib.import_module
+    monkeypatch.setattr(
+        interop.importlib, "import_module", lambda name: missing(name) if name == "dgl" else real(name)
+    )
+    for engine in ("mailbox", "builtin", "fused"):
+        with pytest.raises(ImportError, match="DGL cannot be imported"):
+            propagate_attention(graph, *fields, engine)
+    for engine in ("scatter", "tiles", "auto"):
+        assert propagate_attention(graph, *fields, engine).shape == (3, 1, 2)
+
+
+three, two = complete(3), torch.zeros(2, 1, 4)
+good = torch.zeros(3, 1, 4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((3, good, good, good), TypeError, "graph must be an AttentionGraph, got int"),
+        ((three, good[..., :0], good, good), ValueError, r"h and d at least 1, got \[3, 1, 0\]"),
+        (
+            (three, good, good, good, "tile"),
+            ValueError,
+            "engine must be one of 'auto', 'mailbox'.*got 'tile'",
+        ),
+        ((three, two, good, good), ValueError, r"q must be \[num_dst, h, d\] = \[3, 1, 4\], got \[2, 1, 4\]"),
+        ((three, good, two, good), ValueError, r"k must be \[num_src, h, d\] = \[3, 1, 4\], got \[2, 1, 4\]"),
+        ((three, good, good, torch.zeros(3, 2, 4)), ValueError, r"v must be .* got \[3, 2, 4\]"),
+        (
+            (three, good[0], good, good),
+            ValueError,
+            r"q must be \[num_dst, h, d\] with h and d at least 1, got \[1, 4\]",
+        ),
+        (
+            (three, good, good.double(), good),
+            ValueError,
+            "k must have q's dtype torch.float32, got torch.float64",
+        ),
+        ((three, good.long(), good, good), TypeError, "q must be a floating-point tensor, got torch.int64"),
+        ((three, [1.0], good, good), TypeError, "q must be a floating-point tensor, got list"),
+        ((three, good, good, good.to("meta")), ValueError, "v must be on the graph's device cpu, got meta"),
+    ],
+)
+def test_bad_input(arguments, error, message):
+    with pytest.raises(error, match=message):
+        propagate_attention(*arguments)

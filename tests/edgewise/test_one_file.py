@@ -1,0 +1,99 @@
+"""The idea in one file, against the library."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from edgewise.graphs import GraphPool, bipartite, causal, complete
+from edgewise.message_passing import propagate_attention
+from edgewise.models.transformer import make_model
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "code"))
+
+import one_file
+
+FILE = Path(one_file.__file__)
+SOURCES, TARGETS = [[3, 1, 4], [1], [5, 9, 2, 6, 5]], [[26, 3], [26, 1, 1], [26]]
+
+
+def test_it_is_short_and_needs_torch_alone():
+    text = FILE.read_text("utf-8")
+    assert len(text.splitlines()) < 200
+    imported = set(re.findall(r"^(?:from|import) (\w+)", text, re.MULTILINE))
+    assert imported == {"math", "dataclasses", "torch"}
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (one_file.connect([3, 1], [3, 1]), complete([3, 1])),
+        (one_file.connect([2, 4], [2, 4], causal=True), causal([2, 4])),
+        (one_file.connect([2, 3, 1], [4, 1, 2]), bipartite([4, 1, 2], [2, 3, 1])),
+    ],
+    ids=["complete", "causal", "bipartite"],
+)
+def test_graphs_and_attention_are_the_packages(ours, theirs):
+    assert {*zip(ours.src.tolist(), ours.dst.tolist(), strict=True)} == {
+        *zip(theirs.src.tolist(), theirs.dst.tolist(), strict=True)
+    }
+    q = torch.randn(theirs.num_dst, 2, 4, requires_grad=True)
+    k, v = torch.randn(2, theirs.num_src, 2, 4, requires_grad=True)
+    expected = propagate_attention(theirs, q, k, v)
+    upstream = torch.randn_like(expected)
+    gradients = torch.autograd.grad(expected, (q, k, v), upstream)
+    for attend in (one_file.on_edges, one_file.in_tiles):
+        found = attend(ours, q, k, v)
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+        for own, gradient in zip(torch.autograd.grad(found, (q, k, v), upstream), gradients, strict=True):
+            torch.testing.assert_close(own, gradient, atol=1e-5, rtol=1e-5)
+
+
+NAMES = {
+    "src_embed.lut": "source",
+    "tgt_embed.lut": "target",
+    "generator.proj": "output",
+    "encoder.norm": "norms.0",
+    "decoder.norm": "norms.1",
+    "layers.": "",
+    ".sublayer.": ".norms.",
+    ".norm.": ".",
+    "self_attn": "attention.0",
+    "src_attn": "attention.1",
+    "feed_forward.inner": "feed_forward.0",
+    "feed_forward.outer": "feed_forward.2",
+}
+
+
+def parameters_of(model):
+    """The parameters of the package's model as the one file names them; its embeddings hold the factor."""
+    for name, value in model.state_dict().items():
+        for theirs, ours in NAMES.items():
+            name = name.replace(theirs, ours)
+        yield name, value * 8 if name in ("source.weight", "target.weight") else value
+
+
+def test_the_model_is_the_packages():
+    theirs = make_model(27, 27, 2, 64, 256, 4, dropout=0.0)
+    ours = one_file.Transformer(27)
+    ours.load_state_dict(dict(parameters_of(theirs)))
+    batch = GraphPool()(SOURCES, [[*target, 0] for target in TARGETS])
+    expected = theirs.generator.logits(theirs.hidden(batch))
+    for attend in (one_file.on_edges, one_file.in_tiles):
+        for part in ours.modules():
+            if isinstance(part, one_file.Attention):
+                part.attend = attend
+        torch.testing.assert_close(ours(SOURCES, TARGETS), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_it_learns_and_shows_what_it_attends_to(capsys):
+    model = one_file.Transformer(27)
+    one_file.train(model, updates=20, batch=16)
+    losses = [float(line.split()[-1]) for line in capsys.readouterr().out.splitlines()]
+    assert losses[-1] < losses[0] - 0.2
+    one_file.show_attention(model, "edge")
+    lines = capsys.readouterr().out.splitlines()
+    assert [line[11] for line in lines[2:]] == list("edge")
+    assert model.greedy([[1, 2]], 3)[0] == model.greedy([[5], [1, 2]], 3)[1]

@@ -1,0 +1,70 @@
+"""What tests of the workshop share: small toy tasks, corpora read once, PyTorch's layers with our weights."""
+
+from functools import cache, partial
+
+import torch
+
+from attention_on_edges.benchmarks.baselines import PaddedTransformer
+from attention_on_edges.data import corpora
+from attention_on_edges.experiments import Experiment, ModelConfig
+from edgewise.training import TrainingConfig
+from support import copy_parts, copy_to_torch
+
+FEW = {"train": 180, "valid": 30, "test": 30}
+"""Sizes of a toy task, ``attention_on_edges.data.tasks.SIZES``, where it does not matter what is learned."""
+
+corpus_of = cache(corpora.load)
+"""A corpus by its name, read once for all tests that only look at it."""
+
+
+TINY_COPY = Experiment(
+    "copy",
+    "A tiny one, in several processes.",
+    "copy",
+    ModelConfig(N=1, dim_model=8, dim_ff=8, h=1, dropout=0.1),
+    TrainingConfig(epochs=2, batch_size=20, warmup=20),
+)
+
+
+def torch_twin(model):
+    """Return the model made of ``torch.nn.Transformer``'s own layers, weights copied, in evaluation mode.
+
+    If the model's encoder attends to windows, PyTorch's gets their mask.
+    """
+    layers, vocab = model.encoder.N, model.generator.proj.out_features
+    attention, inner = model.encoder.layers[0].self_attn, model.encoder.layers[0].feed_forward.inner
+    twin = PaddedTransformer(vocab, layers, attention.dim_model, inner.out_features, attention.h, dropout=0.0)
+    copy_to_torch(model, twin.body)
+    pairs = [(model.src_embed, twin.src_embed), (model.tgt_embed, twin.tgt_embed)]
+    copy_parts([*pairs, (model.generator.proj, twin.proj)])
+    if getattr(model, "source_graph", "complete") != "complete":
+        assert model.source_graph == "window"
+        mask_windows = partial(_with_windows, model.reach, attention.h)
+        twin.body.register_forward_pre_hook(mask_windows, with_kwargs=True)
+    return twin.eval()
+
+
+def _with_windows(reach, heads, body, args, kwargs):
+    """Mask, for each sentence and head, what is farther away; padding may attend to all real tokens."""
+    padding = kwargs["src_key_padding_mask"]
+    place = torch.arange(padding.shape[1])
+    far = ((place[:, None] - place).abs() > reach) & ~padding[:, :, None]
+    return args, kwargs | {"src_mask": far.repeat_interleave(heads, 0)}
+
+
+@torch.no_grad()
+def torch_greedy(twin, sources, sos_id, eos_id, limits):
+    """Decode greedily with PyTorch's layers, padded, everything computed again at every step."""
+    written, going = [[] for _ in sources], list(range(len(sources)))
+    while going:
+        texts = [torch.tensor(sources[i]) for i in going]
+        targets = [torch.tensor([sos_id, *written[i], eos_id]) for i in going]
+        logits, _ = twin(texts, targets)
+        ends = torch.tensor([len(target) - 1 for target in targets]).cumsum(0) - 1
+        tokens = logits[ends].argmax(1).tolist()
+        chosen = [(i, t) for i, t in zip(going, tokens, strict=True) if t != eos_id]
+        going = [i for i, _ in chosen if len(written[i]) < limits[i]]
+        for i, token in chosen:
+            if i in going:
+                written[i].append(token)
+    return written
