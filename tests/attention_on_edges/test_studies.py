@@ -25,9 +25,9 @@ from attention_on_edges.experiments import (
     Experiment,
     MixingConfig,
     ModelConfig,
-    Reading,
+    ReaderRun,
     Study,
-    Tagging,
+    TaggerRun,
     ablations,
     artifacts,
     load_study,
@@ -287,7 +287,7 @@ class TestReadings:
 
     def test_a_study_of_readers(self, tmp_path):
         entries = tuple(
-            Reading(graph, "recall", graph, replace(self.training, seed=seed), tested=(26, 40), texts=4)
+            ReaderRun(graph, "recall", graph, replace(self.training, seed=seed), tested=(26, 40), texts=4)
             for graph in ("complete", "binary partition")
             for seed in (0, 1)
         )
@@ -307,7 +307,9 @@ class TestReadings:
         assert found["provenance"]["seconds"] > 0
 
     def test_a_reading_on_buckets_trains_a_bucket_reader_and_tells_its_edges(self):
-        entry = Reading("buckets", "copy", BUCKETS, replace(self.training, seed=2), tested=(26, 100), texts=4)
+        entry = ReaderRun(
+            "buckets", "copy", BUCKETS, replace(self.training, seed=2), tested=(26, 100), texts=4
+        )
         figures = entry.figures()
         model, _ = train_reader("copy", complete, entry.training, make=make_bucket_reader)
         assert figures["edges 26"] == 26
@@ -318,18 +320,18 @@ class TestReadings:
         train = [Parse(("a", "b", "c"), (1, 2, -1), ("x", "y", "root"))] * 40
         splits = {"train": train, "test": [Parse(("a", "c"), (1, -1), ("x", "y"))]}
         monkeypatch.setattr("attention_on_edges.experiments.long_context.treebank", splits.get)
-        entry = Tagging("tree", "tree", replace(self.training, steps=60, factor=1.0, warmup=10))
+        entry = TaggerRun("tree", "tree", replace(self.training, steps=60, factor=1.0, warmup=10))
         assert run_study(Study("taggers", "Do they name?", (entry,)), tmp_path) == 0
         (row,) = json.loads((tmp_path / "taggers.json").read_text("utf-8"))["rows"]
         assert row == {"variant": "tree", "seed": 0, "right": 0.5, "edges": 2.0}
 
     def test_bad_input(self):
         with pytest.raises(ValueError, match=r"graph must be one of 'complete'.*'buckets'; got 'bucket'"):
-            Reading("", "copy", "bucket", self.training)
+            ReaderRun("", "copy", "bucket", self.training)
         with pytest.raises(ValueError, match="task must be one of 'copy', 'recall'; got 'sort'"):
-            Reading("", "sort", "window", self.training)
+            ReaderRun("", "sort", "window", self.training)
 
     def test_they_run_on_the_cpu_alone(self):
-        for entry in (Reading("", "copy", "window", self.training), Tagging("", "tree", self.training)):
+        for entry in (ReaderRun("", "copy", "window", self.training), TaggerRun("", "tree", self.training)):
             with pytest.raises(ValueError, match="device must be cpu for these readers, got cuda"):
                 entry.figures("cuda")

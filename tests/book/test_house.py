@@ -1,6 +1,8 @@
 """The walls of the house: which module may import which, and how long it may grow."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 from changed import find_tests
@@ -67,6 +69,27 @@ def test_imports_point_one_way():
     assert upward("attention_on_edges", "data", names) == []
     found = {path: upward(*place(path), imports(path)) for path in FILES if place(path)[1] != "__init__"}
     assert {path: names for path, names in found.items() if names} == {}
+
+
+NEEDED = {"torch", "numpy", "safetensors", "edgewise"}
+IMPORT_ALL = """
+import importlib, pkgutil, sys
+import edgewise
+for module in pkgutil.walk_packages(edgewise.__path__, "edgewise."):
+    importlib.import_module(module.name)
+print(*{name.split(".")[0] for name in sys.modules})
+"""
+
+
+def test_the_library_is_light():
+    """Of what is not in Python it imports what it needs; the optional packages where they are asked for."""
+    result = subprocess.run([sys.executable, "-c", IMPORT_ALL], capture_output=True, text=True, check=True)
+    optional = {"matplotlib", "networkx", "dgl", "sacrebleu", "typer", "tokenizers"}
+    assert optional & set(result.stdout.split()) == set()
+    imported = {
+        name.split(".")[0] for path in FILES if place(path)[0] == "edgewise" for name in imports(path)
+    }
+    assert imported - sys.stdlib_module_names == NEEDED | {"networkx"}
 
 
 def test_nothing_pickles_or_imports_dgl_directly():

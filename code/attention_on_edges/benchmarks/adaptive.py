@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from attention_on_edges.benchmarks.timing import interleave
+from attention_on_edges.figures import table
 from edgewise.graphs import Batch, GraphPool
 from edgewise.models.universal import Decoding, Encoding, Side, UTransformer, make_universal_model
 
@@ -99,10 +100,8 @@ def _step(model: UTransformer, batch: Batch, name: str, share: float) -> Callabl
 
 
 def format_adaptive(rows: Sequence[AdaptiveRow]) -> str:
-    """Format rows of :func:`bench_adaptive` as a table: milliseconds, and the ratio to a full step."""
-    names = {"enc": "encoder", "dec": "decoder"}
-    lines = [f"{'active':>8}" + "".join(f"{name + ', ms':>24}" for name in names.values())]
-    cells = {(row.side, row.share): f"{row.seconds * 1e3:14.2f} ({row.ratio:5.0%})" for row in rows}
-    for share in dict.fromkeys(row.share for row in rows):
-        lines.append(f"{share:8.0%}" + "".join(f"{cells[side, share]:>24}" for side in names))
-    return "\n".join(lines)
+    """Format rows of :func:`bench_adaptive` as a table."""
+    cells = {(row.side, row.share): f"{row.seconds * 1e3:.2f} ({row.ratio:.0%})" for row in rows}
+    shares = dict.fromkeys(row.share for row in rows)
+    lines = [(share, cells["enc", share], cells["dec", share]) for share in shares]
+    return str(table(["active", "encoder, ms", "decoder, ms"], lines, [".0%", "", ""]))

@@ -9,6 +9,7 @@ import torch
 
 from attention_on_edges.benchmarks.baselines import Recomputation
 from attention_on_edges.benchmarks.timing import interleave
+from attention_on_edges.figures import table
 from edgewise.decoding import Continuation, Hypothesis, beam_search
 from edgewise.models.transformer import Transformer
 
@@ -136,29 +137,31 @@ def _compare(
 
 def format_decoding(rows: Sequence[DecodingRow]) -> str:
     """Format rows of :func:`bench_decoding` as a table."""
-    lines = [f"{'':10}{'sentences':>10}{'seconds':>9}{'sentences/s':>13}{'target tokens/s':>17}"]
-    for row in rows:
-        name = f"beam {row.beam}" if row.beam > 1 else "greedy"
-        lines.append(
-            f"{name:10}{row.sentences:10,}{row.seconds:9.2f}{row.sentences / row.seconds:13.1f}"
-            f"{row.tokens / row.seconds:17,.0f}"
+    lines = [
+        (
+            f"beam {row.beam}" if row.beam > 1 else "greedy",
+            row.sentences,
+            row.seconds,
+            row.sentences / row.seconds,
+            row.tokens / row.seconds,
         )
-    return "\n".join(lines)
+        for row in rows
+    ]
+    head = ["", "sentences", "seconds", "sentences/s", "target tokens/s"]
+    return str(table(head, lines, ["", "", ".2f", ".1f", ",.0f"]))
 
 
 def format_cache(rows: Sequence[CacheRow]) -> str:
-    """Format rows of :func:`bench_cache` and :func:`bench_lengths` as a table.
+    """Format rows of :func:`bench_cache` or :func:`bench_lengths` as a table.
 
     The columns ``growth`` are ratios of a row's time to that of the row above.
     """
-    head = f"{'sources':>8}{'length':>8}{'cached, s':>11}{'growth':>8}{'recomputed, s':>15}{'growth':>8}"
-    lines = [f"{head}{'ratio':>9}"]
+    lines = []
     for above, row in zip([None, *rows], rows, strict=False):
         growth = ["", ""]
         if above is not None and above.sentences == row.sentences:
             growth = [f"{row.cached / above.cached:.2f}", f"{row.recomputed / above.recomputed:.2f}"]
-        lines.append(
-            f"{row.sentences:8}{row.length:8}{row.cached:11.3f}{growth[0]:>8}{row.recomputed:15.3f}"
-            f"{growth[1]:>8}{row.recomputed / row.cached:7.1f} x"
-        )
-    return "\n".join(lines)
+        times = [row.cached, growth[0], row.recomputed, growth[1]]
+        lines.append([row.sentences, row.length, *times, f"{row.recomputed / row.cached:.1f} x"])
+    head = ["sources", "length", "cached, s", "growth", "recomputed, s", "growth", "ratio"]
+    return str(table(head, lines, ["", "", ".3f", "", ".3f", "", ""]))

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from attention_on_edges.benchmarks.timing import interleave
+from attention_on_edges.figures import table
 from edgewise.graphs import complete
 from edgewise.message_passing import ENGINES, available_engines, propagate_attention
 from edgewise.validation import check_choice
@@ -136,10 +137,9 @@ def _contestants(
 
 
 def format_engines(rows: Sequence[EngineRow]) -> str:
-    """Format rows of :func:`bench_engines` as a table: milliseconds, and the ratio to padded attention."""
+    """Format rows of :func:`bench_engines` as a table: a line per engine, a column per workload."""
     workloads = list(dict.fromkeys(row.workload for row in rows))
-    cells = {(row.engine, row.workload): f"{row.seconds * 1e3:9.2f} ({row.ratio:6.2f} x)" for row in rows}
-    lines = [f"{'ms, forward + backward':24}" + "".join(f"{name:>24}" for name in workloads)]
-    for engine in dict.fromkeys(row.engine for row in rows):
-        lines.append(f"{engine:24}" + "".join(f"{cells[engine, name]:>24}" for name in workloads))
-    return "\n".join(lines)
+    cells = {(row.engine, row.workload): f"{row.seconds * 1e3:.2f} ({row.ratio:.2f} x)" for row in rows}
+    engines = dict.fromkeys(row.engine for row in rows)
+    lines = [[engine, *(cells[engine, name] for name in workloads)] for engine in engines]
+    return str(table(["ms, forward + backward", *workloads], lines))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from attention_on_edges.figures import table
 from edgewise.graphs import AttentionGraph, window
 from edgewise.message_passing import ENGINES, available_engines, propagate_attention
 from edgewise.validation import check_choice
@@ -69,8 +70,5 @@ def peak() -> int:
 
 def format_memory(rows: Sequence[MemoryRow]) -> str:
     """Format rows of :func:`bench_memory` as a table."""
-    lines = [f"{'engine':10}{'peak MiB':>10}{'of it before':>14}{'seconds':>10}"]
-    for row in rows:
-        peak, before = row.peak / 2**20, row.before / 2**20
-        lines.append(f"{row.engine:10}{peak:10.0f}{before:14.0f}{row.seconds:10.2f}")
-    return "\n".join(lines)
+    lines = [(row.engine, row.peak / 2**20, row.before / 2**20, row.seconds) for row in rows]
+    return str(table(["engine", "peak MiB", "of it before", "seconds"], lines, ["", ".0f", ".0f", ".2f"]))

@@ -5,6 +5,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
+from attention_on_edges.figures import table
+
 QUADRATIC = ("dense", "complete")
 """Contestants of quadratic time; they are measured on shorter texts."""
 
@@ -86,15 +88,15 @@ def _line(rows: Sequence[LongRow], figure: str) -> tuple[float, float]:
 
 def format_long(rows: Sequence[LongRow]) -> str:
     """Format rows of ``bench_long`` as a table, with the exponents that can be fitted below it."""
-    head = f"{'':18}{'tokens':>9}{'edges per token':>15}{'seconds':>12}{'with plan':>12}"
-    lines = [head + f"{'MiB':>10}{'peak MiB':>10}"]
+    cells = []
     for row in rows:
-        mark = " " if row.measured else "*"
-        peak = f"{row.peak / 2**20:10.0f}" if row.measured else f"{'':10}"
-        lines.append(
-            f"{row.name:18}{row.tokens:9,}{row.edges / row.tokens:15,.1f}{row.seconds:11.4f}{mark}"
-            f"{row.first:11.4f}{mark}{row.memory / 2**20:9.0f}{mark}{peak}"
-        )
+        mark = "" if row.measured else "*"
+        peak = f"{row.peak / 2**20:.0f}" if row.measured else ""
+        times = [f"{seconds:.4f}{mark}" for seconds in (row.seconds, row.first)]
+        memory = f"{row.memory / 2**20:.0f}{mark}"
+        cells.append([row.name, row.tokens, row.edges / row.tokens, *times, memory, peak])
+    head = ["", "tokens", "edges per token", "seconds", "with plan", "MiB", "peak MiB"]
+    lines = [str(table(head, cells, ["", "", ",.1f", "", "", "", ""]))]
     if not all(row.measured for row in rows):
         lines.append("* extrapolated, not measured")
     for name in dict.fromkeys(row.name for row in rows):

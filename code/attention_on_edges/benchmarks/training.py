@@ -12,6 +12,7 @@ from torch.nn.functional import cross_entropy
 from attention_on_edges.benchmarks.baselines import PaddedTransformer
 from attention_on_edges.benchmarks.memory import peak
 from attention_on_edges.benchmarks.timing import interleave
+from attention_on_edges.figures import table
 from edgewise.graphs import GraphPool, dgl_available
 from edgewise.models.transformer import make_model
 from edgewise.training import LabelSmoothing, NoamOpt, SimpleLossCompute, StateLossCompute
@@ -214,10 +215,16 @@ def _peak_here(training: Training, contestant: str) -> int:
 
 def format_training(rows: Sequence[TrainingRow]) -> str:
     """Format rows of :func:`bench_training` as a table."""
-    lines = [f"{'':20}{'':18}{'tokens/s':>10}{'packed is':>12}{'of the matrix rate':>20}{'peak MiB':>10}"]
-    lines += [
-        f"{row.training:20}{row.contestant:18}{row.tokens_per_second:10,.0f}{row.ratio:10.2f} x"
-        f"{row.share:20.0%}{row.peak / 2**20:10.0f}"
+    lines = [
+        (
+            row.training,
+            row.contestant,
+            row.tokens_per_second,
+            f"{row.ratio:.2f} x",
+            row.share,
+            row.peak / 2**20,
+        )
         for row in rows
     ]
-    return "\n".join(lines)
+    head = ["", "", "tokens/s", "packed, times", "of the matrix rate", "peak MiB"]
+    return str(table(head, lines, ["", "", ",.0f", ".2f", ".0%", ".0f"]))

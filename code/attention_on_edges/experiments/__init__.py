@@ -12,7 +12,7 @@ from attention_on_edges.experiments.experiment import (
     UniversalConfig,
 )
 from attention_on_edges.experiments.loading import digest_of, load_data
-from attention_on_edges.experiments.long_context import BUCKETS, LONG_GRAPHS, Reading, Tagging
+from attention_on_edges.experiments.long_context import BUCKETS, LONG_GRAPHS, ReaderRun, TaggerRun
 from attention_on_edges.experiments.measurements import (
     MEASUREMENTS,
     Measurement,
@@ -56,14 +56,14 @@ __all__ = [
     "Measurement",
     "MixingConfig",
     "ModelConfig",
-    "Reading",
+    "ReaderRun",
     "Results",
     "Search",
     "SparseConfig",
     "StreamedText",
     "StreamingConfig",
     "Study",
-    "Tagging",
+    "TaggerRun",
     "TextDataset",
     "TokenizerConfig",
     "Translation",

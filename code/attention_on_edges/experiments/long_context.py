@@ -53,7 +53,7 @@ BUCKETS = "buckets"
 
 
 @dataclass(frozen=True)
-class Reading(Described):
+class ReaderRun(Described):
     """A reader that is trained to copy over a gap or to recall, on one kind of graph.
 
     Attributes
@@ -111,7 +111,7 @@ class Reading(Described):
 
 
 @dataclass(frozen=True)
-class Tagging(Described):
+class TaggerRun(Described):
     """A reader that is trained to name grammatical relations, on one kind of graph.
 
     Attributes

@@ -6,17 +6,17 @@ from dataclasses import replace
 from attention_on_edges.analysis.long_context import TASKS, WORD_GRAPHS, LongContextConfig
 from attention_on_edges.data.tokenizer_config import TokenizerConfig
 from attention_on_edges.experiments.experiment import Experiment, SparseConfig
-from attention_on_edges.experiments.long_context import BUCKETS, Reading, Tagging
+from attention_on_edges.experiments.long_context import BUCKETS, ReaderRun, TaggerRun
 from attention_on_edges.experiments.studies import Study
 from edgewise.training import TrainingConfig
 
 SEEDS = range(3)
 
 
-def _readings(name: str, about: str, graphs: Sequence[str]) -> Study:
+def _reader_runs(name: str, about: str, graphs: Sequence[str]) -> Study:
     """Readers of both tasks on some kinds of graph."""
     entries = [
-        Reading(
+        ReaderRun(
             f"{task}, {graph}",
             task,
             graph,
@@ -31,17 +31,17 @@ def _readings(name: str, about: str, graphs: Sequence[str]) -> Study:
 
 def _distances() -> Study:
     fixed = ("complete", "window", "two windows", "segments", "global tokens", "BigBird", "binary partition")
-    return _readings("distances", "Which graphs carry an answer over a distance?", fixed)
+    return _reader_runs("distances", "Which graphs carry an answer over a distance?", fixed)
 
 
 def _chosen() -> Study:
     graphs = ("random links", "compressed memory", BUCKETS)
-    return _readings("chosen", "Do drawn links, a fading memory or chosen edges carry it better?", graphs)
+    return _reader_runs("chosen", "Do drawn links, a fading memory or chosen edges carry it better?", graphs)
 
 
 def _trees() -> Study:
     entries = [
-        Tagging(graph, graph, LongContextConfig(steps=500, batch_tokens=2048, factor=0.5, seed=seed))
+        TaggerRun(graph, graph, LongContextConfig(steps=500, batch_tokens=2048, factor=0.5, seed=seed))
         for graph in WORD_GRAPHS
         for seed in SEEDS
     ]

@@ -12,12 +12,12 @@ import torch
 
 from attention_on_edges.experiments import artifacts
 from attention_on_edges.experiments.experiment import Experiment
-from attention_on_edges.experiments.long_context import Reading, Tagging
+from attention_on_edges.experiments.long_context import ReaderRun, TaggerRun
 from attention_on_edges.experiments.runs import start
 from edgewise.training import DivergedError
 from edgewise.training.checkpoints import write_atomically
 
-Entry = Experiment | Reading | Tagging
+Entry = Experiment | ReaderRun | TaggerRun
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Study:
         Its name on the command line and in ``book/studies``.
     about : str
         The question.
-    entries : tuple of Experiment, Reading or Tagging
+    entries : tuple of Experiment, ReaderRun or TaggerRun
         One for each variant, named by it, and seed.
     """
 
