@@ -9,10 +9,10 @@ from attention_on_edges.data.metrics import (
     bleu,
     chrf,
     exact_match,
-    moses,
     token_accuracy,
     tokenized_bleu,
 )
+from attention_on_edges.data.preparation import moses
 
 
 def test_a_sequence_counts_only_if_it_is_right_to_the_end():

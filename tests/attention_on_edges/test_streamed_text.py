@@ -17,8 +17,8 @@ from attention_on_edges.data import corpora
 from attention_on_edges.data.corpora import CorpusError, streams, wmt14
 from attention_on_edges.data.corpora.cleaning import cleaned, detokenised, sampled
 from attention_on_edges.data.corpora.files import CorpusError as FileError
-from attention_on_edges.data.metrics import moses
 from attention_on_edges.data.prefetch import Cut, Shares, cut_by_count, cut_by_tokens, read
+from attention_on_edges.data.preparation import moses
 from attention_on_edges.data.tasks import TranslationDataset
 from attention_on_edges.data.token_cache import FILES, CacheError, TokenCache, cached, write_cache
 from attention_on_edges.data.tokenizer_config import StreamingConfig

@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 from attention_on_edges import benchmarks, experiments
 from attention_on_edges.commands.app import app
 from attention_on_edges.data import corpora
-from attention_on_edges.data.metrics import bleu, moses, tokenized_bleu
+from attention_on_edges.data.metrics import bleu, tokenized_bleu
+from attention_on_edges.data.preparation import moses
 from attention_on_edges.data.tokenization import BPE
 from attention_on_edges.data.tokenizer_config import TokenizerConfig
 from attention_on_edges.experiments import (

@@ -1,6 +1,6 @@
 """Chapters 7 and 8: how decoded sequences are scored."""
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,7 +63,7 @@ def bleu(predictions: Sequence[str], references: Sequence[str], lowercase: bool 
 
 
 def tokenized_bleu(predictions: Sequence[str], references: Sequence[str]) -> Score:
-    """BLEU of tokenised text, as in published figures on Multi30k; see :func:`moses`.
+    """BLEU of tokenised text, as in published figures on Multi30k; see ``preparation.moses``.
 
     Raises
     ------
@@ -86,16 +86,6 @@ def chrf(predictions: Sequence[str], references: Sequence[str]) -> Score:
     from sacrebleu.metrics import CHRF
 
     return _score(CHRF(), predictions, references)
-
-
-def moses(lines: Iterable[str], language: str) -> list[str]:
-    """Lower-case, normalise punctuation and tokenise as Multi30k's published references are."""
-    from sacremoses import MosesPunctNormalizer, MosesTokenizer
-
-    normalizer, tokenizer = MosesPunctNormalizer(language), MosesTokenizer(language)
-    return [
-        tokenizer.tokenize(normalizer.normalize(line.lower()), return_str=True, escape=True) for line in lines
-    ]
 
 
 Links = set[tuple[int, int]]

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from attention_on_edges.data.corpora import Corpus
+from attention_on_edges.data.preparation import Languages
 from attention_on_edges.data.tasks import Pair, TranslationDataset
 from attention_on_edges.data.tokenization import BPE
 
@@ -29,6 +30,9 @@ class TextDataset(TranslationDataset):
         For shuffling and segmentations.
     dropout_epochs : int, optional
         Epochs with BPE-dropout, the first ones; all if not given.
+    moses : tuple of two str, optional
+        Languages of source and target, if ``corpus`` was prepared by
+        :func:`~attention_on_edges.data.preparation.prepared`.
     """
 
     def __init__(
@@ -38,8 +42,10 @@ class TextDataset(TranslationDataset):
         dropout: float = 0.0,
         seed: int = 0,
         dropout_epochs: int | None = None,
+        moses: Languages | None = None,
     ):
-        self.corpus, self.splitter, self.dropout_epochs = corpus, splitter, dropout_epochs
+        self.corpus, self.splitter, self.moses = corpus, splitter, moses
+        self.dropout_epochs = dropout_epochs
         splits = {
             mode: [(splitter.split(source), splitter.split(target)) for source, target in pairs]
             for mode, pairs in corpus.splits.items()

@@ -17,11 +17,15 @@ class TokenizerConfig:
         Probability of BPE-dropout in training.
     dropout_epochs : int, optional
         Epochs with BPE-dropout, the first ones; all if not given.
+    moses : tuple of two str, optional
+        If given, text is lower-cased, normalised and tokenised before, as by
+        :func:`~attention_on_edges.data.preparation.moses` in these languages of source and target.
     """
 
     vocab_size: int
     dropout: float = 0.0
     dropout_epochs: int | None = field(default=None, kw_only=True)
+    moses: tuple[str, str] | None = field(default=None, kw_only=True)
 
     def __post_init__(self):
         check_count("vocab_size", self.vocab_size, 256)
@@ -59,3 +63,5 @@ class StreamingConfig(TokenizerConfig):
             check_count(name, getattr(self, name), 1)
         if self.dropout:
             raise ValueError(f"dropout must be 0 where text is split once, got {self.dropout}")
+        if self.moses:
+            raise ValueError("moses is for text in memory; streamed text stays as it is")

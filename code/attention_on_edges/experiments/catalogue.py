@@ -61,6 +61,26 @@ EXPERIMENTS = {
             ("test2016", "test2017"),
         ),
         Experiment(
+            "multi30k-wu",
+            "The recipe of Wu et al. 2021, whose model is the best published one that reads text alone.",
+            "multi30k",
+            ModelConfig(N=4, dim_model=128, dim_ff=256, h=4, dropout=0.3, norm_first=False, shared=True),
+            TrainingConfig(
+                epochs=129,  # 8,000 updates
+                batch_tokens=3450,
+                bucketed=True,
+                grad_accum=2,  # two devices there
+                factor=2.53,  # 0.005 after the warm-up
+                warmup=2000,
+                eps=1e-8,
+                clip=25.0,
+                average=10,
+                patience=10,
+            ),
+            TokenizerConfig(10_256, moses=("en", "de")),  # 10,000 merges
+            ("test2016", "test2017"),
+        ),
+        Experiment(
             "multi30k-one-layer",
             "The same with one layer on each side, as the DGL tutorial drew it.",
             "multi30k",

@@ -136,7 +136,9 @@ class Experiment(Described):
         parts = {"model": kind(**model), "tests": tuple(config["tests"])}
         parts["training"] = TrainingConfig(**training | {"betas": tuple(training["betas"])})
         if tokenizer:
-            parts["tokenizer"] = (StreamingConfig if "sample" in tokenizer else TokenizerConfig)(**tokenizer)
+            kind = StreamingConfig if "sample" in tokenizer else TokenizerConfig
+            moses = tokenizer.get("moses")
+            parts["tokenizer"] = kind(**tokenizer | {"moses": tuple(moses) if moses else None})
         return cls(**{**config, **parts})
 
     def build(self, vocab_size: int) -> Transformer:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from attention_on_edges.data import corpora
 from attention_on_edges.data.corpora.streams import json_digest
+from attention_on_edges.data.preparation import prepared
 from attention_on_edges.data.streamed_text import StreamedText, load_streamed
 from attention_on_edges.data.tasks import TranslationDataset, get_dataset
 from attention_on_edges.data.text_dataset import TextDataset
@@ -34,10 +35,12 @@ def load_data(
     if isinstance(config, StreamingConfig):
         return load_streamed(experiment.task, config, seed, splitter, workers, say)
     corpus = corpora.load(experiment.task)
+    if config.moses:
+        corpus = prepared(corpus, config.moses)
     if splitter is None:
         lines = (side for pair in corpus.splits["train"] for side in pair)
         splitter = BPE.train(lines, config.vocab_size)
-    return TextDataset(corpus, splitter, config.dropout, seed, config.dropout_epochs)
+    return TextDataset(corpus, splitter, config.dropout, seed, config.dropout_epochs, config.moses)
 
 
 def digest_of(data: TranslationDataset) -> str:

@@ -188,7 +188,8 @@ def load_translator(artifact: Artifact) -> Translator:
         raise ValueError(f"{artifact.name} is not a model of text: it cannot translate")
     splitter = restore_splitter(artifact)
     model = restore_model(artifact, len(SPECIAL) + len(splitter.symbols))
-    return Translator(model, splitter, search_of(artifact).length_penalty)
+    languages = Experiment.of(artifact.config).tokenizer.moses
+    return Translator(model, splitter, search_of(artifact).length_penalty, languages)
 
 
 def test_sources(artifact: Artifact) -> list[str]:

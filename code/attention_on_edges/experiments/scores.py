@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import torch
 
-from attention_on_edges.data.metrics import bleu, chrf, exact_match, moses, token_accuracy, tokenized_bleu
+from attention_on_edges.data.metrics import bleu, chrf, exact_match, token_accuracy, tokenized_bleu
+from attention_on_edges.data.preparation import moses, plain
 from attention_on_edges.data.tasks import TranslationDataset
 from attention_on_edges.data.text_dataset import TextDataset
 from attention_on_edges.experiments.experiment import Experiment
@@ -92,11 +93,13 @@ def choose_search(model: Transformer, data: TextDataset, limit: int | None = Non
         BLEU of each penalty that was tried.
     """
     pairs = data.corpus.splits["valid"][:limit]
-    references = [target for _, target in pairs]
-    found = {
-        penalty: bleu(translate(model, data, [s for s, _ in pairs], Search(BEAM, penalty)), references).value
-        for penalty in PENALTIES
-    }
+    references = _plain(data, [target for _, target in pairs])
+
+    def score(penalty: float) -> float:
+        found = translate(model, data, [source for source, _ in pairs], Search(BEAM, penalty))
+        return bleu(_plain(data, found), references).value
+
+    found = {penalty: score(penalty) for penalty in PENALTIES}
     best = max(found, key=lambda penalty: found[penalty])
     return Search(BEAM, best), {str(penalty): value for penalty, value in found.items()}
 
@@ -123,21 +126,29 @@ def decoded_figures(
 def _text_figures(
     model: Transformer, data: TextDataset, mode: str, limit: int | None, search: Search
 ) -> Figures:
-    """Cased BLEU and chrF of plain text; if published references are tokenised, BLEU on those too.
+    """BLEU and chrF of plain text; if published references are tokenised, BLEU on those too.
 
-    Also the share of those references that tokenising the raw ones reproduces.
+    Also the share of those references that ours reproduce. Plain text is cased unless the corpus is not.
     """
     pairs = data.corpus.splits[mode][:limit]
     found = translate(model, data, [source for source, _ in pairs], search)
     references = [target for _, target in pairs]
-    scores = {"bleu": bleu(found, references).value, "chrf": chrf(found, references).value}
+    texts = _plain(data, found), _plain(data, references)
+    scores = {"bleu": bleu(*texts).value, "chrf": chrf(*texts).value}
     if mode in data.corpus.tokenised:
         language = data.corpus.languages[1]
         published = [target for _, target in data.corpus.tokenised[mode][:limit]]
-        scores["bleu_tokenised"] = tokenized_bleu(moses(found, language), published).value
-        again = zip(moses(references, language), published, strict=True)
+        if not data.moses:
+            found, references = moses(found, language), moses(references, language)
+        scores["bleu_tokenised"] = tokenized_bleu(found, published).value
+        again = zip(references, published, strict=True)
         scores["references_reproduced"] = sum(ours == theirs for ours, theirs in again) / len(published)
     return scores
+
+
+def _plain(data: TextDataset, texts: list[str]) -> list[str]:
+    """Return texts of the target's language without the tokenisation of their corpus, if it has one."""
+    return plain(texts, data.moses[1]) if data.moses else texts
 
 
 def signatures() -> dict[str, str]:

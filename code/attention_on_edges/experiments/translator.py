@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from attention_on_edges.data.preparation import Languages, moses, plain
 from attention_on_edges.data.tasks import TranslationDataset
 from attention_on_edges.data.tokenization import BPE
 from edgewise.decoding import Hypothesis, beam_search
@@ -38,6 +39,9 @@ class Translator:
         Text to pieces and back.
     length_penalty : float
         Default for beam search.
+    moses : tuple of two str, optional
+        Languages of source and target, if the model was trained on text prepared by
+        ``preparation.moses``: texts are prepared alike, and translations are detokenised.
 
     Raises
     ------
@@ -45,8 +49,10 @@ class Translator:
         If the model's vocabulary is not the splitter's plus the three special symbols.
     """
 
-    def __init__(self, model: Transformer, splitter: BPE, length_penalty: float = 0.6):
-        self.model, self.splitter, self.length_penalty = model, splitter, length_penalty
+    def __init__(
+        self, model: Transformer, splitter: BPE, length_penalty: float = 0.6, moses: Languages | None = None
+    ):
+        self.model, self.splitter, self.length_penalty, self.moses = model, splitter, length_penalty, moses
         self.vocabulary = TranslationDataset({}, splitter.symbols)
         size = model.src_embed.lut.num_embeddings
         if size != self.vocabulary.vocab_size:
@@ -89,12 +95,16 @@ class Translator:
             text.encode()
         except UnicodeEncodeError:  # what the system does with arguments that are not UTF-8
             raise ValueError(f"{name} must be Unicode, got half a character or none: {text[:40]!r}") from None
-        pieces = self.splitter.split(text)
+        pieces = self.split(text)
         if len(pieces) > MOST_PIECES:
             raise ValueError(
                 f"{name} must have at most {MOST_PIECES} pieces, got {len(pieces)}: {text[:40]!r}..."
             )
         return self.vocabulary.encode(pieces)
+
+    def split(self, text: str) -> list[str]:
+        """Text to the pieces that the model reads."""
+        return self.splitter.split(moses([text], self.moses[0])[0] if self.moses else text)
 
     def attention(self, text: str, translation: Translation, layer: int = -1) -> list[Tensor]:
         """Return a layer's attention for this translation: ``[e2e, e2d, d2d]``.
@@ -111,7 +121,7 @@ class Translator:
         Weights are means over heads, in the row that predicts the piece.
         """
         weights = self.attention(text, translation)[1].mean(0)  # [pieces + 1, pieces of the text]
-        senders = self.splitter.show(self.splitter.split(text.strip()))
+        senders = self.splitter.show(self.split(text.strip()))
         lines = []
         for piece, row in zip(self.splitter.show(translation.pieces), weights, strict=False):
             weight, sender = row.max(0)
@@ -121,4 +131,5 @@ class Translator:
     def _translation(self, hypothesis: Hypothesis) -> Translation:
         special = {self.vocabulary.sos_id, self.vocabulary.eos_id, self.vocabulary.pad_id}
         pieces = self.vocabulary.decode([i for i in hypothesis.ids if i not in special])
-        return Translation(self.splitter.join(pieces), pieces, hypothesis)
+        text = self.splitter.join(pieces)
+        return Translation(plain([text], self.moses[1])[0] if self.moses else text, pieces, hypothesis)

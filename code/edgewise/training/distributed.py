@@ -109,7 +109,7 @@ class DistributedCommunicator(LocalCommunicator):
             torch.manual_seed(int(np.random.SeedSequence([seed, self.rank]).generate_state(1)[0]))
 
     def assert_same(self, facts: Mapping[str, Any]) -> None:
-        """Check that all processes have the same facts; see :meth:`LocalCommunicator.agree`."""
+        """Check that all processes have the same facts; see :meth:`LocalCommunicator.assert_same`."""
         first, *others = self._exchange(dict(facts))
         for rank, other in enumerate(others, 1):
             if other != first:

@@ -1,0 +1,37 @@
+"""Chapter 8: text as in Multi30k's published files, lower-cased and Moses-tokenised; and back."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from attention_on_edges.data.corpora import Corpus, Pair
+
+Languages = tuple[str, str]
+"""Codes of the source's and the target's language, such as ``("en", "de")``."""
+
+
+def moses(lines: Iterable[str], language: str) -> list[str]:
+    """Lower-case, normalise punctuation and tokenise as Multi30k's published references are."""
+    from sacremoses import MosesPunctNormalizer, MosesTokenizer
+
+    normalizer, tokenizer = MosesPunctNormalizer(language), MosesTokenizer(language)
+    return [
+        tokenizer.tokenize(normalizer.normalize(line.lower()), return_str=True, escape=True) for line in lines
+    ]
+
+
+def plain(lines: Iterable[str], language: str) -> list[str]:
+    """Undo the tokenisation of :func:`moses`; what it lower-cased or normalised stays so."""
+    from sacremoses import MosesDetokenizer
+
+    detokenizer = MosesDetokenizer(language)
+    return [detokenizer.detokenize(line.split(), unescape=True) for line in lines]
+
+
+def prepared(corpus: Corpus, languages: Languages) -> Corpus:
+    """Return a corpus with every split prepared by :func:`moses`."""
+
+    def prepare(pairs: list[Pair]) -> list[Pair]:
+        sides = zip(*pairs, strict=True)
+        return list(zip(*(moses(*side) for side in zip(sides, languages, strict=True)), strict=True))
+
+    return replace(corpus, splits={mode: prepare(pairs) for mode, pairs in corpus.splits.items()})
