@@ -5,6 +5,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -61,6 +62,8 @@ class PositionalEncoding(nn.Module):
     max_len : int, optional
         Longest sequence allowed. Without it the table grows as needed.
     """
+
+    table: Tensor
 
     def __init__(self, dim_model: int, dropout: float = 0.0, max_len: int | None = None):
         super().__init__()
@@ -173,6 +176,8 @@ class EncoderLayer(nn.Module):
         Pre-norm, else post-norm.
     """
 
+    sublayer: Any  # a ModuleList does not say of what
+
     def __init__(
         self,
         size: int,
@@ -194,6 +199,8 @@ class DecoderLayer(nn.Module):
     Parameters as in :class:`EncoderLayer`.
     """
 
+    sublayer: Any  # a ModuleList does not say of what
+
     def __init__(
         self,
         size: int,
@@ -213,6 +220,8 @@ class DecoderLayer(nn.Module):
 
 class Stack(nn.Module):
     """``N`` copies of ``layer``, at least one, and a final norm."""
+
+    layers: Any  # a ModuleList does not say of what
 
     def __init__(self, layer: EncoderLayer | DecoderLayer, N: int):  # noqa: N803 (the tutorial's keyword)
         super().__init__()
@@ -279,7 +288,15 @@ def draw_weights(model: nn.Module) -> None:
             module.reset_parameters()
 
 
-def share_matrix(model: nn.Module) -> None:
+class WithEmbeddings(Protocol):
+    """A model with two embeddings and an output layer."""
+
+    src_embed: Embeddings
+    tgt_embed: Embeddings
+    generator: Generator
+
+
+def share_matrix(model: WithEmbeddings) -> None:
     """Let both embeddings and the output layer of a model use one matrix (Vaswani et al. 2017, sec. 3.4).
 
     Raises

@@ -3,6 +3,7 @@
 import operator
 from collections.abc import Iterable
 from numbers import Real
+from typing import SupportsIndex, cast
 
 import torch
 from torch import Tensor
@@ -21,7 +22,7 @@ def check_count(name: str, value: object, minimum: int = 0) -> int:
     try:
         if isinstance(value, bool):
             raise TypeError
-        count = operator.index(value)
+        count = operator.index(cast(SupportsIndex, value))
     except TypeError:
         raise TypeError(f"{name} must be an integer, got {value!r}") from None
     if count < minimum:
@@ -56,10 +57,15 @@ def check_probability(name: str, value: float) -> float:
     ValueError
         If it does not lie there.
     """
-    if not isinstance(value, Real):
-        raise TypeError(f"{name} must be a number, got {value!r}")
-    if not 0 <= value < 1:
+    if not 0 <= check_real(name, value) < 1:
         raise ValueError(f"{name} must lie in [0, 1), got {value!r}")
+    return value
+
+
+def check_real(name: str, value: float) -> float:
+    """Return ``value``, which must be a number."""
+    if not isinstance(value, float | Real):  # to type checkers a float is no Real
+        raise TypeError(f"{name} must be a number, got {value!r}")
     return value
 
 

@@ -143,12 +143,12 @@ class AttentionGraph:
 
     def _derive_edges(self) -> tuple[Tensor, Tensor]:
         if self._edges is None:
+            assert self.intervals is not None  # a graph has one of the two
             with torch.inference_mode(False):  # a later pass may need gradients
-                self._edges = self._edges_of_intervals()
+                self._edges = self._edges_of_intervals(*self.intervals)
         return self._edges
 
-    def _edges_of_intervals(self) -> tuple[Tensor, Tensor]:
-        start, stop = self.intervals
+    def _edges_of_intervals(self, start: Tensor, stop: Tensor) -> tuple[Tensor, Tensor]:
         degree = stop - start
         dst = torch.repeat_interleave(torch.arange(self.num_dst, device=self.device), degree)
         first_edge = degree.cumsum(0) - degree
@@ -162,7 +162,7 @@ class AttentionGraph:
         if self.intervals is not None:
             start, stop = self.intervals
             return self.remember("num_edges", lambda: int((stop - start).sum()))
-        return len(self._edges[0])
+        return len(self.src)
 
     @property
     def has_edge_lists(self) -> bool:
@@ -172,7 +172,7 @@ class AttentionGraph:
     @property
     def device(self) -> torch.device:
         """Device of the graph's tensors."""
-        return (self.intervals or self._edges)[0].device
+        return (self.intervals or self._derive_edges())[0].device
 
     def remember(self, name: str, make: Callable[[], Any]) -> Any:
         """Cache the result of ``make`` on this graph under ``name``."""
@@ -187,9 +187,10 @@ class AttentionGraph:
 
     def to(self, device: torch.device | str) -> "AttentionGraph":
         """Return the same graph on another device."""
-        form, held = ("edges", self._edges) if self.intervals is None else ("intervals", self.intervals)
-        moved = tuple(x.to(device) for x in held)
-        return self if moved[0] is held[0] else self._like(**{form: moved})
+        held = self.intervals or self._derive_edges()
+        first, second = (x.to(device) for x in held)
+        form = "edges" if self.intervals is None else "intervals"
+        return self if first is held[0] else self._like(**{form: (first, second)})
 
     def restrict(self, active: Tensor) -> "AttentionGraph":
         """Keep only the edges into active receivers; the numbering does not change.
@@ -436,8 +437,9 @@ def batch(graphs: Sequence[AttentionGraph]) -> AttentionGraph:
     def joined(parts: Iterable[Tensor], offsets: list[int]) -> Tensor:
         return torch.cat([part + offset for part, offset in zip(parts, offsets, strict=False)])
 
-    if all(g.intervals is not None for g in graphs):
-        intervals = tuple(joined((g.intervals[i] for g in graphs), offsets_src) for i in (0, 1))
-        return AttentionGraph._trusted(*sides, intervals=intervals)
+    intervals = [g.intervals for g in graphs if g.intervals is not None]
+    if len(intervals) == len(graphs):
+        start, stop = (joined(parts, offsets_src) for parts in zip(*intervals, strict=True))
+        return AttentionGraph._trusted(*sides, intervals=(start, stop))
     src, dst = joined((g.src for g in graphs), offsets_src), joined((g.dst for g in graphs), offsets_dst)
     return AttentionGraph._trusted(*sides, edges=(src, dst))

@@ -137,7 +137,7 @@ class Batch:
 class GraphPool:
     """Turns lists of sentences into batches; caches one ``DGLGraph`` for each pair of lengths."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._pairs: dict[tuple[int, int], Any] = {}
 
     def __call__(

@@ -89,7 +89,8 @@ def compressive(n: int, length: int, memory: int, compressed: int, rate: int) ->
         (place, (last - compressed).clamp(min=n), last),
         (torch.arange(n, n + len(start)), start, stop),
     ]
-    return from_runs(*(torch.cat(parts) for parts in zip(*runs, strict=True)), n + len(start))
+    receivers, starts, stops = (torch.cat(parts) for parts in zip(*runs, strict=True))
+    return from_runs(receivers, starts, stops, n + len(start))
 
 
 def _segments(n: int, length: int) -> tuple[int, Tensor, Tensor]:

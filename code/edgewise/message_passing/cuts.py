@@ -1,5 +1,6 @@
 """Cutting a graph's receivers into tiles that share most of their senders."""
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -92,15 +93,16 @@ def _highest(values: Tensor, group: Tensor, like: Tensor) -> Tensor:
 def _cut_edges(graph: AttentionGraph) -> Cut:
     """Cut receivers into runs of the length that needs the fewest scores."""
     receivers, rank = graph.dst.unique(return_inverse=True)
-    cheapest, cut = None, None
+    cheapest, cut = math.inf, None
     for height in (256, 64, 16):
         tile = rank // height
         keys, place = (tile * graph.num_src + graph.src).unique(return_inverse=True)
         columns = torch.bincount(keys // graph.num_src)
         cost = int(columns.sum()) * min(height, len(receivers)) + 2_000 * len(columns)
-        if cheapest is None or cost < cheapest:
+        if cost < cheapest:
             first = columns.cumsum(0) - columns
             rows = torch.bincount(torch.arange(len(receivers), device=graph.device) // height)
             cheapest = cost
             cut = Cut(receivers, rows, columns, first, (rank, place - first[tile]), keys % graph.num_src)
+    assert cut is not None  # the first height is cheaper than infinity
     return cut

@@ -131,7 +131,9 @@ def _lay_out(
 ) -> TilePlan:
     """Assign a slot to every row and column of every tile, bucket by bucket."""
     first_row = cut.rows.cumsum(0) - cut.rows
-    buckets, sources, reals = [], ([], []), ([], [])
+    buckets: list[Bucket] = []
+    sources: tuple[list[Tensor], list[Tensor]] = ([], [])
+    reals: tuple[list[Tensor], list[Tensor]] = ([], [])
     for tiles, (height, width) in zip(groups, shapes, strict=True):
         row, real_row = _padded(first_row[tiles], cut.rows[tiles], height)
         column, real_column = _padded(cut.first[tiles], cut.columns[tiles], width)
@@ -181,4 +183,4 @@ def _bucket_of_pairs(cut: Cut, row: Tensor, real_row: Tensor, width: int) -> Buc
     mask = torch.zeros(row.numel(), width, dtype=torch.bool, device=row.device)
     mask[slot[slot >= 0], column[slot >= 0]] = True
     mask = mask[slot_of[row.flatten()]]
-    return Bucket(*row.shape, width, mask.view(len(row), 1, -1, width))
+    return Bucket(row.shape[0], row.shape[1], width, mask.view(len(row), 1, -1, width))

@@ -34,6 +34,8 @@ def tiles(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             f"tiles would compute {plan.scores:,} scores for {plan.edges:,} edges, more than {MOST_WASTE} "
             f"per edge and more than {ALWAYS_AFFORDABLE:,}; use engine='fused', 'scatter' or 'auto'"
         )
+    assert plan.receivers is not None  # the graph has edges
+    assert plan.senders is not None
     queries, keys, values = spread(q, plan.receivers), spread(k, plan.senders), spread(v, plan.senders)
     answers, row, column = [], 0, 0
     for bucket in plan.buckets:

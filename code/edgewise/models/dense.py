@@ -337,7 +337,8 @@ def copy_weights(source: nn.Module, target: nn.Module) -> None:
             raise ValueError(
                 f"{place} must be the same, got {given[place]} in source, {wanted[place]} in target"
             )
-    state, first_name = source.state_dict(), {}
+    state = source.state_dict()
+    first_name: dict[int, str] = {}
     for name, parameter in target.named_parameters(remove_duplicate=False):
         first = first_name.setdefault(id(parameter), name)
         if {first, name} <= state.keys() and not torch.equal(state[first], state[name]):

@@ -5,7 +5,6 @@ message, in the aggregation (:func:`aggregate`) and in the update.
 """
 
 from collections.abc import Callable
-from numbers import Real
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,7 +15,7 @@ from edgewise.attention import MultiHeadAttention
 from edgewise.graphs import AttentionGraph
 from edgewise.layers import EncoderLayer, PositionwiseFeedForward
 from edgewise.message_passing import propagate_attention, softmax_over_in_edges
-from edgewise.validation import check_choice, check_count
+from edgewise.validation import check_choice, check_count, check_real
 
 if TYPE_CHECKING:
     import networkx
@@ -167,9 +166,8 @@ class GATLayer(nn.Module):
 
     def __init__(self, dim_in: int, dim_out: int, num_heads: int = 1, negative_slope: float = 0.2):
         super().__init__()
-        if not isinstance(negative_slope, Real):
-            raise TypeError(f"negative_slope must be a number, got {negative_slope!r}")
-        self.num_heads, self.negative_slope = _check_heads(dim_out, num_heads), negative_slope
+        self.negative_slope = check_real("negative_slope", negative_slope)
+        self.num_heads = _check_heads(dim_out, num_heads)
         self.value = _matrix(dim_in, dim_out)  # W
         shape = (num_heads, dim_out // num_heads)
         self.as_receiver, self.as_sender = (nn.Parameter(torch.empty(shape)) for _ in range(2))  # a, b

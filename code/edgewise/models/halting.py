@@ -3,13 +3,12 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from edgewise.validation import check_choice, check_count
+from edgewise.validation import check_choice, check_count, check_real
 
 
 class HaltingUnit(nn.Module):
@@ -121,7 +120,7 @@ class StepCount:
         For each side, the tokens that took one step, two, and so on.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.histograms: dict[str, list[int]] = {}
         self._cost: dict[str, float] = {}
 
@@ -262,10 +261,3 @@ def check_halting(
     if not 0 <= check_real("ponder_weight", ponder_weight) < float("inf"):
         raise ValueError(f"ponder_weight must be a finite number, at least 0, got {ponder_weight!r}")
     check_count("ponder_warmup", ponder_warmup)
-
-
-def check_real(name: str, value: float) -> float:
-    """Return ``value``, which must be a number."""
-    if not isinstance(value, Real):
-        raise TypeError(f"{name} must be a number, got {value!r}")
-    return value

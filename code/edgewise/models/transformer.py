@@ -12,6 +12,7 @@ from edgewise.graphs import AttentionGraph, Batch
 from edgewise.layers import (
     DecoderLayer,
     Embeddings,
+    EncoderLayer,
     Generator,
     PositionalEncoding,
     Stack,
@@ -41,7 +42,7 @@ class Encoder(Stack):
 
     def pre_func(self, i: int, fields: str = "qkv") -> PreFunc:
         """Return what layer ``i`` does before attention: norm (if pre-norm), then projections."""
-        layer = _layer(self, i)
+        layer: EncoderLayer = _layer(self, i)
 
         def project(x: Tensor) -> dict[str, Tensor]:
             return layer.self_attn.get(layer.sublayer[0].before(x), fields)
@@ -53,7 +54,7 @@ class Encoder(Stack):
 
         The last layer applies the final norm too, unless ``norm`` is false.
         """
-        layer = _layer(self, i)
+        layer: EncoderLayer = _layer(self, i)
 
         def update(x: Tensor, wv: Tensor) -> Tensor:
             x = layer.sublayer[0].after(x, layer.self_attn.get_o(wv))
@@ -93,7 +94,7 @@ class Decoder(Stack):
         return update
 
 
-def _layer(stack: Encoder | Decoder, i: int) -> nn.Module:
+def _layer(stack: Stack, i: int) -> Any:
     if check_count("i", i) >= stack.N:
         raise ValueError(f"i must lie in 0..{stack.N - 1}, got {i}")
     return stack.layers[i]
@@ -102,7 +103,7 @@ def _layer(stack: Encoder | Decoder, i: int) -> nn.Module:
 def _sublayer(decoder: Decoder, i: int, l: int) -> tuple[DecoderLayer, MultiHeadAttention]:  # noqa: E741
     if l not in (0, 1):
         raise ValueError(f"l must be 0 (self-attention) or 1 (attention to the source), got {l!r}")
-    layer = _layer(decoder, i)
+    layer: DecoderLayer = _layer(decoder, i)
     return layer, (layer.self_attn, layer.src_attn)[l]
 
 
@@ -290,7 +291,7 @@ def _maps(batch: Batch, recorded: list[Round], sentence: int, layer: int) -> lis
     src, tgt = batch.sentence(sentence)
     maps = []
     for graph, senders, receivers in ((batch.enc, src, src), (batch.cross, src, tgt), (batch.dec, tgt, tgt)):
-        rounds = [rest for whole, *rest in recorded if whole is graph]
+        rounds = [noted[1:] for noted in recorded if noted[0] is graph]
         if not -len(rounds) <= layer < len(rounds):
             raise IndexError(f"layer must lie in {-len(rounds)}..{len(rounds) - 1}, got {layer}")
         ran_on, q, k = rounds[layer]

@@ -130,16 +130,12 @@ class UTransformer(Transformer):
         ``side`` is ``"enc"`` or ``"dec"``.
         """
         halt = self.halt_enc if side == "enc" else self.halt_dec
-        options = {"threshold": 1 - self.eps}
-        if self.halting == "fixed":
-            options = {"threshold": math.inf, "last": True}
-        elif self.halting == "pondernet":
-            options |= {"chained": True}
-            if self.training:
-                options |= {"threshold": math.inf, "keep": True}
-            elif side == "dec":
-                options |= {"threshold": 0.5, "last": True}
-        return ponder(x, self.advance(positions), revision, halt, self.max_steps, **options)
+        fixed, chained = self.halting == "fixed", self.halting == "pondernet"
+        keep = chained and self.training
+        median = chained and not self.training and side == "dec"
+        threshold = math.inf if fixed or keep else 0.5 if median else 1 - self.eps
+        last, advance = fixed or median, self.advance(positions)
+        return ponder(x, advance, revision, halt, self.max_steps, threshold, chained, last, keep)
 
     def part_of(self, graph: AttentionGraph, rows: Tensor) -> AttentionGraph:
         """Return the graph into some receivers; while attention is recorded, remember its whole."""
@@ -171,8 +167,9 @@ class UTransformer(Transformer):
         Tensor or None
             Scalar; ``None`` if there is nothing to regularise or the weight is zero.
         """
-        early = step is not None and step < self.ponder_warmup
-        weight = self.ponder_weight * (step / self.ponder_warmup if early else 1)
+        weight = self.ponder_weight
+        if step is not None and step < self.ponder_warmup:
+            weight *= step / self.ponder_warmup
         sides = self.pondered.values()
         if self.halting == "fixed" or weight == 0 or (self.halting == "pondernet" and not self.training):
             return None
@@ -343,7 +340,8 @@ def make_universal_model(
         PositionalEncoding(dim_model, dropout),
         PositionalEncoding(dim_model),
         Generator(dim_model, tgt_vocab),
-        *(HaltingUnit(dim_model, bias) if halting != "fixed" else None for _ in range(2)),
+        HaltingUnit(dim_model, bias) if halting != "fixed" else None,
+        HaltingUnit(dim_model, bias) if halting != "fixed" else None,
         *settings,
     )
     draw_weights(model)

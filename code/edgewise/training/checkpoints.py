@@ -163,7 +163,7 @@ def _config(facts: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any
     return None if found is None else {**usual, **found}
 
 
-def _advice(path: Path, config: dict[str, Any], usual: dict[str, Any]) -> str:
+def _advice(path: Path, config: Mapping[str, Any], usual: Mapping[str, Any]) -> str:
     for other in reversed([p for p in checkpoints(path.parent) if p < path]):
         try:
             _, facts = load_tensors(other)

@@ -108,7 +108,7 @@ class _OutputLoss(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         learning = any(ctx.needs_input_grad[:4])
         inputs = (hidden, weight, bias, weights)
-        grads = [None if x is None or not learning else torch.zeros_like(x) for x in inputs]
+        grads: list[Any] = [None if x is None or not learning else torch.zeros_like(x) for x in inputs]
         loss = torch.zeros((), dtype=torch.float64, device=hidden.device)
         correct = torch.zeros((), dtype=torch.float64, device=hidden.device)
         passes, factor, rounded = len(hidden), weight.to(dtype), hidden.to(dtype)

@@ -69,7 +69,7 @@ class TrainingConfig:
     with_warmup: bool = True
     with_decay: bool = True
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in ("epochs", "grad_accum", "warmup", "average"):
             check_count(name, getattr(self, name), 1)
         for name in ("seed", "decay_epochs"):
@@ -85,11 +85,11 @@ class TrainingConfig:
                 f"got {self.batch_size} and {self.batch_tokens}"
             )
         check_probability("smoothing", self.smoothing)
-        if not isinstance(self.r_drop, Real) or not 0 <= self.r_drop < math.inf:
+        if not isinstance(self.r_drop, float | Real) or not 0 <= self.r_drop < math.inf:  # as check_real
             raise ValueError(f"r_drop must be a finite number, at least 0, got {self.r_drop!r}")
         for name in ("factor", "eps", "clip"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, Real) or not value > 0):
+            value: float | None = getattr(self, name)
+            if value is not None and (not isinstance(value, float | Real) or not value > 0):
                 raise ValueError(f"{name} must be a positive number, got {value!r}")
         for beta in self.betas:
             check_probability("betas", beta)

@@ -62,7 +62,8 @@ class DistributedCommunicator(LocalCommunicator):
     def wrap(self, module: nn.Module) -> Callable[..., Any]:
         """Return a callable that runs ``module`` in ``DistributedDataParallel``."""
         # Halting units may have no gradient in a batch in which all tokens halt at once.
-        options = {"find_unused_parameters": any(isinstance(part, UTransformer) for part in module.modules())}
+        unused = any(isinstance(part, UTransformer) for part in module.modules())
+        options: dict[str, Any] = {"find_unused_parameters": unused}
         known = inspect.signature(DistributedDataParallel).parameters
         # Position tables grow with each process's longest sentence; they are not learned.
         options["forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"] = False

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from edgewise.graphs import Batch
 from edgewise.validation import check_count
@@ -39,7 +39,8 @@ class SimpleLossCompute:
         self.criterion = criterion
         self.opt = opt
         self.grad_accum = check_count("grad_accum", grad_accum, 1)
-        self.total_loss, self.correct, self.tokens, self.waiting = 0.0, 0, 0, 0
+        self.total_loss, self.tokens, self.waiting = 0.0, 0, 0
+        self.correct: float = 0
 
     @property
     def avg_loss(self) -> float:
@@ -82,7 +83,7 @@ class SimpleLossCompute:
         self.tokens += n_tokens
         return total.item() / n_tokens
 
-    def evaluate(self, log_probs: Tensor, target: Tensor) -> tuple[Tensor, int]:
+    def evaluate(self, log_probs: Tensor, target: Tensor) -> tuple[Tensor, float]:
         """Return the summed loss, a scalar, and how many tokens are predicted right."""
         return self.criterion(log_probs, target), int((log_probs.argmax(1) == target).sum())
 
@@ -122,7 +123,7 @@ class EpochResult:
 
 def run_epoch(
     data_iter: Iterable[Batch],
-    model: nn.Module,
+    model: Callable[[Batch], Any],
     loss_compute: SimpleLossCompute,
     is_train: bool = True,
     progress: Progress | None = None,
@@ -133,7 +134,7 @@ def run_epoch(
     ----------
     data_iter : iterable of Batch
         One epoch.
-    model : torch.nn.Module
+    model : callable
         Batch to log-probabilities; its mode, training or evaluation, stays as it is.
     loss_compute : SimpleLossCompute
         Updates the weights if it has an optimiser.

@@ -67,9 +67,9 @@ def process_group(device: str) -> Iterator[tuple[LocalCommunicator, str]]:
     store = dist.PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
     try:
         backend = "nccl" if place.type == "cuda" else "gloo"
-        meeting = {"store": dist.PrefixStore("group", store), "rank": rank, "world_size": size}
+        meeting = dist.PrefixStore("group", store)
         try:
-            dist.init_process_group(backend, **meeting, timeout=STEP_TIMEOUT)
+            dist.init_process_group(backend, store=meeting, rank=rank, world_size=size, timeout=STEP_TIMEOUT)
             groups = [dist.new_group(backend="gloo", timeout=wait) for wait in (STEP_TIMEOUT, FACTS_TIMEOUT)]
         except (dist.DistError, RuntimeError) as error:
             why = " ".join(str(error).split())

@@ -48,6 +48,8 @@ class StateLossCompute(SimpleLossCompute):
         Target tokens of that batch.
     """
 
+    criterion: LabelSmoothing
+
     def __init__(
         self,
         generator: Generator,
@@ -112,12 +114,13 @@ class StateLossCompute(SimpleLossCompute):
 
     def evaluate(self, hidden: States, target: Tensor) -> tuple[Tensor, float]:
         """States and targets [N] to the summed loss and number of correct ones, averaged over passes."""
-        proj, options = self.generator.proj, {"r_drop": self.r_drop}
+        proj, weights = self.generator.proj, None
         if isinstance(hidden, tuple):
-            states, weights = hidden
+            states, weights = hidden[0], hidden[1].flatten()
             hidden, target = states.flatten(0, 1), target.repeat(len(states))
-            options["weights"] = weights.flatten()
-        total, correct = output_loss(hidden, proj.weight, proj.bias, target, self.criterion, **options)
+        total, correct = output_loss(
+            hidden, proj.weight, proj.bias, target, self.criterion, r_drop=self.r_drop, weights=weights
+        )
         passes = hidden.dim() - 1
         return total / passes, correct / passes
 

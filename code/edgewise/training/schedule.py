@@ -51,7 +51,7 @@ class NoamOpt:
     ):
         self.dim_model = check_count("dim_model", dim_model, 1)
         self.warmup = check_count("warmup", warmup, 1)
-        if not isinstance(factor, Real) or not factor > 0:
+        if not isinstance(factor, float | Real) or not factor > 0:  # as check_real
             raise ValueError(f"factor must be a positive number, got {factor!r}")
         if not hasattr(optimizer, "param_groups"):
             raise TypeError(f"optimizer must be a torch.optim.Optimizer, got {optimizer!r}")

@@ -84,7 +84,8 @@ class TrainingStep(nn.Module):
                 states.append(self.model.hidden(batch))
                 extras.append(self.model.extra_loss(step))
             several = self.model.predictions()
-        extra = None if extras[0] is None else torch.stack(extras).mean()
+        terms = [term for term in extras if term is not None]
+        extra = torch.stack(terms).mean() if terms else None
         if several is None:
             return states[0] if len(states) == 1 else torch.stack(states), extra
         if len(states) > 1:

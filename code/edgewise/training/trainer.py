@@ -213,7 +213,8 @@ class Trainer:
             self._batches_done += 1
             if len(self.losses) < self.RECORDED:
                 self.losses.append(self.loss.latest)
-            facts = {"step": self.step, "epoch": len(self.epochs) + 1, "tokens": self.loss.latest_tokens}
+            facts: dict[str, float] = {"step": self.step, "epoch": len(self.epochs) + 1}
+            facts["tokens"] = self.loss.latest_tokens
             if self.loss.waiting == 0:  # this batch completed an update
                 facts |= {"rate": self.opt.rate(), "grad_norm": self.loss.grad_norm}
             self._log(**facts, loss=self.loss.latest)
@@ -353,6 +354,7 @@ class Trainer:
         config, data, share = self.config, self.data, (self.communicator.rank, self.communicator.size)
         if config.batch_size is not None:
             return data(self.pool, mode, config.batch_size, self.device, share=share)
+        assert config.batch_tokens is not None  # a configuration has one of the two
         return data.by_tokens(self.pool, mode, config.batch_tokens, config.bucketed, self.device, share)
 
     def _log(self, **facts: Any) -> None:
@@ -376,8 +378,8 @@ class Trainer:
         with evaluating(self.model), torch.no_grad():
             run_epoch(self._batches("valid"), count, valid, is_train=False, progress=self.progress)
             counted.over_all(self.communicator.sum)
-            scores = self.communicator.broadcast(lambda: self.score(self.model)) if self.score else {}
-        epoch = {
+            scores = self.communicator.broadcast(lambda: score(self.model)) if (score := self.score) else {}
+        epoch: dict[str, Any] = {
             "epoch": len(self.epochs) + 1,
             "step": self.step,
             "train": {"loss": self.loss.avg_loss, "accuracy": self.loss.accuracy},
