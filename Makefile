@@ -66,9 +66,10 @@ test-gpu: env ## the tests that need a CUDA device
 	@$(BIN)/python -c 'import sys, torch; torch.cuda.is_available() or sys.exit("make test-gpu needs a CUDA device, and a torch built for it.")'
 	@$(BIN)/pytest -q -m cuda tests
 
-lint: env ## ruff's checks and format
+lint: env ## ruff's checks and format; types of the library
 	@$(BIN)/ruff check code tests book/_ext
 	@$(BIN)/ruff format --check code tests book/_ext
+	@$(BIN)/mypy
 
 notebooks: env ## regenerate the chapters' twins
 	@$(BIN)/python book/_ext/twins.py

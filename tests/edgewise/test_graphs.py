@@ -106,7 +106,7 @@ def test_restrict_keeps_the_edges_into_active_receivers(graph, data):
 def test_into_takes_rows_of_the_mask(graph, data):
     numbers = st.integers(0, graph.num_dst - 1)
     rows = torch.tensor(data.draw(st.lists(numbers, max_size=6)), dtype=torch.int64)
-    part = graph.into(rows)
+    part = graph.select_receivers(rows)
     assert (part.num_src, part.num_dst, part.self_attention) == (graph.num_src, len(rows), False)
     assert torch.equal(part.to_mask(), graph.to_mask()[rows])
     assert part.num_edges == int(graph.to_mask()[rows].sum())
@@ -117,7 +117,7 @@ def test_between_is_a_block_of_the_mask(graph, data):
     src, dst = (
         slice(*sorted(data.draw(st.tuples(*[st.integers(0, n)] * 2)))) for n in (graph.num_src, graph.num_dst)
     )
-    part = graph.between(src, dst)
+    part = graph.subgraph(src, dst)
     assert torch.equal(part.to_mask(), graph.to_mask()[dst, src])
     assert part.num_edges == int(part.to_mask().sum())
     assert part.self_attention == (graph.self_attention and src == dst)
@@ -148,12 +148,12 @@ def test_device_move_keeps_the_graph():
         assert graph.to("cpu") is graph
 
 
-def test_what_is_remembered_can_be_forgotten():
+def test_what_is_cache_can_be_forgotten():
     graph = complete(2)
-    first = graph.remember("x", object)
-    assert graph.remember("x", object) is first
-    graph.forget()
-    assert graph.remember("x", object) is not first
+    first = graph.cached("x", object)
+    assert graph.cached("x", object) is first
+    graph.clear_cache()
+    assert graph.cached("x", object) is not first
 
 
 @pytest.mark.dgl
@@ -305,14 +305,22 @@ long = torch.tensor
         (lambda: complete(3).restrict(torch.ones(3)), ValueError, r"bool \[3\], got torch.float32"),
         (lambda: complete(2).to_matrix(torch.zeros(3)), ValueError, r"one row per edge \(4\), got 3"),
         (lambda: complete(2).restrict([True, False]), TypeError, "active must be a tensor of bool, got list"),
-        (lambda: complete(4).between(slice(0, 4, 2), slice(0, 4)), ValueError, "slices without a step"),
+        (lambda: complete(4).subgraph(slice(0, 4, 2), slice(0, 4)), ValueError, "slices without a step"),
         (
-            lambda: complete(4).between(slice(0, 4), range(4)),
+            lambda: complete(4).subgraph(slice(0, 4), range(4)),
             TypeError,
             r"dst must be a slice, got range\(0, 4\)",
         ),
-        (lambda: complete(4).into(torch.tensor([4])), ValueError, r"receivers must lie in 0\.\.3, got 4"),
-        (lambda: complete(4).into(torch.tensor([True])), TypeError, "receivers must be a tensor of int64"),
+        (
+            lambda: complete(4).select_receivers(torch.tensor([4])),
+            ValueError,
+            r"receivers must lie in 0\.\.3, got 4",
+        ),
+        (
+            lambda: complete(4).select_receivers(torch.tensor([True])),
+            TypeError,
+            "receivers must be a tensor of int64",
+        ),
         (lambda: complete({3}), TypeError, r"sizes must be an integer, got \{3\}"),
         (lambda: batch([3]), TypeError, "batch takes graphs, got int"),
         (lambda: batch([]), ValueError, "at least one graph"),

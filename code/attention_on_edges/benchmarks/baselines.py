@@ -69,7 +69,9 @@ class Recomputation(Continuation):
         targets, length = self.ids.shape
         positions = torch.arange(length, device=ids.device).repeat(targets)
         own = causal([length] * targets).to(ids.device)
-        cross = self._cross.into(torch.arange(targets, device=ids.device).repeat_interleave(length))
+        cross = self._cross.select_receivers(
+            torch.arange(targets, device=ids.device).repeat_interleave(length)
+        )
         x = model.embed(model.tgt_embed, self.ids.flatten(), positions)
         for i in range(decoder.N):
             x = decoder.post_func(i)(x, model.propagate_attention(own, **decoder.pre_func(i)(x)))

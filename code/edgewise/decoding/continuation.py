@@ -73,7 +73,7 @@ class Continuation:
 
         Sources are not copied: receivers of two targets of one source attend to the same senders.
         """
-        self._cross = self._cross.into(rows)
+        self._cross = self._cross.select_receivers(rows)
         self._past = [{name: x.index_select(0, rows) for name, x in past.items()} for past in self._past]
 
     def _grow(self, ids: Tensor) -> AttentionGraph:
@@ -139,7 +139,7 @@ class AdaptiveContinuation(Continuation):
         k, v = (self._past[n][name].flatten(0, 1) for name in "kv")
         if self._active is None:
             own, cross = self._graphs
-            self._active = own.into(rows), cross.into(rows)
+            self._active = own.select_receivers(rows), cross.select_receivers(rows)
         own, cross = self._active
         x = decoder.post_func(0)(y, model.propagate_attention(own, fields["q"], k, v))
         q = decoder.pre_func(0, "q", 1)(x)["q"]

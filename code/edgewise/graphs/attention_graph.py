@@ -64,7 +64,7 @@ class AttentionGraph:
             raise ValueError(f"edges must be distinct, got {edge} more than once")
         self._edges: tuple[Tensor, Tensor] | None = (src, dst)
         self.intervals: tuple[Tensor, Tensor] | None = None
-        self._remembered: dict[str, Any] = {}
+        self._cache: dict[str, Any] = {}
 
     @classmethod
     def from_intervals(
@@ -119,7 +119,7 @@ class AttentionGraph:
         graph._set_sides(num_src, num_dst)
         graph._edges = edges
         graph.intervals = intervals
-        graph._remembered = {}
+        graph._cache = {}
         return graph
 
     def _like(self, **form: tuple[Tensor, Tensor]) -> "AttentionGraph":
@@ -161,7 +161,7 @@ class AttentionGraph:
         """E, counted without deriving the edges."""
         if self.intervals is not None:
             start, stop = self.intervals
-            return self.remember("num_edges", lambda: int((stop - start).sum()))
+            return self.cached("num_edges", lambda: int((stop - start).sum()))
         return len(self.src)
 
     @property
@@ -174,16 +174,16 @@ class AttentionGraph:
         """Device of the graph's tensors."""
         return (self.intervals or self._derive_edges())[0].device
 
-    def remember(self, name: str, make: Callable[[], Any]) -> Any:
+    def cached(self, name: str, make: Callable[[], Any]) -> Any:
         """Cache the result of ``make`` on this graph under ``name``."""
-        if name not in self._remembered:
+        if name not in self._cache:
             with torch.inference_mode(False):  # a later pass may need gradients
-                self._remembered[name] = make()
-        return self._remembered[name]
+                self._cache[name] = make()
+        return self._cache[name]
 
-    def forget(self) -> None:
-        """Clear the cache of :meth:`remember` (tile plans, DGL's copy of the graph)."""
-        self._remembered.clear()
+    def clear_cache(self) -> None:
+        """Clear the cache of :meth:`cached` (tile plans, DGL's copy of the graph)."""
+        self._cache.clear()
 
     def to(self, device: torch.device | str) -> "AttentionGraph":
         """Return the same graph on another device."""
@@ -215,7 +215,7 @@ class AttentionGraph:
         keep = active[self.dst]
         return self._like(edges=(self.src[keep], self.dst[keep]))
 
-    def into(self, receivers: Tensor) -> "AttentionGraph":
+    def select_receivers(self, receivers: Tensor) -> "AttentionGraph":
         """Return the graph into some receivers, renumbered in their order; senders do not change.
 
         Parameters
@@ -239,7 +239,7 @@ class AttentionGraph:
         place = torch.arange(len(dst), device=self.device) - (count.cumsum(0) - count)[dst]
         return self._trusted(self.num_src, len(receivers), edges=(self.src[order[first[dst] + place]], dst))
 
-    def between(self, src: slice, dst: slice) -> "AttentionGraph":
+    def subgraph(self, src: slice, dst: slice) -> "AttentionGraph":
         """Return the graph between a slice of senders and a slice of receivers, renumbered from zero.
 
         It is self-attention if this graph is and both slices are the same.
@@ -320,11 +320,9 @@ class AttentionGraph:
         """
         dgl = load_dgl()
         if self.self_attention:
-            return self.remember("dgl", lambda: dgl.graph((self.src, self.dst), num_nodes=self.num_src))
+            return self.cached("dgl", lambda: dgl.graph((self.src, self.dst), num_nodes=self.num_src))
         edges = {("src", "attends", "dst"): (self.src, self.dst)}
-        return self.remember(
-            "dgl", lambda: dgl.heterograph(edges, {"src": self.num_src, "dst": self.num_dst})
-        )
+        return self.cached("dgl", lambda: dgl.heterograph(edges, {"src": self.num_src, "dst": self.num_dst}))
 
     def __repr__(self) -> str:
         sides = (

@@ -96,7 +96,7 @@ def fused(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 def _message_graph(graph: AttentionGraph) -> Any:
     """A bipartite graph of senders and receivers, even if they are the same tokens."""
     dgl = load_dgl()
-    return graph.remember(
+    return graph.cached(
         "dgl block",
         lambda: dgl.create_block(
             (graph.src, graph.dst), num_src_nodes=graph.num_src, num_dst_nodes=graph.num_dst

@@ -101,7 +101,7 @@ class TilePlan:
 
 def plan_tiles(graph: AttentionGraph) -> TilePlan:
     """Return the graph's plan; made on first use and cached on the graph."""
-    return graph.remember("tiles", lambda: _plan(graph))
+    return graph.cached("tiles", lambda: _plan(graph))
 
 
 def _plan(graph: AttentionGraph) -> TilePlan:

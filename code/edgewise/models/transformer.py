@@ -295,7 +295,7 @@ def _maps(batch: Batch, recorded: list[Round], sentence: int, layer: int) -> lis
         if not -len(rounds) <= layer < len(rounds):
             raise IndexError(f"layer must lie in {-len(rounds)}..{len(rounds) - 1}, got {layer}")
         ran_on, q, k = rounds[layer]
-        part = ran_on.between(senders, receivers)
+        part = ran_on.subgraph(senders, receivers)
         weights = attention_weights(part, q[receivers].detach(), k[senders].detach())
         maps.append(part.to_matrix(weights).cpu())
     return maps

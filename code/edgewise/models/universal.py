@@ -139,7 +139,7 @@ class UTransformer(Transformer):
 
     def part_of(self, graph: AttentionGraph, rows: Tensor) -> AttentionGraph:
         """Return the graph into some receivers; while attention is recorded, remember its whole."""
-        part = graph.into(rows)
+        part = graph.select_receivers(rows)
         if self._recorded is not None:
             self._parts[part] = (graph, rows)
         return part
