@@ -1,7 +1,3 @@
-import gzip
-import os
-from pathlib import Path
-
 import pytest
 
 from attention_on_edges.data.metrics import (
@@ -12,7 +8,6 @@ from attention_on_edges.data.metrics import (
     token_accuracy,
     tokenized_bleu,
 )
-from attention_on_edges.data.preparation import moses
 
 
 def test_a_sequence_counts_only_if_it_is_right_to_the_end():
@@ -71,23 +66,6 @@ class TestBleu:
         assert "case:lc" in bleu(["a"], ["a"], lowercase=True).signature
         assert "tok:none" in tokenized_bleu(["a"], ["a"]).signature
         assert "nrefs:1" in str(chrf(["a"], ["a"]))
-
-
-def test_moses_lower_cases_normalises_splits_and_escapes():
-    assert moses(["Ein Mann, „der“ A&B-Fahrräder fährt."], "de") == [
-        "ein mann , &quot; der &quot; a &amp; b-fahrräder fährt ."
-    ]
-
-
-@pytest.mark.corpus
-@pytest.mark.parametrize("name", ["test_2016_flickr", "test_2017_flickr"])
-def test_moses_reproduces_the_published_references(name):
-    folder = Path(os.environ["EDGEWISE_DATA"], "multi30k")
-    raw = gzip.decompress((folder / f"{name}.de.gz").read_bytes()).decode("utf-8").splitlines()
-    published = (folder / "tok" / f"{name}.lc.norm.tok.de").read_text("utf-8").splitlines()
-    ours = moses([line.strip() for line in raw], "de")
-    assert len(ours) == len(published) == 1000
-    assert sum(a != b for a, b in zip(ours, published, strict=True)) == 0
 
 
 class TestAlignment:

@@ -1,0 +1,91 @@
+"""Text prepared as Multi30k's published files are, and what a model of such text reads and writes."""
+
+import gzip
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attention_on_edges import experiments
+from attention_on_edges.data import corpora
+from attention_on_edges.data.preparation import moses, plain, prepared
+from attention_on_edges.data.tokenizer_config import StreamingConfig, TokenizerConfig
+from attention_on_edges.experiments import Experiment, ModelConfig, scores
+from edgewise.training import TrainingConfig
+
+LANGUAGES = ("en", "de")
+
+
+def test_moses_lower_cases_normalises_splits_and_escapes():
+    assert moses(["Ein Mann, „der“ A&B-Fahrräder fährt."], "de") == [
+        "ein mann , &quot; der &quot; a &amp; b-fahrräder fährt ."
+    ]
+
+
+@pytest.mark.corpus
+@pytest.mark.parametrize("name", ["test_2016_flickr", "test_2017_flickr"])
+def test_moses_reproduces_the_published_references(name):
+    folder = Path(os.environ["EDGEWISE_DATA"], "multi30k")
+    raw = gzip.decompress((folder / f"{name}.de.gz").read_bytes()).decode("utf-8").splitlines()
+    published = (folder / "tok" / f"{name}.lc.norm.tok.de").read_text("utf-8").splitlines()
+    ours = moses([line.strip() for line in raw], "de")
+    assert len(ours) == len(published) == 1000
+    assert sum(a != b for a, b in zip(ours, published, strict=True)) == 0
+
+
+def test_plain_text_comes_back_but_for_its_case():
+    corpus = corpora.load("captions", train=200, valid=1, test=1)
+    ours = prepared(corpus, LANGUAGES)
+    assert ours.splits.keys() == corpus.splits.keys()
+    for number, language in enumerate(LANGUAGES):
+        texts, there = ([pair[number] for pair in c.splits["train"]] for c in (corpus, ours))
+        assert texts != there
+        assert plain(there, language) == [text.lower() for text in texts]
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=40))
+def test_any_text_can_be_prepared(text):
+    (line,) = moses([text], "en")
+    assert line == line.strip()
+    assert "\n" not in plain([line], "de")[0]
+
+
+def test_a_model_of_prepared_text_reads_and_writes_plain_text(tmp_path, monkeypatch):
+    torch.set_num_threads(1)
+    full = corpora.load("captions", train=150, valid=10, test=10)
+    published = {"test": prepared(full, LANGUAGES).splits["test"]}
+    monkeypatch.setattr(corpora, "load", lambda name: replace(full, tokenised=published))
+    monkeypatch.setattr(scores, "PENALTIES", (0.0, 1.0))
+    tiny = Experiment(
+        "tiny",
+        "Prepared captions.",
+        "captions",
+        ModelConfig(N=1, dim_model=16, dim_ff=16, h=2, shared=True),
+        TrainingConfig(epochs=1, batch_tokens=500, warmup=20),
+        TokenizerConfig(400, moses=LANGUAGES),
+    )
+    run = experiments.start(tiny, tmp_path)
+    run.train()
+    assert run.data.corpus.splits["test"] == published["test"]
+    artifact = experiments.finish(run, tiny)
+    assert Experiment.of(artifact.config) == tiny
+    assert artifact.metrics["test"]["references_reproduced"] == 1
+    model, data = experiments.restore(artifact)
+    assert experiments.figures(model, data, "test", search=experiments.search_of(artifact)) == pytest.approx(
+        artifact.metrics["test"], rel=1e-5
+    )
+    translator = experiments.load_translator(artifact)
+    source = full.splits["test"][0][0]
+    assert source != source.lower()
+    assert translator.encode(source) == data.encode(data.splitter.split(moses([source], "en")[0]))
+    (found,) = translator([source])[0]
+    assert found.text == plain([data.splitter.join(found.pieces)], "de")[0]
+
+
+def test_streamed_text_is_not_prepared():
+    with pytest.raises(ValueError, match="moses is for text in memory"):
+        StreamingConfig(1000, moses=LANGUAGES)
