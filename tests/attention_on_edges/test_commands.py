@@ -16,7 +16,7 @@ from attention_on_edges.data import tasks
 from attention_on_edges.experiments import Experiment, ModelConfig
 from edgewise.message_passing import available_engines
 from edgewise.training import TrainingConfig
-from edgewise.training.checkpoints import checkpoints
+from edgewise.training.checkpoint_files import checkpoints
 from workshop import FEW
 
 TINY = Experiment(

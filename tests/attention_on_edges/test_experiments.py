@@ -9,7 +9,7 @@ from attention_on_edges import experiments
 from attention_on_edges.data import tasks
 from attention_on_edges.experiments import EXPERIMENTS, Experiment, ModelConfig, artifacts, load_data
 from edgewise.training import TrainingConfig
-from edgewise.training.checkpoints import CheckpointError, checkpoints, load_tensors, save_tensors
+from edgewise.training.checkpoint_files import CheckpointError, checkpoints, load_tensors, save_tensors
 from workshop import FEW
 
 TINY = Experiment(

@@ -23,7 +23,7 @@ from attention_on_edges.commands import running
 from attention_on_edges.data import tasks
 from attention_on_edges.data.tasks import TranslationDataset
 from edgewise.graphs import GraphPool
-from edgewise.training.checkpoints import CheckpointError, checkpoints
+from edgewise.training.checkpoint_files import CheckpointError, checkpoints
 from processes import ROOT, free_port, process, set_role
 from workshop import FEW, TINY_COPY
 

@@ -282,7 +282,7 @@ def test_names_lead_to_where_they_are_defined():
     assert [name.removeprefix("edgewise.") for name in asked] == [
         "models.transformer.make_model",
         "models.transformer.Transformer.update_graph",
-        "graphs.attention_graph.window",
+        "graphs.constructors.window",
     ]
 
 

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from edgewise.models.transformer import make_model
 from edgewise.models.universal import make_universal_model
 from edgewise.training import LOCAL, StoppedError, Trainer, TrainingConfig, launch
-from edgewise.training.checkpoints import checkpoints, load_tensors
+from edgewise.training.checkpoint_files import checkpoints, load_tensors
 from edgewise.training.distributed import MismatchError, ProcessLostError
 from edgewise.training.launch import process_group
 from processes import free_port, in_team, process, set_role, work

@@ -24,7 +24,7 @@ from edgewise.training import (
     TrainingConfig,
     run_epoch,
 )
-from edgewise.training.checkpoints import CheckpointError, checkpoints
+from edgewise.training.checkpoint_files import CheckpointError, checkpoints
 from processes import process
 from support import SortingData, small_model
 

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from edgewise.training import DivergedError, Trainer
-from edgewise.training.checkpoints import CheckpointError
+from edgewise.training.checkpoint_files import CheckpointError
 from edgewise.training.launch import is_first_on_machine
 
 EXPECTED = (CheckpointError, DivergedError, OSError, ValueError)

@@ -20,7 +20,7 @@ from attention_on_edges.data.token_cache import TokenCache, cached
 from attention_on_edges.data.tokenization import BPE
 from attention_on_edges.data.tokenizer_config import StreamingConfig
 from edgewise.graphs import Batch, GraphPool
-from edgewise.training.checkpoints import write_atomically
+from edgewise.training.checkpoint_files import write_atomically
 from edgewise.validation import check_count
 
 TOGETHER = 1000

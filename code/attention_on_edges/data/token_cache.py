@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from attention_on_edges.data.corpora.files import locked
-from edgewise.training.checkpoints import difference, rename_durably, write_atomically
+from edgewise.training.checkpoint_files import difference, rename_durably, write_atomically
 
 FORMAT = 1
 

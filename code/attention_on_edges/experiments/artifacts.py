@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgewise.training.checkpoints import load_tensors, save_tensors, write_atomically
+from edgewise.training.checkpoint_files import load_tensors, save_tensors, write_atomically
 
 FILES = ("config", "metrics", "provenance")
 

@@ -15,7 +15,7 @@ from attention_on_edges.experiments.experiment import Experiment
 from attention_on_edges.experiments.long_context import ReaderRun, TaggerRun
 from attention_on_edges.experiments.runs import start
 from edgewise.training import DivergedError
-from edgewise.training.checkpoints import write_atomically
+from edgewise.training.checkpoint_files import write_atomically
 
 Entry = Experiment | ReaderRun | TaggerRun
 

@@ -6,10 +6,10 @@ what their edges cost: :mod:`edgewise.graphs.edge_counts` has their numbers in c
 of a graph (spans) follow the ``n`` tokens of the sequence.
 """
 
-from edgewise.graphs.attention_graph import AttentionGraph, batch, bipartite, causal, complete, window
+from edgewise.graphs.attention_graph import AttentionGraph
 from edgewise.graphs.bigbird import bigbird, global_tokens, random_links
 from edgewise.graphs.buckets import even_chunks, lsh_labels, same_bucket
-from edgewise.graphs.dilated import dilated
+from edgewise.graphs.constructors import batch, bipartite, causal, complete, dilated, window
 from edgewise.graphs.interop import dgl_available, load_dgl
 from edgewise.graphs.intervals import from_runs, union
 from edgewise.graphs.partition import binary_partition, partition_spans

@@ -5,14 +5,14 @@ senders ``start[i] .. stop[i] - 1``, which describes complete, causal, bipartite
 numbers per token; edges are derived on demand.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from edgewise.graphs.interop import load_dgl
-from edgewise.validation import check_count, check_counts, check_ids
+from edgewise.validation import check_count, check_ids
 
 if TYPE_CHECKING:
     import networkx
@@ -104,17 +104,26 @@ class AttentionGraph:
             raise ValueError(
                 f"self-attention has one interval per token, got {len(start)} for num_src={num_src}"
             )
-        return cls._trusted(num_src, None if self_attention else len(start), (start, stop))
+        return cls.unchecked(num_src, None if self_attention else len(start), (start, stop))
 
     @classmethod
-    def _trusted(
+    def unchecked(
         cls,
         num_src: int,
         num_dst: int | None,
         intervals: tuple[Tensor, Tensor] | None = None,
         edges: tuple[Tensor, Tensor] | None = None,
     ) -> "AttentionGraph":
-        """Build from valid intervals or edges, without checks."""
+        """Build without checks, for graphs that are right by construction.
+
+        Parameters
+        ----------
+        num_src, num_dst : int
+            Tokens of each side; ``num_dst`` is ``None`` for self-attention.
+        intervals, edges : tuple of two Tensor
+            One of the two: ``start`` and ``stop`` for each receiver, or ``src`` and ``dst`` without
+            repetition, as the constructors take them.
+        """
         graph = cls.__new__(cls)
         graph._set_sides(num_src, num_dst)
         graph._edges = edges
@@ -124,7 +133,7 @@ class AttentionGraph:
 
     def _like(self, **form: tuple[Tensor, Tensor]) -> "AttentionGraph":
         """Build a graph over the same tokens."""
-        return self._trusted(self.num_src, None if self.self_attention else self.num_dst, **form)
+        return self.unchecked(self.num_src, None if self.self_attention else self.num_dst, **form)
 
     def _set_sides(self, num_src: int, num_dst: int | None) -> None:
         self.num_src = check_count("num_src", num_src)
@@ -231,13 +240,13 @@ class AttentionGraph:
         check_ids("receivers", receivers, self.num_dst)
         if self.intervals is not None:
             start, stop = (x.index_select(0, receivers) for x in self.intervals)
-            return self._trusted(self.num_src, len(receivers), intervals=(start, stop))
+            return self.unchecked(self.num_src, len(receivers), intervals=(start, stop))
         order = self.dst.argsort(stable=True)
         degree = torch.bincount(self.dst, minlength=self.num_dst)
         first, count = (degree.cumsum(0) - degree)[receivers], degree[receivers]
         dst = torch.repeat_interleave(torch.arange(len(receivers), device=self.device), count)
         place = torch.arange(len(dst), device=self.device) - (count.cumsum(0) - count)[dst]
-        return self._trusted(self.num_src, len(receivers), edges=(self.src[order[first[dst] + place]], dst))
+        return self.unchecked(self.num_src, len(receivers), edges=(self.src[order[first[dst] + place]], dst))
 
     def subgraph(self, src: slice, dst: slice) -> "AttentionGraph":
         """Return the graph between a slice of senders and a slice of receivers, renumbered from zero.
@@ -268,10 +277,10 @@ class AttentionGraph:
         sides = (max(last_src - first_src, 0), None if same else max(last_dst - first_dst, 0))
         if self.intervals is not None:
             start, stop = (x[dst].clamp(first_src, last_src) - first_src for x in self.intervals)
-            return self._trusted(*sides, intervals=(start, stop))
+            return self.unchecked(*sides, intervals=(start, stop))
         keep = (self.src >= first_src) & (self.src < last_src)
         keep &= (self.dst >= first_dst) & (self.dst < last_dst)
-        return self._trusted(*sides, edges=(self.src[keep] - first_src, self.dst[keep] - first_dst))
+        return self.unchecked(*sides, edges=(self.src[keep] - first_src, self.dst[keep] - first_dst))
 
     def to_mask(self) -> Tensor:
         """Bool [num_dst, num_src]; True where the receiver attends to the sender."""
@@ -331,113 +340,3 @@ class AttentionGraph:
         form = "intervals" if self.intervals is not None else "edges"
         count = "?" if self.device.type == "meta" else self.num_edges
         return f"AttentionGraph({sides}, {count} edges, held as {form})"
-
-
-def complete(sizes: int | Sequence[int]) -> AttentionGraph:
-    """Every token attends to every token of its sentence, itself included: the encoder's graph.
-
-    Parameters
-    ----------
-    sizes : int or sequence of int
-        Tokens in the sentence; several sizes give the disjoint union of as many sentences.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a size is not an integer or negative.
-    """
-    first, length, _ = _sentences("sizes", sizes)
-    return AttentionGraph._trusted(len(first), None, (first, first + length))
-
-
-def causal(sizes: int | Sequence[int]) -> AttentionGraph:
-    """Every token attends to itself and to those before it: the decoder's half-complete graph.
-
-    Parameters and errors are those of :func:`complete`.
-    """
-    first, _, position = _sentences("sizes", sizes)
-    return AttentionGraph._trusted(len(first), None, (first, first + position + 1))
-
-
-def bipartite(src_sizes: int | Sequence[int], dst_sizes: int | Sequence[int]) -> AttentionGraph:
-    """Every receiving token attends to every sending token of its pair: the graph of cross-attention.
-
-    Parameters
-    ----------
-    src_sizes, dst_sizes : int or sequence of int
-        Sending and receiving tokens; several give the disjoint union of as many pairs.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a size is not an integer or negative, or the two sequences differ in length.
-    """
-    src_sizes, dst_sizes = check_counts("src_sizes", src_sizes), check_counts("dst_sizes", dst_sizes)
-    if len(src_sizes) != len(dst_sizes):
-        raise ValueError(
-            f"src_sizes and dst_sizes must pair up, got {len(src_sizes)} and {len(dst_sizes)} of them"
-        )
-    length = torch.tensor(src_sizes, dtype=torch.int64)
-    first, receivers = length.cumsum(0) - length, torch.tensor(dst_sizes, dtype=torch.int64)
-    start, stop = (x.repeat_interleave(receivers) for x in (first, first + length))
-    return AttentionGraph._trusted(sum(src_sizes), len(start), (start, stop))
-
-
-def window(sizes: int | Sequence[int], left: int, right: int) -> AttentionGraph:
-    """Every token attends to itself, to ``left`` tokens before it and ``right`` after it.
-
-    The window ends where the sentence does. ``sizes`` as in :func:`complete`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not an integer or negative.
-    """
-    left = check_count("left (tokens attended to before the token)", left)
-    right = check_count("right (tokens attended to after the token)", right)
-    first, length, position = _sentences("sizes", sizes)
-    left, right = min(left, len(first)), min(right, len(first))  # there are no tokens farther away
-    start = first + (position - left).clamp(min=0)
-    stop = first + torch.minimum(position + right + 1, length)
-    return AttentionGraph._trusted(len(first), None, (start, stop))
-
-
-def _sentences(name: str, sizes: int | Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
-    """For each token: start and length of its sentence, and its position in it."""
-    lengths = torch.tensor(check_counts(name, sizes), dtype=torch.int64)
-    first = (lengths.cumsum(0) - lengths).repeat_interleave(lengths)
-    return first, lengths.repeat_interleave(lengths), torch.arange(len(first)) - first
-
-
-def batch(graphs: Sequence[AttentionGraph]) -> AttentionGraph:
-    """Return the disjoint union: tokens and edges of the first graph, then of the second, and so on.
-
-    Raises
-    ------
-    TypeError
-        If something else is among them.
-    ValueError
-        If there is none, or self- and cross-attention are mixed.
-    """
-    graphs = list(graphs)
-    if not graphs:
-        raise ValueError("batch needs at least one graph, got none")
-    for graph in graphs:
-        if not isinstance(graph, AttentionGraph):
-            raise TypeError(f"batch takes graphs, got {type(graph).__name__}")
-    same = graphs[0].self_attention
-    if any(g.self_attention != same for g in graphs):
-        raise ValueError("batch takes graphs of self-attention or of cross-attention, not both at once")
-    offsets_src = [0, *torch.tensor([g.num_src for g in graphs]).cumsum(0).tolist()]
-    offsets_dst = [0, *torch.tensor([g.num_dst for g in graphs]).cumsum(0).tolist()]
-    sides = (offsets_src[-1], None if same else offsets_dst[-1])
-
-    def joined(parts: Iterable[Tensor], offsets: list[int]) -> Tensor:
-        return torch.cat([part + offset for part, offset in zip(parts, offsets, strict=False)])
-
-    intervals = [g.intervals for g in graphs if g.intervals is not None]
-    if len(intervals) == len(graphs):
-        start, stop = (joined(parts, offsets_src) for parts in zip(*intervals, strict=True))
-        return AttentionGraph._trusted(*sides, intervals=(start, stop))
-    src, dst = joined((g.src for g in graphs), offsets_src), joined((g.dst for g in graphs), offsets_dst)
-    return AttentionGraph._trusted(*sides, edges=(src, dst))

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from edgewise.graphs.attention_graph import AttentionGraph, window
+from edgewise.graphs.attention_graph import AttentionGraph
+from edgewise.graphs.constructors import window
 from edgewise.graphs.intervals import from_pairs, union
 from edgewise.validation import check_count
 

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from edgewise.graphs.attention_graph import AttentionGraph, complete
-from edgewise.graphs.attention_graph import causal as causal_graph
+from edgewise.graphs.attention_graph import AttentionGraph
+from edgewise.graphs.constructors import causal as causal_graph
+from edgewise.graphs.constructors import complete
 from edgewise.graphs.intervals import from_pairs
 from edgewise.validation import check_count, check_ids
 

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgewise.graphs.attention_graph import AttentionGraph, bipartite, causal, complete
+from edgewise.graphs.attention_graph import AttentionGraph
+from edgewise.graphs.constructors import bipartite, causal, complete
 from edgewise.graphs.interop import load_dgl
 
 Sentence = Sequence[int] | Tensor

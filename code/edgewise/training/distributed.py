@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from edgewise.models.universal import UTransformer
-from edgewise.training.checkpoints import difference
+from edgewise.training.checkpoint_files import difference
 from edgewise.training.communicator import LocalCommunicator, Result
 
 

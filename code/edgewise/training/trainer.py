@@ -16,7 +16,7 @@ from edgewise.graphs import Batch, GraphPool
 from edgewise.layers import evaluating
 from edgewise.models.halting import StepCount
 from edgewise.models.transformer import Transformer
-from edgewise.training.checkpoints import checkpoints, load_checkpoint, save_checkpoint
+from edgewise.training.checkpoint_files import checkpoints, load_checkpoint, save_checkpoint
 from edgewise.training.communicator import LOCAL, LocalCommunicator
 from edgewise.training.config import TrainingConfig
 from edgewise.training.dataset import TrainingData

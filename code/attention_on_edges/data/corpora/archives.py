@@ -19,7 +19,7 @@ from typing import IO
 
 from attention_on_edges.data.corpora.download import fetch
 from attention_on_edges.data.corpora.files import CorpusError, File, cache_folder, locked
-from edgewise.training.checkpoints import rename_durably
+from edgewise.training.checkpoint_files import rename_durably
 
 LIMIT = 1 << 28
 """Most bytes that an archive may unpack to, by default."""

@@ -21,7 +21,7 @@ from attention_on_edges.data.corpora.files import (
     set_aside,
     sha256_of,
 )
-from edgewise.training.checkpoints import rename_durably
+from edgewise.training.checkpoint_files import rename_durably
 
 TRIES = 3
 """Tries without new bytes at one address before the next address is tried."""

@@ -1,4 +1,6 @@
-"""Checkpoints: tensors and JSON in one file, written atomically.
+"""The files of checkpoints: tensors and JSON in one file, written atomically.
+
+What a run saves to resume bit for bit is decided in :mod:`~edgewise.training.trainer`.
 
 A checkpoint is a safetensors file. Its tensors are those of a tree of dicts and lists, named by their paths;
 its header holds the rest of the tree as JSON, the format's version, the configuration it belongs to and a

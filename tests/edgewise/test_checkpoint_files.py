@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
-from edgewise.training import checkpoints as module
-from edgewise.training.checkpoints import (
+from edgewise.training import checkpoint_files as module
+from edgewise.training.checkpoint_files import (
     CheckpointError,
     checkpoints,
     load_checkpoint,

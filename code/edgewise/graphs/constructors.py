@@ -1,0 +1,153 @@
+"""Chapter 4: the graphs of whole sentences, windows, and the union of several graphs."""
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from edgewise.graphs.attention_graph import AttentionGraph
+from edgewise.graphs.intervals import from_pairs
+from edgewise.validation import check_count, check_counts
+
+
+def complete(sizes: int | Sequence[int]) -> AttentionGraph:
+    """Every token attends to every token of its sentence, itself included: the encoder's graph.
+
+    Parameters
+    ----------
+    sizes : int or sequence of int
+        Tokens in the sentence; several sizes give the disjoint union of as many sentences.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a size is not an integer or negative.
+    """
+    first, length, _ = _sentences("sizes", sizes)
+    return AttentionGraph.unchecked(len(first), None, (first, first + length))
+
+
+def causal(sizes: int | Sequence[int]) -> AttentionGraph:
+    """Every token attends to itself and to those before it: the decoder's half-complete graph.
+
+    Parameters and errors are those of :func:`complete`.
+    """
+    first, _, position = _sentences("sizes", sizes)
+    return AttentionGraph.unchecked(len(first), None, (first, first + position + 1))
+
+
+def bipartite(src_sizes: int | Sequence[int], dst_sizes: int | Sequence[int]) -> AttentionGraph:
+    """Every receiving token attends to every sending token of its pair: the graph of cross-attention.
+
+    Parameters
+    ----------
+    src_sizes, dst_sizes : int or sequence of int
+        Sending and receiving tokens; several give the disjoint union of as many pairs.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a size is not an integer or negative, or the two sequences differ in length.
+    """
+    src_sizes, dst_sizes = check_counts("src_sizes", src_sizes), check_counts("dst_sizes", dst_sizes)
+    if len(src_sizes) != len(dst_sizes):
+        raise ValueError(
+            f"src_sizes and dst_sizes must pair up, got {len(src_sizes)} and {len(dst_sizes)} of them"
+        )
+    length = torch.tensor(src_sizes, dtype=torch.int64)
+    first, receivers = length.cumsum(0) - length, torch.tensor(dst_sizes, dtype=torch.int64)
+    start, stop = (x.repeat_interleave(receivers) for x in (first, first + length))
+    return AttentionGraph.unchecked(sum(src_sizes), len(start), (start, stop))
+
+
+def window(sizes: int | Sequence[int], left: int, right: int) -> AttentionGraph:
+    """Every token attends to itself, to ``left`` tokens before it and ``right`` after it.
+
+    The window ends where the sentence does. ``sizes`` as in :func:`complete`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not an integer or negative.
+    """
+    left = check_count("left (tokens attended to before the token)", left)
+    right = check_count("right (tokens attended to after the token)", right)
+    first, length, position = _sentences("sizes", sizes)
+    left, right = min(left, len(first)), min(right, len(first))  # there are no tokens farther away
+    start = first + (position - left).clamp(min=0)
+    stop = first + torch.minimum(position + right + 1, length)
+    return AttentionGraph.unchecked(len(first), None, (start, stop))
+
+
+def dilated(n: int, reach: int, step: int, causal: bool = False) -> AttentionGraph:
+    """Every token attends to itself and to every ``step``-th token on either side, ``reach`` of them.
+
+    A dilated window of ``2 * reach + 1`` tokens (Beltagy et al. 2020, sec. 3.1). With
+    ``T = min(reach, (n - 1) // step)``, it has ``n + 2 * (T * n - step * T * (T + 1) / 2)`` edges;
+    causal, half of those beyond ``n``.
+
+    Parameters
+    ----------
+    n : int
+        Tokens.
+    reach : int
+        Tokens attended to on each side, within the sequence.
+    step : int
+        Distance between two of them; 1 is a plain window.
+    causal : bool
+        Whether to omit the right side.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not an integer, ``n`` or ``reach`` is negative or ``step`` is below 1.
+    """
+    n = check_count("n (tokens)", n)
+    reach = min(check_count("reach (tokens attended to on each side)", reach), n)
+    step = min(check_count("step (distance between tokens attended to)", step, 1), max(n, 1))
+    offset = step * torch.arange(-reach, 1 if causal else reach + 1)
+    dst = torch.arange(n).repeat_interleave(len(offset))
+    src = dst + offset.repeat(n)
+    there = (src >= 0) & (src < n)
+    return from_pairs(src[there], dst[there], n)
+
+
+def batch(graphs: Sequence[AttentionGraph]) -> AttentionGraph:
+    """Return the disjoint union: tokens and edges of the first graph, then of the second, and so on.
+
+    Raises
+    ------
+    TypeError
+        If something else is among them.
+    ValueError
+        If there is none, or self- and cross-attention are mixed.
+    """
+    graphs = list(graphs)
+    if not graphs:
+        raise ValueError("batch needs at least one graph, got none")
+    for graph in graphs:
+        if not isinstance(graph, AttentionGraph):
+            raise TypeError(f"batch takes graphs, got {type(graph).__name__}")
+    same = graphs[0].self_attention
+    if any(g.self_attention != same for g in graphs):
+        raise ValueError("batch takes graphs of self-attention or of cross-attention, not both at once")
+    offsets_src = [0, *torch.tensor([g.num_src for g in graphs]).cumsum(0).tolist()]
+    offsets_dst = [0, *torch.tensor([g.num_dst for g in graphs]).cumsum(0).tolist()]
+    sides = (offsets_src[-1], None if same else offsets_dst[-1])
+
+    def joined(parts: Iterable[Tensor], offsets: list[int]) -> Tensor:
+        return torch.cat([part + offset for part, offset in zip(parts, offsets, strict=False)])
+
+    intervals = [g.intervals for g in graphs if g.intervals is not None]
+    if len(intervals) == len(graphs):
+        start, stop = (joined(parts, offsets_src) for parts in zip(*intervals, strict=True))
+        return AttentionGraph.unchecked(*sides, intervals=(start, stop))
+    src, dst = joined((g.src for g in graphs), offsets_src), joined((g.dst for g in graphs), offsets_dst)
+    return AttentionGraph.unchecked(*sides, edges=(src, dst))
+
+
+def _sentences(name: str, sizes: int | Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
+    """For each token: start and length of its sentence, and its position in it."""
+    lengths = torch.tensor(check_counts(name, sizes), dtype=torch.int64)
+    first = (lengths.cumsum(0) - lengths).repeat_interleave(lengths)
+    return first, lengths.repeat_interleave(lengths), torch.arange(len(first)) - first
