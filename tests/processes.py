@@ -22,7 +22,7 @@ def _forking():
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["processes"])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join([*sys.path, str(ROOT)]))
+        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
         forkserver.ensure_running()
     return context
 

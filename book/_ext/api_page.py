@@ -1,6 +1,7 @@
 """A Sphinx extension: the pages ``book/api.md`` and ``book/api-workshop.md`` document the two packages.
 
 The modules are found on disk, so that none can be forgotten; each has a section with all that it defines.
+Sphinx's autosummary would make a page of each.
 """
 
 import ast

@@ -46,7 +46,7 @@ def restored(name):
         return experiments.restore(artifacts.load(name))
 
 
-IN_TRAINING: set[str] = set()
+IN_TRAINING = {"multi30k-wu"}
 """Experiments whose runs are not over."""
 
 ABLATIONS = {e.name for e in ADAPTIVE if e.training == SHORT}

@@ -5,7 +5,6 @@ import io
 import os
 import re
 import stat
-import struct
 import subprocess
 import sys
 import tarfile
@@ -32,7 +31,7 @@ from attention_on_edges.data.corpora import (
     text,
     wmt14,
 )
-from attention_on_edges.data.corpora.archives import read_member, unpack, unpacked
+from attention_on_edges.data.corpora.archives import read_member, unpacked
 from attention_on_edges.data.corpora.files import cache_folder, github_file
 from workshop import corpus_of
 
@@ -356,140 +355,35 @@ MAKERS = {"a.zip": make_zip, "a.tar": make_tar, "a.tar.gz": make_tar}
 names = st.lists(st.text("abc", min_size=1, max_size=2), min_size=1, max_size=3).map("/".join)
 
 
-def tree(folder):
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-
-
 class TestArchives:
     @pytest.mark.parametrize("name", MAKERS)
-    @given(st.dictionaries(names, st.binary(max_size=40), max_size=4))
+    @given(st.dictionaries(names, st.binary(max_size=40), min_size=1, max_size=4))
     def test_what_was_packed_comes_out(self, tmp_path_factory, name, members):
-        if any(a != b and b.startswith(f"{a}/") for a in members for b in members):
-            return  # a file cannot be a folder too
-        folder = tmp_path_factory.mktemp("archive")
-        archive = MAKERS[name](folder / name, [(f"./{k}", v) for k, v in members.items()])
-        unpack(archive, folder / "out")
-        assert tree(folder / "out") == members
+        archive = MAKERS[name](tmp_path_factory.mktemp("archive") / name, members.items())
         for member, data in members.items():
             assert read_member(archive, member) == data
-
-    @pytest.mark.parametrize("name", MAKERS)
-    def test_litter_is_passed_over(self, tmp_path, name):
-        litter = ["._a", "x/._a", "__MACOSX/x/a", "x/.DS_Store"]
-        members = [*((n, b"litter") for n in litter), ("x/a", b"text")]
-        unpack(MAKERS[name](tmp_path / name, members), tmp_path / "out")
-        assert tree(tmp_path / "out") == {"x/a": b"text"}
-
-    @pytest.mark.parametrize("name", MAKERS)
-    @pytest.mark.parametrize(
-        "member", ["../x", "a/../../x", "/x", "a/..", "..\\x", "\\x", "C:\\x", "a\nb", "c:x"]
-    )
-    def test_a_hostile_path_is_refused_by_name(self, tmp_path, name, member):
-        archive = MAKERS[name](tmp_path / name, [("good", b"good"), (member, b"bad")])
-        with pytest.raises(CorpusError, match=r"would not stay in its folder") as caught:
-            unpack(archive, tmp_path / "deep" / "out")
-        assert str(archive) in str(caught.value)
-        assert repr(member) in str(caught.value)
-        assert visible(tmp_path) == [name]
-        with pytest.raises(CorpusError, match="would not stay"):
-            read_member(archive, "good")
-
-    @given(st.text("./\\:ab\0 ", max_size=8))
-    def test_any_path_is_refused_or_stays(self, tmp_path_factory, member):
-        folder = tmp_path_factory.mktemp("archive")
-        info = tarfile.TarInfo(member)
-        info.size = 1
-        with tarfile.open(folder / "a.tar", "w") as tar:
-            tar.addfile(info, io.BytesIO(b"x"))
-        try:
-            unpack(folder / "a.tar", folder / "deep" / "out")
-        except CorpusError:
-            assert visible(folder) == ["a.tar"]
-        else:
-            inside = [p for p in (folder / "deep" / "out").rglob("*") if p.is_file()]
-            outside = [p for p in folder.rglob("*") if p.is_file() and p not in inside]
-            assert outside == [folder / "a.tar"]
-
-    @pytest.mark.parametrize(
-        ("name", "kind"),
-        [
-            ("a.zip", ("link", "good")),
-            ("a.tar", (tarfile.SYMTYPE, "good")),
-            ("a.tar", (tarfile.LNKTYPE, "good")),
-            ("a.tar", (tarfile.CHRTYPE, "")),
-            ("a.tar", (tarfile.FIFOTYPE, "")),
-            ("a.tar.gz", (tarfile.SYMTYPE, "/etc/passwd")),
-        ],
-    )
-    def test_links_and_devices_are_refused(self, tmp_path, name, kind):
-        archive = MAKERS[name](tmp_path / name, [("good", b"good"), ("odd", kind)])
-        with pytest.raises(CorpusError, match="its member 'odd' is no regular file"):
-            unpack(archive, tmp_path / "out")
-        assert visible(tmp_path) == [name]
-
-    @pytest.mark.filterwarnings("ignore:Duplicate name")
-    @pytest.mark.parametrize("name", MAKERS)
-    def test_a_name_occurs_once(self, tmp_path, name):
-        archive = MAKERS[name](tmp_path / name, [("a", b"one"), ("./a", b"two")])
-        with pytest.raises(CorpusError, match="holds 'a' twice"):
-            unpack(archive, tmp_path / "out")
-
-    @pytest.mark.parametrize("name", MAKERS)
-    def test_it_grows_to_its_limit_and_no_further(self, tmp_path, name):
-        members = [("a", bytes(60_000)), ("b", bytes(60_000))]
-        archive = MAKERS[name](tmp_path / name, members)
-        with pytest.raises(CorpusError, match="unpacks to more than 100,000 bytes"):
-            unpack(archive, tmp_path / "out", limit=100_000)
-        with pytest.raises(CorpusError, match="unpacks to more than 50,000 bytes"):
-            read_member(archive, "a", limit=50_000)
-        assert visible(tmp_path) == [name]
-        unpack(archive, tmp_path / "out", limit=200_000)
-        assert tree(tmp_path / "out") == dict(members)
+        with pytest.raises(CorpusError, match="has no member 'd'; it has [abc]"):
+            read_member(archive, "d")
 
     @pytest.mark.parametrize("length", [3, 200, 2000, -9, -1])
     def test_a_truncated_archive_is_named(self, tmp_path, length):
         data = os.urandom(4000)
         for name in MAKERS:
             archive = MAKERS[name](tmp_path / name, [("a", data)])
-            if name == "a.tar" and length < 0:
-                continue  # a tar file ends in zeros, of which some may go
+            if name != "a.zip" and length < 0:
+                continue  # the end of a tar file is not read
             archive.write_bytes(archive.read_bytes()[:length])
             with pytest.raises(CorpusError, match=r"a.* is truncated or damaged") as caught:
-                unpack(archive, tmp_path / "out")
+                read_member(archive, "a")
             assert str(archive) in str(caught.value)
-        assert visible(tmp_path) == sorted(MAKERS) if length > 0 else ["a.tar", "a.tar.gz", "a.zip"]
 
-    @pytest.mark.parametrize("name", ["a.zip", "a.tar.gz"])
-    def test_a_flipped_bit_is_noticed(self, tmp_path, name):
-        archive = MAKERS[name](tmp_path / name, [("a", os.urandom(4000))])
-        data = bytearray(archive.read_bytes())
-        data[2500] ^= 1
-        archive.write_bytes(data)
-        with pytest.raises(CorpusError, match="is truncated or damaged"):
-            unpack(archive, tmp_path / "out")
-
-    def test_what_is_encrypted_is_refused(self, tmp_path):
-        archive = make_zip(tmp_path / "a.zip", [("a", b"text")])
-        data = archive.read_bytes()
-        for signature, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
-            place = data.index(signature) + offset
-            data = data[:place] + struct.pack("<H", 1) + data[place + 2 :]
-        archive.write_bytes(data)
-        with pytest.raises(CorpusError, match="'a' is encrypted"):
-            unpack(archive, tmp_path / "out")
-
-    @pytest.mark.parametrize("name", MAKERS)
-    def test_members_are_chosen_and_missed_by_name(self, tmp_path, name):
-        archive = MAKERS[name](tmp_path / name, [("a", b"1"), ("b/c", b"2")])
-        unpack(archive, tmp_path / "out", ["b/c"])
-        assert tree(tmp_path / "out") == {"b/c": b"2"}
-        unpack(archive, tmp_path / "out", ["a"])
-        assert tree(tmp_path / "out") == {"a": b"1"}
-        with pytest.raises(CorpusError, match="has no member 'd'"):
-            unpack(archive, tmp_path / "out", ["a", "d"])
-        assert tree(tmp_path / "out") == {"a": b"1"}
-        with pytest.raises(CorpusError, match="has no member 'd'; it has a, b/c"):
-            read_member(archive, "d")
+    def test_what_lacks_a_member_leaves_the_cache_as_it_was(self, monkeypatch, tmp_path, cache):
+        data = make_tar(tmp_path / "x.tar.gz", [("b/c", b"2"), ("a", b"1")]).read_bytes()
+        file = given_file(monkeypatch, tmp_path, "x.tar.gz", data)
+        with pytest.raises(CorpusError, match="has no member 'd'; it has b/c, a"):
+            unpacked(file, ["a", "d"])
+        assert not [path for path in cache.rglob("a") if path.is_file()]
+        assert [path.read_bytes() for path in unpacked(file, ["a"])] == [b"1"]
 
     def test_it_is_unpacked_into_the_cache_once(self, monkeypatch, tmp_path, cache):
         data = make_tar(tmp_path / "x.tar.gz", [("b/c", b"2"), ("a", b"1")]).read_bytes()
@@ -621,7 +515,7 @@ class TestSplits:
 def part_of(monkeypatch, tmp_path, name, english, german):
     members = [("t/x.en", english.encode()), ("t/x.de", german.encode())]
     data = make_tar(tmp_path / name, members).read_bytes()
-    return wmt14.Part(given_file(monkeypatch, tmp_path, name, data), ("t/x.en", "t/x.de"), 1 << 20)
+    return wmt14.Part(given_file(monkeypatch, tmp_path, name, data), ("t/x.en", "t/x.de"))
 
 
 class TestWmt14:

@@ -280,8 +280,8 @@ class TestTranslator:
         result = CliRunner().invoke(app, ["bench", "decoding", "--model", str(folder), "--repeats", "1"])
         assert result.exit_code == 0, result.output
         lines = [line.split() for line in result.output.splitlines()]
-        assert [line[:3] for line in lines[1:3]] == [["beam", "5", "10"], ["greedy", "10", lines[2][2]]]
-        assert [line[:2] for line in lines[6:]] == [["2", str(n)] for n in (2, 4)]
+        assert [line[:3] for line in lines[2:4]] == [["beam", "5", "10"], ["greedy", "10", lines[3][2]]]
+        assert [line[:2] for line in lines[9:]] == [["2", str(n)] for n in (2, 4)]
 
     def test_lines_of_input(self, folder):
         """Each gets its answer, or one line says which of them is wrong and why."""

@@ -1,4 +1,8 @@
-"""Local copies of a corpus's files: found, or downloaded from the first address that serves them."""
+"""Local copies of a corpus's files: found, or downloaded from the first address that serves them.
+
+Our own, because pooch resumes no download that broke off and keeps no second process from the same file, and
+huggingface_hub knows one host.
+"""
 
 import http.client
 import os

@@ -13,8 +13,6 @@ TERMS = "For research. Bojar et al.: Findings of the 2014 Workshop on Statistica
 
 SIDES = ("en", "de")
 
-GIB = 1 << 30
-
 
 @dataclass(frozen=True)
 class Part:
@@ -26,19 +24,16 @@ class Part:
         What to download.
     members : tuple of str
         English and German text in it.
-    limit : int
-        Most bytes that the archive may unpack to.
     """
 
     archive: File
     members: tuple[str, str]
-    limit: int
 
 
-def _part(address: str, sha256: str, member: str, limit: int) -> Part:
+def _part(address: str, sha256: str, member: str) -> Part:
     addresses = tuple(f"{scheme}://{address}" for scheme in ("https", "http"))
     archive = File(f"wmt14/{address.rsplit('/', 1)[-1]}", sha256, addresses)
-    return Part(archive, (member + SIDES[0], member + SIDES[1]), limit)
+    return Part(archive, (member + SIDES[0], member + SIDES[1]))
 
 
 TRAINING = (
@@ -46,19 +41,16 @@ TRAINING = (
         "www.statmt.org/wmt13/training-parallel-europarl-v7.tgz",
         "0224c7c710c8a063dfd893b0cc0830202d61f4c75c17eb8e31836103d27d96e7",
         "training/europarl-v7.de-en.",
-        8 * GIB,
     ),
     _part(
         "www.statmt.org/wmt13/training-parallel-commoncrawl.tgz",
         "c7a74e2ea01ac6c920123108627e35278d4ccb5701e15428ffa34de86fa3a9e5",
         "commoncrawl.de-en.",
-        8 * GIB,
     ),
     _part(
         "www.statmt.org/wmt14/training-parallel-nc-v9.tgz",
         "cb8953f292298e6877ae433c98912b927cb0766b303f4540512ddd286c748485",
         "training/news-commentary-v9.de-en.",
-        2 * GIB,
     ),
 )
 """All 4.5 million pairs: cased, not tokenised. Checksums are those that TensorFlow Datasets records."""
@@ -67,7 +59,6 @@ NEWSTEST2013 = _part(
     "data.statmt.org/wmt19/translation-task/dev.tgz",
     "7a7deccf82ebb05ba508dba5eb21356492224e8f630ec4f992132b029b4b25e7",
     "dev/newstest2013.",
-    2 * GIB,
 )
 """The usual validation set: cased, not tokenised."""
 
@@ -80,7 +71,6 @@ NEWSTEST2014 = Part(
         "test.tar.gz",
     ),
     ("test.en", "test.de"),
-    GIB,
 )
 """The test set: cased, not tokenised."""
 
@@ -145,7 +135,7 @@ def read_part(part: Part) -> Iterator[Pair]:
     CorpusError
         If a file cannot be had or used.
     """
-    return pairs(*unpacked(part.archive, part.members, part.limit))
+    return pairs(*unpacked(part.archive, part.members))
 
 
 def stream(parts: Iterable[Part] = TRAINING) -> Iterator[Pair]:
