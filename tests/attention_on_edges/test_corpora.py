@@ -362,7 +362,7 @@ class TestArchives:
         archive = MAKERS[name](tmp_path_factory.mktemp("archive") / name, members.items())
         for member, data in members.items():
             assert read_member(archive, member) == data
-        with pytest.raises(CorpusError, match="has no member 'd'; it has [abc]"):
+        with pytest.raises(CorpusError, match=r"has no member 'd'; it has [abc]"):
             read_member(archive, "d")
 
     @pytest.mark.parametrize("length", [3, 200, 2000, -9, -1])
