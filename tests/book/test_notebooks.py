@@ -1,5 +1,7 @@
 """The book's pages and their twins: paired, in step, and able to start in Colab on their own."""
 
+import ast
+import importlib
 import json
 import os
 import re
@@ -184,3 +186,14 @@ def test_setup_cell_says_what_failed(tmp_path, environment, message):
 def test_setup_cell_is_silent_where_the_package_is():
     outcome = subprocess.run([sys.executable, "-c", setup_cell.CODE], capture_output=True, text=True)
     assert (outcome.returncode, outcome.stdout, outcome.stderr) == (0, "", "")
+
+
+@each_chapter
+def test_what_a_chapter_imports_is_there(page):
+    """Said here in a second, and not by the chapter after minutes."""
+    code = ["".join(cell["source"]) for cell in read_twin(page)["cells"] if cell["cell_type"] == "code"]
+    for node in ast.walk(ast.parse("\n".join(code))):
+        if isinstance(node, ast.ImportFrom) and node.module.startswith(("edgewise", "attention_on_edges")):
+            for alias in node.names:
+                if not hasattr(importlib.import_module(node.module), alias.name):
+                    importlib.import_module(f"{node.module}.{alias.name}")
