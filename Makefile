@@ -54,7 +54,7 @@ test: alone ## lint, tests, every chapter, the book and its pages in a browser
 	@$(call stage,tests,OMP_NUM_THREADS=$(THREADS) $(BIN)/pytest -q -n $(JOBS) --dist worksteal tests $(BUILT:%=--ignore=%))
 	@$(call stage,chapters,$(MAKE) executed)
 	@$(call stage,pages,$(MAKE) _build/rendered)
-	@$(call stage,browser,$(BIN)/pytest -q -n $(JOBS) --dist loadgroup $(BUILT))
+	@$(call stage,browser,$(MAKE) _build/looked_at)
 	@rm -f _build/lock; cat $(TIMES)
 
 check: env ## lint, and the tests of what has changed since the last commit
@@ -132,6 +132,10 @@ _build/executed/%.ipynb:
 # Chapter 5 measures speed: it runs after the others, alone, with two threads.
 MEASURING := _build/executed/05-message-passing.ipynb
 $(MEASURING): | $(filter-out $(MEASURING),$(EXECUTED))
+
+# The same pages are not looked at twice.
+_build/looked_at: _build/rendered $(BUILT) tests/browser.py tests/conftest.py pyproject.toml
+	@$(BIN)/pytest -q -n $(JOBS) --dist loadgroup $(BUILT) && touch $@
 
 # Always from nothing: Sphinx forgets the warnings of pages that it does not render again.
 _build/rendered: $(EXECUTED) $(RENDER_FROM)
