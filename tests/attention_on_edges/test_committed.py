@@ -24,7 +24,7 @@ KINDS = {"copy", "sort", "sort-universal", "multi30k"}
 def committed(daily=None):
     """The committed artifacts, or those of ``daily`` in every run; those of text need their corpus."""
     for name in artifacts.names():
-        marks = [pytest.mark.corpus] if artifacts.load(name).config.get("text") else []
+        marks = [pytest.mark.corpus] if artifacts.load(name).config.get("tokenizer") else []
         marks += [] if daily is None or name in daily else [pytest.mark.nightly]
         yield pytest.param(name, marks=marks)
 
