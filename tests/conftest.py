@@ -6,6 +6,7 @@ import torch
 from hypothesis import settings
 
 from edgewise.graphs import dgl_available
+from edgewise.message_passing import DGL_ENGINES
 
 os.environ["MPLBACKEND"] = "agg"
 settings.register_profile("edgewise", deadline=None, derandomize=True, max_examples=60)
@@ -34,13 +35,10 @@ def pytest_configure(config):
     config.left_out = {}
 
 
-DGL_ENGINES = {"mailbox", "builtin", "fused"}
-
-
 def pytest_collection_modifyitems(config, items):
     for item in items:  # a test that is given one of DGL's engines needs DGL
         given = getattr(item, "callspec", None)
-        if given and not DGL_ENGINES.isdisjoint(
+        if given and not set(DGL_ENGINES).isdisjoint(
             value for value in given.params.values() if isinstance(value, str)
         ):
             item.add_marker("dgl")

@@ -37,20 +37,21 @@ def _dgl_engine(name: str) -> Engine:
     return engine
 
 
+DGL_ENGINES = ("mailbox", "builtin", "fused")
+"""Engines that need DGL, and the CPU."""
+
 ENGINES: dict[str, Engine] = {
-    "mailbox": _dgl_engine("mailbox"),
-    "builtin": _dgl_engine("builtin"),
-    "fused": _dgl_engine("fused"),
+    **{name: _dgl_engine(name) for name in DGL_ENGINES},
     "scatter": scatter,
     "tiles": tiles,
 }
-"""How the sum over edges is executed; the first three are DGL's."""
+"""How the sum over edges is executed."""
 
 
 def available_engines(device: torch.device | str = "cpu") -> list[str]:
-    """Names of the engines that run here: DGL's need DGL, and the CPU."""
+    """Return the names of the engines that run here."""
     of_dgl = torch.device(device).type == "cpu" and dgl_available()
-    return [name for name in ENGINES if of_dgl or name in ("scatter", "tiles")]
+    return [name for name in ENGINES if of_dgl or name not in DGL_ENGINES]
 
 
 def propagate_attention(
