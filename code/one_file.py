@@ -23,7 +23,7 @@ class Graph:
     dst: Tensor  # [E]
     receivers: Tensor  # [B, n], the tokens of each sentence that attend, filled up with token 0
     senders: Tensor  # [B, m], those that are attended to
-    edge: Tensor  # [B, n, m], whether there is an edge: one tile a sentence
+    edge: Tensor  # [B, n, m], whether there is an edge: one tile per sentence
 
 
 def packed(sentences: list[list[int]]) -> Tensor:
@@ -56,14 +56,14 @@ def attention_weights(graph: Graph, q: Tensor, k: Tensor) -> Tensor:
 
 
 def on_edges(graph: Graph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Message passing, as it is defined: a message on each edge, a sum at each token; [N, h, d]."""
+    """Message passing: a message per edge, a sum per token; [N, h, d]."""
     messages = attention_weights(graph, q, k)[..., None] * v[graph.src]
     return torch.zeros_like(q).index_add(0, graph.dst, messages)
 
 
 def in_tiles(graph: Graph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """The same, executed densely: one tile of scores a sentence, where there is no edge there is no score."""
-    q, k, v = q[graph.receivers], k[graph.senders], v[graph.senders]  # [B, n or m, h, d]
+    """The same in dense tiles, one per sentence; no edge, no score."""
+    q, k, v = q[graph.receivers], k[graph.senders], v[graph.senders]
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
     out = scaled_dot_product_attention(q, k, v, graph.edge[:, None])
     return out.transpose(1, 2)[graph.edge.any(-1)]
