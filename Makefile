@@ -97,10 +97,10 @@ artifacts: env ## retrain every experiment, for hours (DEVICE=cuda, NAMES="copy 
 mutants: env ## break the package on purpose, line by line, and see the tests notice
 	@$(BIN)/python tests/mutants.py
 
-# Pins stay as they are unless they have to change; what only torch's CUDA build asks for is left to it.
 publish: env ## make a fork's files name the fork, and say how its pages are published
 	@$(BIN)/python book/_ext/publish.py
 
+# Pins stay as they are unless they have to change; what only torch's CUDA build asks for is left to it.
 lock: ## regenerate requirements.txt from pyproject.toml (needs uv; UPGRADE="--upgrade-package torch")
 	@mkdir -p _build
 	uv pip compile --quiet --universal --python-version 3.11 --no-annotate --all-extras $(UPGRADE) \

@@ -42,10 +42,10 @@ def find_tests(path: Path, tests: list[Path]) -> list[Path]:
         return []
     if path.parts[0] == "tests":
         return [test for test in tests if test == ROOT / path or path.stem in imported(test)]
-    package = path.parts[1] if path.parts[0] == "code" else "book"
-    parts = path.with_suffix("").parts[1 if path.parent == Path("code") else 2 :]
-    names = [part.strip("_") for part in reversed(parts)]
-    beside = [test for test in tests if test.parent.name == package]
+    _, folder, *below = path.with_suffix("").parts
+    package = folder if path.parts[0] == "code" else "book"
+    names = [part.strip("_") for part in reversed(below or [folder])]
+    beside = [test for test in tests if test.parent.name == package or not below]
     named = [[test for test in beside if test.stem == f"test_{name}"] for name in names]
     users = [test for test in beside if defined(path) & imported(test)]
     room = next(filter(None, named), [])

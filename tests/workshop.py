@@ -17,6 +17,14 @@ corpus_of = cache(corpora.load)
 """A corpus by its name, read once for all tests that only look at it."""
 
 
+TINY = Experiment(
+    "copy",
+    "A tiny one.",
+    "copy",
+    ModelConfig(N=1, dim_model=16, dim_ff=16, h=2),
+    TrainingConfig(epochs=1, batch_size=10, average=1, warmup=20),
+)
+
 TINY_COPY = Experiment(
     "copy",
     "A tiny one, in several processes.",

@@ -13,19 +13,9 @@ from attention_on_edges import experiments
 from attention_on_edges.commands import app as cli
 from attention_on_edges.commands import running
 from attention_on_edges.data import tasks
-from attention_on_edges.experiments import Experiment, ModelConfig
 from edgewise.message_passing import available_engines
-from edgewise.training import TrainingConfig
 from edgewise.training.checkpoint_files import checkpoints
-from workshop import FEW
-
-TINY = Experiment(
-    "copy",
-    "A tiny one.",
-    "copy",
-    ModelConfig(N=1, dim_model=16, dim_ff=16, h=2),
-    TrainingConfig(epochs=1, batch_size=10, average=1, warmup=20),
-)
+from workshop import FEW, TINY
 
 
 @pytest.fixture(autouse=True)

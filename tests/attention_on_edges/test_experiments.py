@@ -7,18 +7,9 @@ import torch
 
 from attention_on_edges import experiments
 from attention_on_edges.data import tasks
-from attention_on_edges.experiments import EXPERIMENTS, Experiment, ModelConfig, artifacts, load_data
-from edgewise.training import TrainingConfig
+from attention_on_edges.experiments import EXPERIMENTS, Experiment, artifacts, load_data
 from edgewise.training.checkpoint_files import CheckpointError, checkpoints, load_tensors, save_tensors
-from workshop import FEW
-
-TINY = Experiment(
-    "copy",
-    "A tiny one.",
-    "copy",
-    ModelConfig(N=1, dim_model=16, dim_ff=16, h=2),
-    TrainingConfig(epochs=1, batch_size=10, average=1, warmup=20),
-)
+from workshop import FEW, TINY
 
 
 @pytest.fixture(autouse=True)

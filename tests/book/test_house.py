@@ -1,9 +1,12 @@
 """The walls of the house: which module may import which, and how long it may grow."""
 
 import ast
+import importlib
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from changed import find_tests
 
@@ -92,6 +95,14 @@ def test_the_library_is_light():
     assert imported - sys.stdlib_module_names == NEEDED | {"networkx"}
 
 
+@pytest.mark.parametrize(
+    "path", [path for path in FILES if path.name == "__init__.py"], ids=lambda path: path.parent.name
+)
+def test_what_a_package_exports_is_there(path):
+    package = importlib.import_module(".".join(path.parent.relative_to(CODE).parts))
+    assert [name for name in getattr(package, "__all__", []) if not hasattr(package, name)] == []
+
+
 def test_nothing_pickles_or_imports_dgl_directly():
     found = {path: {name.split(".")[0] for name in imports(path)} for path in FILES}
     forbidden = {"dgl", "pickle", "shelve", "marshal"}
@@ -137,6 +148,7 @@ def test_every_module_has_tests_that_make_check_runs():
 
     assert [path for path in FILES if path.name != "__init__.py" and not names(path.relative_to(ROOT))] == []
     assert names(Path("code/edgewise/graphs/pool.py")) == ["test_graphs"]
+    assert names(Path("code/one_file.py")) == ["test_one_file"]
     assert "test_dense" in names(Path("tests/support.py"))
     assert names(Path("book/_ext/stale.py")) == ["test_stale"]
     assert names(Path("book/07-training.md")) == ["test_notebooks"]

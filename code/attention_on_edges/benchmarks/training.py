@@ -220,7 +220,7 @@ def format_training(rows: Sequence[TrainingRow]) -> str:
             row.training,
             row.contestant,
             row.tokens_per_second,
-            f"{row.ratio:.2f} x",
+            row.ratio,
             row.share,
             row.peak / 2**20,
         )

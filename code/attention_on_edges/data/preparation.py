@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from attention_on_edges.data.corpora import Corpus, Pair
+from attention_on_edges.data.corpora.cleaning import detokenizer
 
 Languages = tuple[str, str]
 """Codes of the source's and the target's language, such as ``("en", "de")``."""
@@ -21,10 +22,7 @@ def moses(lines: Iterable[str], language: str) -> list[str]:
 
 def plain(lines: Iterable[str], language: str) -> list[str]:
     """Undo the tokenisation of :func:`moses`; what it lower-cased or normalised stays so."""
-    from sacremoses import MosesDetokenizer
-
-    detokenizer = MosesDetokenizer(language)
-    return [detokenizer.detokenize(line.split(), unescape=True) for line in lines]
+    return list(map(detokenizer(language), lines))
 
 
 def prepared(corpus: Corpus, languages: Languages) -> Corpus:

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from edgewise.graphs import Batch, GraphPool
+from edgewise.training.dataset import Share
 from edgewise.validation import check_choice, check_count
 
 SOS, EOS, PAD = "<sos>", "<eos>", "<pad>"
@@ -21,9 +22,6 @@ MEAN_LENGTH, LENGTH_DEVIATION = 15, 3
 ANSWERS = {"copy": list, "sort": sorted}
 
 Pair = tuple[list[str], list[str]]
-
-Share = tuple[int, int]
-"""A process's rank and the number of processes; ``(0, 1)`` has everything."""
 
 
 class TranslationDataset:

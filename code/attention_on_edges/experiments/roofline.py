@@ -107,7 +107,7 @@ class Plan:
     length : int
         Tokens of every sentence, source and target.
     rows : int
-        Tokens whose logits exist at a time; see :func:`edgewise.training.chunked_loss`.
+        Tokens whose logits exist at a time; see :func:`edgewise.training.output_loss`.
     dropout : float
         In training.
     autocast : bool

@@ -1,6 +1,6 @@
 """Chapter 12: filtering, sampling and detokenising sentence pairs."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
@@ -55,8 +55,14 @@ def sampled(pairs: Iterable[Pair], count: int, seed: int = 0) -> list[Pair]:
 
 def detokenised(pairs: Iterable[Pair], languages: tuple[str, str]) -> Iterator[Pair]:
     """Undo Moses's tokeniser as far as possible: remove spaces around punctuation."""
+    source, target = map(detokenizer, languages)
+    for pair in pairs:
+        yield source(pair[0]), target(pair[1])
+
+
+def detokenizer(language: str) -> Callable[[str], str]:
+    """Return a function that undoes Moses's tokeniser, its escapes included, on one text."""
     from sacremoses import MosesDetokenizer  # slow to import, and rarely needed
 
-    source, target = (MosesDetokenizer(language).detokenize for language in languages)
-    for pair in pairs:
-        yield source(pair[0].split()), target(pair[1].split())
+    detokenize = MosesDetokenizer(language).detokenize
+    return lambda text: detokenize(text.split())
