@@ -6,12 +6,14 @@ room and, unless they are many, in those that import what it defines.
 
 import ast
 import subprocess
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 FEW = 3
 
 
+@cache
 def imported(test: Path) -> set[str]:
     """The names of all modules, or parts of their names, that a test file imports."""
     found = set()
