@@ -47,7 +47,9 @@ def files(name):
         if not place.is_dir():
             return found
         found += sorted(
-            path for path in place.iterdir() if path.name == "__init__.py" or path.suffix in (".js", ".css")
+            path
+            for path in place.iterdir()
+            if path.name == "__init__.py" or path.suffix in (".js", ".css", ".json")
         )
     return found
 

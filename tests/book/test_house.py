@@ -24,7 +24,7 @@ ROWS = {
     "attention_on_edges": [
         {"__main__"},
         {"commands"},
-        {"benchmarks", "lab"},
+        {"benchmarks", "lab", "live"},
         {"experiments"},
         {"analysis"},
         {"data", "figures"},

@@ -18,6 +18,7 @@ from attention_on_edges.data.text_dataset import TextDataset
 from attention_on_edges.experiments import artifacts
 from attention_on_edges.experiments.annotated import Rows, measure_alignment, measure_syntax
 from attention_on_edges.experiments.artifacts import Artifact
+from attention_on_edges.experiments.circuits import SENTENCES, measure_circuits, measure_golf
 from attention_on_edges.experiments.experiment import Experiment
 from attention_on_edges.experiments.runs import restore
 from attention_on_edges.experiments.scores import translate
@@ -156,6 +157,12 @@ def _alignment(artifact: Artifact) -> Rows:
     return measure_alignment(*restore(artifact), hansards())
 
 
+def _circuits(artifact: Artifact) -> Rows:
+    model, data = restore(artifact)
+    texts = data.splits[Experiment.of(artifact.config).tests[0]][:SENTENCES]
+    return measure_circuits(model, [data.encode(source) for source, _ in texts])
+
+
 def _syntax(artifact: Artifact) -> Rows:
     model, data = restore(artifact)
     drawn = Experiment.of(artifact.config).build(data.vocab_size).eval()
@@ -171,3 +178,12 @@ MEASUREMENTS = {
     "windows": Measurement("windows", "How far must a trained encoder attend?", "multi30k", _windows),
     "syntax": Measurement("syntax", "Does an encoder's attention follow syntax?", "multi30k", _syntax),
 }
+for _name in ("tatoeba", "multi30k"):
+    MEASUREMENTS |= {
+        f"circuits-{_name}": Measurement(
+            f"circuits-{_name}", "How few edges does a translation need?", _name, _circuits
+        ),
+        f"golf-{_name}": Measurement(
+            f"golf-{_name}", "How few edges keep these translations?", _name, measure_golf
+        ),
+    }

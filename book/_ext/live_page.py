@@ -1,0 +1,43 @@
+"""A Sphinx extension: ``{translator}`` is the live translator; its files are built with the book."""
+
+from docutils import nodes
+from sphinx.util.docutils import SphinxDirective
+
+PLACE = "_static/live"
+
+
+class Translator(SphinxDirective):
+    """``{translator} ARTIFACT ARTIFACT ...``: the first is shown at work before any is loaded."""
+
+    required_arguments = 1
+    final_argument_whitespace = True
+
+    def run(self):
+        """Make the markup; the models' files are written when the pages are."""
+        from attention_on_edges.live.page import translator_page
+
+        names = self.arguments[0].split()
+        self.env.live_models = sorted({*getattr(self.env, "live_models", ()), *names})
+        up = "../" * self.env.docname.count("/")
+        return [nodes.raw("", translator_page(names, up + PLACE), format="html")]
+
+
+def write_files(app, error):
+    """Write the scripts and the models' data into the built book."""
+    if error or app.builder.format != "html":
+        return
+    from attention_on_edges.live.page import SCRIPTS, model_file, read
+
+    folder = app.outdir / PLACE
+    folder.mkdir(parents=True, exist_ok=True)
+    found = {name: read(name) for name in SCRIPTS}
+    found |= {f"{name}.js": model_file(name) for name in getattr(app.env, "live_models", ())}
+    for name, text in found.items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def setup(app):
+    """Register the directive."""
+    app.add_directive("translator", Translator)
+    app.connect("build-finished", write_files)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

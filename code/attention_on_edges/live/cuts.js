@@ -1,0 +1,84 @@
+// Which edges of a translation's three graphs exist, after a reader's cuts. It draws nothing.
+//
+// An edge is [kind, layer, head, receiver, sender]. In a cut, each number may be ANY. Edges are numbered in
+// that order of places, kinds as in KINDS, as in attention_on_edges.analysis.circuits.
+(() => {
+  "use strict";
+
+  const ANY = -1;
+  const KINDS = ["e2e", "e2d", "d2d"];
+
+  class EdgeSet {
+    // Of a model's layers and heads, for `sources` tokens and at most `targets` tokens that the decoder reads.
+    constructor({ layers, heads }, sources, targets) {
+      Object.assign(this, { layers, heads, sources, targets });
+      this.gone = Object.fromEntries(KINDS.map((kind) => {
+        const { rows, columns } = this.sides(kind);
+        return [kind, new Uint8Array(layers * heads * rows * columns)];
+      }));
+    }
+
+    sides(kind) {
+      return { rows: kind === "e2e" ? this.sources : this.targets, columns: kind === "d2d" ? this.targets : this.sources };
+    }
+
+    place(kind, layer, head, receiver, sender) {
+      const { rows, columns } = this.sides(kind);
+      return ((layer * this.heads + head) * rows + receiver) * columns + sender;
+    }
+
+    has = (...edge) => !this.gone[edge[0]][this.place(...edge)];
+
+    // All edges that a cut names; without a cut, all edges. Only the first `targets` tokens of the target count.
+    *edges([kind, layer, head, receiver, sender] = [ANY, ANY, ANY, ANY, ANY], targets = this.targets) {
+      const range = (chosen, count) => (chosen === ANY ? Array.from({ length: count }, (_, i) => i) : [chosen]);
+      for (const k of kind === ANY ? KINDS : [kind]) {
+        const rows = k === "e2e" ? this.sources : targets;
+        for (const l of range(layer, this.layers)) {
+          for (const h of range(head, this.heads)) {
+            for (const r of range(receiver, rows)) {
+              const columns = k === "d2d" ? r + 1 : this.sources;
+              for (const s of range(sender, columns)) if (s < columns && r < rows) yield [k, l, h, r, s];
+            }
+          }
+        }
+      }
+    }
+
+    cut(cut) {
+      for (const edge of this.edges(cut)) this.set(edge, 1);
+    }
+
+    set(edge, gone) {
+      this.gone[edge[0]][this.place(...edge)] = gone;
+    }
+
+    // Self-attention of the source to tokens at most `reach` away.
+    narrow(reach) {
+      for (const edge of this.edges(["e2e", ANY, ANY, ANY, ANY])) {
+        if (Math.abs(edge[3] - edge[4]) > reach) this.set(edge, 1);
+      }
+    }
+
+    // Keeps nothing but the edges with these numbers, in a graph whose target has `targets` tokens.
+    keep(numbers, targets) {
+      const kept = new Set(numbers);
+      this.cut();
+      let number = 0;
+      for (const edge of this.edges(undefined, targets)) if (kept.has(number++)) this.set(edge, 0);
+    }
+
+    // The numbers of the edges that are left.
+    left(targets) {
+      const numbers = [];
+      let number = 0;
+      for (const edge of this.edges(undefined, targets)) {
+        if (this.has(...edge)) numbers.push(number);
+        number++;
+      }
+      return numbers;
+    }
+  }
+
+  globalThis.EdgewiseCuts = { ANY, EdgeSet, KINDS };
+})();

@@ -1,0 +1,477 @@
+// The book's translators in plain JavaScript: the same weights, tokenizer, graphs and search as in Python.
+// It draws nothing, needs nothing, and runs from file://. What it computes is tested against Python.
+//
+// Attention runs on three graphs, named as in the DGL tutorial: "e2e" (source to source), "e2d" (source to
+// target) and "d2d" (target to target). A caller may take edges away: options.edge(kind, layer, head, receiver,
+// sender) says whether an edge exists. options.attention(kind, layer, receiver, weights) is told each
+// receiver's weights, [head][sender], as they arise.
+(() => {
+  "use strict";
+
+  const START = 0, END = 1;
+  const SPECIAL = ["<sos>", "<eos>", "<pad>"];
+
+  // Weights: a safetensors file holds the length of its header, the header as JSON, then the numbers.
+
+  const HALF = new Float32Array(1 << 16);  // what the 65,536 numbers of half precision are
+  for (let bits = 0; bits < HALF.length; bits++) {
+    const exponent = (bits >> 10) & 31, fraction = bits & 1023;
+    const size = exponent ? (1 + fraction / 1024) * 2 ** (exponent - 15) : fraction * 2 ** -24;
+    HALF[bits] = (bits >> 15 ? -1 : 1) * (exponent < 31 ? size : fraction ? NaN : Infinity);
+  }
+
+  function readTensors(bytes) {
+    const length = Number(new DataView(bytes.buffer, bytes.byteOffset).getBigUint64(0, true));
+    const header = JSON.parse(new TextDecoder().decode(bytes.subarray(8, 8 + length)));
+    delete header.__metadata__;
+    return Object.fromEntries(Object.entries(header).map(([name, { dtype, data_offsets: [start, stop] }]) => {
+      const raw = bytes.slice(8 + length + start, 8 + length + stop).buffer;
+      if (dtype === "F32") return [name, new Float32Array(raw)];
+      if (dtype !== "F16") throw new Error(`${name} is of type ${dtype}; F16 and F32 can be read`);
+      const halves = new Uint16Array(raw), tensor = new Float32Array(halves.length);
+      for (let i = 0; i < halves.length; i++) tensor[i] = HALF[halves[i]];  // from() would take ten times as long
+      return [name, tensor];
+    }));
+  }
+
+  function fromBase64(text) {
+    if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
+    const binary = atob(text), bytes = new Uint8Array(binary.length);
+    for (let i = 0; i < bytes.length; i++) bytes[i] = binary.charCodeAt(i);
+    return bytes;
+  }
+
+  // Text: byte-level byte-pair encoding. What counts as white space is what Rust and Python call so, which is
+  // not what \s and trim() do.
+
+  const WORDS = new RegExp(
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\p{White_Space}\\p{L}\\p{N}]+" +
+      "|\\p{White_Space}+(?!\\P{White_Space})|\\p{White_Space}+", "gu");
+  const ENDS = /^[\p{White_Space}\x1c-\x1f]+|[\p{White_Space}\x1c-\x1f]+$/gu;
+
+  class Tokenizer {
+    // merges: pairs of pieces, such as "Ġ t", a line each, the most important first.
+    constructor(merges) {
+      const isPrintable = (byte) => (byte > 32 && byte < 127) || (byte > 160 && byte !== 173);
+      let unprintable = 256;
+      this.letters = Array.from({ length: 256 }, (_, byte) =>
+        String.fromCodePoint(isPrintable(byte) ? byte : unprintable++));
+      this.bytes = new Map(this.letters.map((letter, byte) => [letter, byte]));
+      const pairs = merges.split("\n");
+      this.ranks = new Map(pairs.map((pair, rank) => [pair, rank]));
+      this.symbols = [...SPECIAL, ...[...this.letters].sort(), ...pairs.map((pair) => pair.replace(" ", ""))];
+      this.ids = new Map(this.symbols.map((symbol, id) => [symbol, id]));
+      this.known = new Map();  // words that were split before
+    }
+
+    encode(text) {
+      const words = (" " + text.replace(ENDS, "")).matchAll(WORDS);
+      return Array.from(words, ([word]) => {
+        if (!this.known.has(word)) this.known.set(word, this.merge(word));
+        return this.known.get(word);
+      }).flat();
+    }
+
+    merge(word) {
+      const pieces = Array.from(new TextEncoder().encode(word), (byte) => this.letters[byte]);
+      for (;;) {
+        let best = Infinity, place = -1;
+        for (let i = 0; i + 1 < pieces.length; i++) {
+          const rank = this.ranks.get(`${pieces[i]} ${pieces[i + 1]}`);
+          if (rank < best) [best, place] = [rank, i];
+        }
+        if (place < 0) return pieces.map((piece) => this.ids.get(piece));
+        pieces.splice(place, 2, pieces[place] + pieces[place + 1]);
+      }
+    }
+
+    decode(ids) {
+      const letters = ids.filter((id) => id >= SPECIAL.length).map((id) => this.symbols[id]).join("");
+      const bytes = Uint8Array.from(letters, (letter) => this.bytes.get(letter));
+      return new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes).replace(/^ /, "");
+    }
+
+    // A piece to be read, with "_" for the space before a word.
+    show(id) {
+      if (id < SPECIAL.length) return this.symbols[id];
+      const bytes = Uint8Array.from(this.symbols[id], (letter) => this.bytes.get(letter));
+      return new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes).replaceAll(" ", "_");
+    }
+  }
+
+  // Arithmetic on rows: a Float32Array x of shape [rows, width], row by row.
+
+  // Some of the outputs of a linear layer, from number first on: [rows, count].
+  function linear(x, { weight, bias }, first = 0, count = bias.length) {
+    const width = weight.length / bias.length, rows = x.length / width, y = new Float32Array(rows * count);
+    for (let o = 0; o < count; o++) {
+      const at = (first + o) * width;
+      for (let row = 0, from = 0; row < rows; row++, from += width) {
+        let a = 0, b = 0, c = 0, d = 0;  // four sums, so that the processor need not wait for one
+        for (let j = 0; j < width; j += 4) {
+          a += x[from + j] * weight[at + j];
+          b += x[from + j + 1] * weight[at + j + 1];
+          c += x[from + j + 2] * weight[at + j + 2];
+          d += x[from + j + 3] * weight[at + j + 3];
+        }
+        y[row * count + o] = bias[first + o] + (a + b + (c + d));
+      }
+    }
+    return y;
+  }
+
+  function layerNorm(x, { weight, bias }) {
+    const width = bias.length, y = new Float32Array(x.length);
+    for (let from = 0; from < x.length; from += width) {
+      let mean = 0, variance = 0;
+      for (let j = 0; j < width; j++) mean += x[from + j] / width;
+      for (let j = 0; j < width; j++) variance += (x[from + j] - mean) ** 2 / width;
+      const scale = 1 / Math.sqrt(variance + 1e-5);
+      for (let j = 0; j < width; j++) y[from + j] = (x[from + j] - mean) * scale * weight[j] + bias[j];
+    }
+    return y;
+  }
+
+  const add = (x, y) => x.map((value, i) => value + y[i]);
+
+  function logSoftmax(x) {
+    const most = x.reduce((a, b) => Math.max(a, b), -Infinity);
+    const rest = Math.log(x.reduce((sum, value) => sum + Math.exp(value - most), 0));
+    return x.map((value) => value - most - rest);
+  }
+
+  // One receiver: the softmax-weighted sum of the values on its in-edges, head by head. A head without any
+  // in-edge gives zeros. exists(head, sender) may be null: then all edges exist. Returns the sum and, if they
+  // are wanted, the weights [head][sender].
+  function receive(query, senders, heads, exists, wantsWeights) {
+    const d = query.length / heads, sum = new Float32Array(query.length), all = [];
+    for (let head = 0; head < heads; head++) {
+      const from = head * d, weights = new Float64Array(senders.length).fill(-Infinity);
+      let most = -Infinity, total = 0;
+      for (let s = 0; s < senders.length; s++) {
+        if (exists && !exists(head, s)) continue;
+        const { key } = senders[s];
+        let score = 0;
+        for (let j = from; j < from + d; j++) score += query[j] * key[j];
+        weights[s] = score / Math.sqrt(d);
+        if (weights[s] > most) most = weights[s];
+      }
+      for (let s = 0; s < senders.length; s++) {
+        weights[s] = weights[s] === -Infinity ? 0 : Math.exp(weights[s] - most);
+        total += weights[s];
+      }
+      for (let s = 0; s < senders.length; s++) {
+        if (weights[s] === 0) continue;
+        weights[s] /= total;
+        const { value } = senders[s];
+        for (let j = from; j < from + d; j++) sum[j] += weights[s] * value[j];
+      }
+      if (wantsWeights) all.push(Float32Array.from(weights));
+    }
+    return { sum, weights: all };
+  }
+
+  // The model.
+
+  class Transformer {
+    // config: the model's settings, as in an artifact's config.json; tensors by name.
+    constructor(config, tensors) {
+      const part = (path) => ({ weight: tensors[`${path}.weight`], bias: tensors[`${path}.bias`] });
+      const attention = (path) => ({ in: part(`${path}.in_proj`), out: part(`${path}.out_proj`) });
+      const stack = (side, sublayers) => ({
+        norm: part(`${side}.norm`),
+        layers: Array.from({ length: config.N ?? 1 }, (_, i) => {
+          const path = `${side}.layers.${i}`;
+          return {
+            self: attention(`${path}.self_attn`),
+            cross: attention(`${path}.src_attn`),
+            inner: part(`${path}.feed_forward.inner`),
+            outer: part(`${path}.feed_forward.outer`),
+            norms: Array.from({ length: sublayers }, (_, j) => part(`${path}.sublayer.${j}.norm`)),
+          };
+        }),
+      });
+      this.config = config;
+      this.encoder = stack("encoder", 2);
+      this.decoder = stack("decoder", 3);
+      this.source = tensors["src_embed.lut.weight"];
+      this.target = tensors["tgt_embed.lut.weight"] ?? this.source;  // a shared matrix is stored once
+      this.output = { weight: tensors["generator.proj.weight"] ?? this.source, bias: tensors["generator.proj.bias"] };
+    }
+
+    // Adds sines and cosines of a position, or of a step, to row number `row` of x.
+    addPosition(x, row, position) {
+      const width = this.config.dim_model;
+      for (let j = 0; j < width; j += 2) {
+        const angle = position * 10000 ** (-j / width);
+        x[row * width + j] += Math.fround(Math.sin(angle));
+        x[row * width + j + 1] += Math.fround(Math.cos(angle));
+      }
+    }
+
+    embed(table, ids) {
+      const width = this.config.dim_model, scale = Math.fround(Math.sqrt(width));
+      const x = new Float32Array(ids.length * width);
+      ids.forEach((id, row) => {
+        for (let j = 0; j < width; j++) x[row * width + j] = table[id * width + j] * scale;
+      });
+      return x;
+    }
+
+    embedAt(table, ids, position) {
+      const x = this.embed(table, ids);
+      ids.forEach((_, row) => this.addPosition(x, row, position + row));
+      return x;
+    }
+
+    // x after a sublayer f, with its residual connection and its norm before or after.
+    sublayer(x, norm, f) {
+      return this.config.norm_first ? add(x, f(layerNorm(x, norm))) : layerNorm(add(x, f(x)), norm);
+    }
+
+    feedForward(x, layer) {
+      return this.sublayer(x, layer.norms.at(-1), (y) =>
+        linear(linear(y, layer.inner).map((value) => Math.max(value, 0)), layer.outer));
+    }
+
+    // Queries, keys and values of each row, or a run of them ("q", "kv").
+    project(x, attention, fields = "qkv") {
+      const names = { q: "query", k: "key", v: "value" }, width = this.config.dim_model;
+      const count = fields.length * width, y = linear(x, attention.in, "qkv".indexOf(fields) * width, count);
+      return Array.from({ length: x.length / width }, (_, row) => Object.fromEntries([...fields].map((field, i) =>
+        [names[field], y.subarray(row * count + i * width, row * count + (i + 1) * width)])));
+    }
+
+    // Of one graph, each receiver's messages, [rows, width], after the output projection. Rows are receivers
+    // number `first` and on, or those that `rows` names.
+    attend(kind, layer, attention, queries, senders, rows, options) {
+      const width = this.config.dim_model, y = new Float32Array(queries.length * width);
+      queries.forEach(({ query }, i) => {
+        const exists = this.edgesInto(kind, layer, rows[i], options.edge);
+        const { sum, weights } = receive(query, senders, this.config.h, exists, options.attention);
+        options.attention?.(kind, layer, rows[i], weights);
+        y.set(sum, i * width);
+      });
+      return linear(y, attention.out);
+    }
+
+    // Which edges into a receiver exist; null if all do.
+    edgesInto(kind, layer, receiver, edge) {
+      const window = kind === "e2e" && this.config.source_graph === "window";
+      if (!edge && !window) return null;
+      return (head, sender) =>
+        !(window && Math.abs(receiver - sender) > this.config.reach) && (!edge || edge(kind, layer, head, receiver, sender));
+    }
+
+    // Keys and values of the encoded source for each layer of the decoder.
+    encode(ids, options = {}) {
+      let x = this.embedAt(this.source, ids, 0);
+      const rows = ids.map((_, row) => row);
+      this.encoder.layers.forEach((layer, l) => {
+        x = this.sublayer(x, layer.norms[0], (y) => {
+          const fields = this.project(y, layer.self);
+          return this.attend("e2e", l, layer.self, fields, fields, rows, options);
+        });
+        x = this.feedForward(x, layer);
+      });
+      const states = layerNorm(x, this.encoder.norm);
+      return this.decoder.layers.map((layer) => this.project(states, layer.cross, "kv"));
+    }
+
+    // The cache of an empty target: for each layer, keys and values of the tokens so far.
+    begin() {
+      return this.decoder.layers.map(() => []);
+    }
+
+    // Appends a token to a target. The cache that is given stays as it is, so that hypotheses can share it.
+    step(source, cache, id, options = {}) {
+      const position = cache[0].length, grown = [];
+      let x = this.embedAt(this.target, [id], position);
+      this.decoder.layers.forEach((layer, l) => {
+        x = this.sublayer(x, layer.norms[0], (y) => {
+          const fields = this.project(y, layer.self);
+          grown[l] = [...cache[l], ...fields];
+          return this.attend("d2d", l, layer.self, fields, grown[l], [position], options);
+        });
+        x = this.sublayer(x, layer.norms[1], (y) =>
+          this.attend("e2d", l, layer.cross, this.project(y, layer.cross, "q"), source[l], [position], options));
+        x = this.feedForward(x, layer);
+      });
+      return { cache: grown, logProbs: this.predict(layerNorm(x, this.decoder.norm)) };
+    }
+
+    predict(x) {
+      return logSoftmax(linear(x, this.output));
+    }
+  }
+
+  // The Universal Transformer: one layer, applied to each token until its halting probabilities add up to
+  // 1 - eps. Halted tokens stay as they are and can still be attended to (ACT; config.frozen is "state").
+  class UniversalTransformer extends Transformer {
+    constructor(config, tensors) {
+      super(config, tensors);
+      const unit = (side) => Object.fromEntries(["norm", "linear"].map((name) => [name, {
+        weight: tensors[`halt_${side}.${name}.weight`], bias: tensors[`halt_${side}.${name}.bias`],
+      }]));
+      this.halting = { enc: unit("enc"), dec: unit("dec") };
+    }
+
+    // Revises tokens, [rows, width], until each has halted. revise(step, rows, x) gives the new states of the
+    // rows that are active; halt(row, x) is told the last state of a row. Returns, for each token, its mean
+    // state, the halting weight of each of its steps, and the remainder among them, the last.
+    ponder(side, x, positions, revise, halt) {
+      const width = this.config.dim_model, { max_steps: most, eps } = this.config, unit = this.halting[side];
+      const tokens = positions.map((position, row) => ({
+        row, position, state: x.slice(row * width, (row + 1) * width),
+        mean: new Float32Array(width), total: 0, weights: [],
+      }));
+      let active = tokens;
+      for (let step = 0; active.length > 0; step++) {
+        const y = new Float32Array(active.length * width);
+        active.forEach((token, i) => {
+          y.set(token.state, i * width);
+          this.addPosition(y, i, token.position);
+          this.addPosition(y, i, step);
+        });
+        const revised = revise(step, active.map((token) => token.row), y);
+        const logits = linear(layerNorm(revised, unit.norm), unit.linear);
+        active = active.filter((token, i) => {
+          const probability = 1 / (1 + Math.exp(-logits[i])), sum = Math.fround(token.total + probability);
+          const halts = step === most - 1 || sum >= 1 - eps, weight = halts ? 1 - token.total : probability;
+          token.state = revised.slice(i * width, (i + 1) * width);
+          token.mean = token.mean.map((value, j) => value + weight * token.state[j]);
+          token.weights.push(weight);
+          token.total = sum;
+          if (halts) halt(token.row, token.state);
+          return !halts;
+        });
+      }
+      return tokens;
+    }
+
+    encode(ids, options = {}) {
+      const [layer] = this.encoder.layers, fields = [];
+      const revise = (step, rows, x) => {
+        const revised = this.sublayer(x, layer.norms[0], (y) => {
+          this.project(y, layer.self).forEach((found, i) => { fields[rows[i]] = found; });
+          return this.attend("e2e", step, layer.self, rows.map((row) => fields[row]), fields, rows, options);
+        });
+        return this.feedForward(revised, layer);
+      };
+      const halt = (row, x) => { [fields[row]] = this.project(layerNorm(x, layer.norms[0]), layer.self); };
+      const tokens = this.ponder("enc", this.embed(this.source, ids), ids.map((_, row) => row), revise, halt);
+      options.pondered?.("enc", 0, tokens);
+      const states = layerNorm(Float32Array.from(tokens.flatMap(({ mean }) => [...mean])), this.encoder.norm);
+      return [this.project(states, this.decoder.layers[0].cross, "kv")];
+    }
+
+    // The cache holds each step's keys and values: a token that has halted keeps its last ones.
+    begin() {
+      return Array.from({ length: this.config.max_steps }, () => []);
+    }
+
+    step([source], cache, id, options = {}) {
+      const [layer] = this.decoder.layers, position = cache[0].length, grown = [];
+      const revise = (step, _, x) => {
+        let revised = this.sublayer(x, layer.norms[0], (y) => {
+          const fields = this.project(y, layer.self);
+          grown[step] = [...cache[step], ...fields];
+          return this.attend("d2d", step, layer.self, fields, grown[step], [position], options);
+        });
+        revised = this.sublayer(revised, layer.norms[1], (y) =>
+          this.attend("e2d", step, layer.cross, this.project(y, layer.cross, "q"), source, [position], options));
+        return this.feedForward(revised, layer);
+      };
+      const halt = (_, x) => {
+        const [fields] = this.project(layerNorm(x, layer.norms[0]), layer.self);
+        for (let step = grown.length; step < cache.length; step++) grown[step] = [...cache[step], fields];
+      };
+      const tokens = this.ponder("dec", this.embed(this.target, [id]), [position], revise, halt);
+      options.pondered?.("dec", position, tokens);
+      return { cache: grown, logProbs: this.predict(layerNorm(tokens[0].mean, this.decoder.norm)) };
+    }
+  }
+
+  // Decoding.
+
+  const longest = (ids) => 2 * ids.length + 10;
+
+  // Yields after each token, so that a page can draw it or stop. `forced` are ids of a target to be kept to:
+  // then it yields what the model predicts after each of them.
+  function* greedy(model, ids, { limit = longest(ids), forced = null, ...options } = {}) {
+    const source = model.encode(ids, options), target = [];
+    let cache = model.begin(), last = START, logProb = 0;
+    for (;;) {
+      const { logProbs, cache: grown } = model.step(source, cache, last, options);
+      cache = grown;
+      const best = logProbs.reduce((most, value, id) => (value > logProbs[most] ? id : most), 0);
+      last = forced ? forced[target.length] ?? END : best;
+      if (last !== END && target.length === limit) return;
+      logProb += logProbs[last];
+      if (last !== END) target.push(last);
+      yield { ids: target, id: last, best, logProbs, logProb, finished: last === END };
+      if (last === END) return;
+    }
+  }
+
+  // Beam search as in edgewise.decoding: hypotheses are ranked by their log-probability divided by
+  // ((5 + length) / 6) ** penalty; a search ends when `beam` hypotheses have ended, or no other can win.
+  // Yields the hypotheses and candidates of each step; returns the n best.
+  function* beamSearch(model, ids, { beam = 5, penalty = 0.6, nBest = 1, limit = longest(ids), ...options } = {}) {
+    const source = model.encode(ids, options), norm = (length) => ((5 + length) / 6) ** penalty;
+    const byScore = (a, b) => b.score - a.score, ended = [];
+    const ending = ({ ids: found, logProb }, finished) =>
+      ({ ids: found, logProb, finished, score: logProb / norm(found.length + finished) });
+    let growing = [{ ids: [], logProb: 0, cache: model.begin(), last: START }];
+    for (;;) {
+      let candidates = [];
+      growing.forEach((parent) => {
+        const { cache, logProbs } = model.step(source, parent.cache, parent.last, options);
+        candidates = mostProbable(candidates, parent, cache, logProbs, 2 * beam);
+      });
+      candidates.forEach(({ id, parent, logProb }, rank) => {
+        if (id === END && rank < beam) ended.push(ending({ ids: parent.ids, logProb }, true));
+      });
+      const kept = candidates.filter(({ id }) => id !== END).slice(0, beam);
+      yield { growing, candidates, kept, ended };
+      const enough = ended.length >= nBest && [...ended].sort(byScore)[nBest - 1].score;
+      const settled = enough !== false && enough >= kept[0].logProb / norm(limit + 1);
+      if (growing[0].ids.length === limit || ended.length >= beam || settled) break;
+      growing = kept.map(({ parent, cache, id, logProb }) => ({ ids: [...parent.ids, id], logProb, cache, last: id }));
+    }
+    const found = [...ended].sort(byScore);
+    if (found.length < nBest) found.push(...growing.map((hypothesis) => ending(hypothesis, false)).sort(byScore));
+    return found.slice(0, nBest);
+  }
+
+  // The `count` best of the candidates so far and those that a parent adds, best first.
+  function mostProbable(candidates, parent, cache, logProbs, count) {
+    const best = [...candidates];
+    logProbs.forEach((value, id) => {
+      const logProb = Math.fround(parent.logProb + value);
+      if (best.length === count && logProb <= best[count - 1].logProb) return;
+      let place = best.length;
+      while (place > 0 && best[place - 1].logProb < logProb) place--;
+      best.splice(place, 0, { parent, cache, id, logProb });
+      best.length = Math.min(best.length, count);
+    });
+    return best;
+  }
+
+  // What a generator returns in the end.
+  function last(generator) {
+    for (;;) {
+      const { value, done } = generator.next();
+      if (done) return value;
+    }
+  }
+
+  // From a data file: config, base64 of the weights, and the tokenizer's merges or, for toy tasks, symbols.
+  function load({ config, weights, merges }) {
+    const tensors = readTensors(fromBase64(weights));
+    const model = new (config.max_steps ? UniversalTransformer : Transformer)(config, tensors);
+    return { model, tokenizer: merges === undefined ? null : new Tokenizer(merges) };
+  }
+
+  globalThis.EdgewiseEngine = { Tokenizer, beamSearch, greedy, last, load, START, END };
+})();
