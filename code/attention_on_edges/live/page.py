@@ -113,11 +113,12 @@ def _svg(sources: Sequence[str], targets: Sequence[str], maps: Sequence[Any]) ->
         for tokens, xs, y in ((sources, places[0], top), (targets, places[1], bottom))
         for token, x in zip(tokens, xs, strict=True)
     ]
-    size = (
-        f'viewBox="0 0 {width:.0f} {bottom + _arch(width) + 30:.0f}" style="max-width:{1.25 * width:.0f}px"'
-    )
     lines = "".join(line for _, line in sorted(drawn))
-    return f'<svg class="graphs" role="img" aria-label="Attention as three graphs" {size}>{lines}{"".join(words)}</svg>'
+    box = f"0 0 {whole:.0f} {bottom + _arch(whole) + 30:.0f}"
+    return (
+        f'<svg class="graphs" role="img" aria-label="Attention as three graphs" viewBox="{box}" '
+        f'style="max-width:{1.25 * whole:.0f}px">{lines}{"".join(words)}</svg>'
+    )
 
 
 def _arch(distance: float) -> float:
