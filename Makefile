@@ -15,7 +15,7 @@ LONGEST := $(wildcard book/07-*.md book/08-*.md book/11-*.md)
 CHAPTERS := $(LONGEST) $(filter-out $(LONGEST),$(shell grep -l '^kernelspec:' book/*.md))
 EXECUTED := $(CHAPTERS:book/%.md=_build/executed/%.ipynb)
 # What a page depends on besides what its chapter printed.
-RENDER_FROM := _config.yml _toc.yml $(shell find book -type f ! -path '*/__pycache__/*' ! -name '*.ipynb')
+RENDER_FROM := _config.yml _toc.yml $(wildcard code/attention_on_edges/live/*) $(shell find book -type f ! -path '*/__pycache__/*' ! -name '*.ipynb')
 
 # Tests that read the built book.
 BUILT := tests/book/test_book.py tests/book/test_downloads.py

@@ -1,8 +1,7 @@
 """A Sphinx extension: what the landing page shows of the book, computed when the book is built.
 
-Directives: ``{explorer}`` is a live figure of a committed model, ``{results}`` a table of the artifacts'
-figures, ``{chapters}`` adds reading and run times to a table of chapters, and ``{prerequisites}`` draws which
-chapter needs which, as their openings say.
+Directives: ``{results}`` is a table of the artifacts' figures, ``{chapters}`` adds reading and run times to a
+table of chapters, and ``{prerequisites}`` draws which chapter needs which, as their openings say.
 """
 
 import html
@@ -148,51 +147,9 @@ def signature():
     return ", ".join(sorted(found))
 
 
-def explorer(name, text):
-    """Return the player of a committed model's attention on ``text``, and the translation."""
-    import torch
-
-    from attention_on_edges.experiments import artifacts, load_translator
-    from attention_on_edges.figures import AttentionPlayer, AttentionView
-    from attention_on_edges.figures.player import VIEWS
-
-    translator = load_translator(artifacts.load(name))
-    translation = translator([text])[0][0]
-    layers = range(len(translator.model.decoder.layers))
-    maps = [translator.attention(text, translation, layer) for layer in layers]
-    src = translator.splitter.show(translator.splitter.split(text))
-    tgt = ["<sos>", *translator.splitter.show(translation.pieces)]
-    ends = {"e2d": (tgt, src), "e2e": (src, src), "d2d": (tgt, tgt)}
-    kinds = list(VIEWS)
-    views = [
-        AttentionView(VIEWS[kind], torch.stack([layer[kinds.index(kind)] for layer in maps]).numpy(), *sides)
-        for kind, sides in ends.items()
-    ]
-    heads = [f"head {head}" for head in range(maps[0][0].shape[0])]
-    dimensions = {"layer": [f"layer {layer}" for layer in layers], "head": heads}
-    return AttentionPlayer(views, dimensions, f"Attention while translating “{text}”"), translation.text
-
-
 def raw(text):
     """Return HTML as a node."""
     return nodes.raw("", text, format="html")
-
-
-class Explorer(SphinxDirective):
-    """``{explorer} ARTIFACT`` with a sentence as its content."""
-
-    required_arguments = 1
-    has_content = True
-
-    def run(self):
-        """Make the figure, and a caption with the translation."""
-        text = " ".join(self.content)
-        player, translation = explorer(self.arguments[0], text)
-        said = (
-            f"“{text}” became “{translation}” Each line is an edge of the model {self.arguments[0]}, as "
-            "strong as the attention that the token below pays to the one above."
-        )
-        return [raw(f'<div class="explorer">{player._repr_html_()}<p>{html.escape(said)}</p></div>')]
 
 
 class Results(SphinxDirective):
@@ -243,6 +200,6 @@ class Prerequisites(SphinxDirective):
 
 def setup(app):
     """Register the directives."""
-    for directive in (Explorer, Results, Chapters, Prerequisites):
+    for directive in (Results, Chapters, Prerequisites):
         app.add_directive(directive.__name__.lower(), directive)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

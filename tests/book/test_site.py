@@ -118,17 +118,6 @@ def test_results_may_be_those_of_some():
         landing_page.results(["sorted"])
 
 
-def test_explorer_shows_what_the_model_did():
-    player, text = landing_page.explorer("multi30k-one-layer", "A man rides a bike.")
-    assert text.endswith(".")
-    data = json.loads(player.data)
-    assert [view["name"] for view in data["views"]][data["shown"]] == "source to target"
-    shown = data["views"][data["shown"]]
-    assert "".join(shown["senders"]).replace("_", "").startswith("Aman")
-    for row in shown["weights"]:
-        assert sum(row) == pytest.approx(1000 * len(shown["receivers"]), abs=len(row))
-
-
 def head_of(base, pagename="book/x", text=""):
     """The metadata of a page with one paragraph."""
     app = SimpleNamespace(config=SimpleNamespace(html_baseurl=base, html_title="Book"))

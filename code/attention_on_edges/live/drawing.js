@@ -4,6 +4,7 @@
 
   const SVG = "http://www.w3.org/2000/svg";
   const FAINT = 0.03;  // edges with a smaller weight are not drawn
+  const MANY = 40;  // cut edges: from here on they are faint
   const BETWEEN = 150;  // from source to target
 
   function make(parent, tag, attributes = {}, text) {
@@ -61,7 +62,8 @@
       this.svg.style.minWidth = `${Math.round(0.72 * width)}px`;
       this.svg.style.maxWidth = `${Math.round(1.25 * width)}px`;
       const drawn = edges.filter((edge) => Math.max(edge.weight, edge.before) >= FAINT);
-      drawn.sort((a, b) => a.weight - b.weight);
+      drawn.sort((a, b) => b.cut - a.cut || a.weight - b.weight);  // what is left lies above what is cut
+      this.svg.classList.toggle("crowded", drawn.filter(({ cut }) => cut).length > MANY);
       drawn.forEach((edge) => this.draw(edge, where));
       drawn.forEach((edge, number) => make(this.svg, "path", { class: "hit", d: edge.d, "data-edge": number }));
       sources.forEach((token, i) => make(this.svg, "text", { x: where.xs(i), y: top }, token));
@@ -78,7 +80,8 @@
       edge.d = d;
       edge.line = make(this.svg, "path", {
         class: `edge ${edge.kind}${edge.cut ? " cut" : ""}`, d,
-        "stroke-width": (edge.cut ? 1.5 : 0.75 + 5 * w).toFixed(2), "stroke-opacity": (0.2 + 0.8 * Math.min(1, 1.5 * w)).toFixed(2),
+        "stroke-width": (edge.cut ? 1.5 : 0.75 + 5 * w).toFixed(2),
+        "stroke-opacity": (0.2 + 0.8 * Math.min(1, 1.5 * w)).toFixed(2),
       });
       if (edge.cut) make(this.svg, "text", { class: "cut", x, y }, "×");
     }

@@ -9,10 +9,10 @@
   const PANEL = `<summary>Edge golf: keep the translation with the fewest edges</summary>
     <p>Each edge of each layer and head counts one. Cut what the translation does not need; a score counts only while the
       translation is the same, word for word. Par was found by a program that tries edge after edge: it can be beaten.</p>
-    <p class="row"><label>Sentence <select name="hole"></select></label></p>
-    <p class="row"><label class="grow">Cut all edges lighter than <input type="range" name="lighter" min="0" max="1" step="0.01" value="0">
+    <p class="bar"><label>Sentence <select name="hole"></select></label></p>
+    <p class="bar"><label class="grow">Cut all edges lighter than <input type="range" name="lighter" min="0" max="1" step="0.01" value="0">
       <output name="limit">0.00</output></label></p>
-    <p class="row"><button type="button" name="hint">Hint</button><button type="button" name="par">Show par</button></p>
+    <p class="bar"><button type="button" name="hint">Hint</button><button type="button" name="par">Show par</button></p>
     <p class="score" role="status"></p>`;
 
   // The sentence of a day: the same for everyone, another tomorrow.
@@ -38,7 +38,6 @@
 
     async play(hole) {
       if (!this.translator.model || this.translator.state.name !== hole.model) await this.translator.open(hole.model);
-      this.part("hole").value = this.holes.indexOf(hole);
       await this.translator.begin(hole.text);
     }
 
@@ -59,6 +58,7 @@
     score({ left, all, kept }) {
       const { state } = this.translator;
       this.hole = this.holes.find(({ model, text }) => model === state.name && text === state.text) ?? null;
+      this.part("hole").value = this.hole ? this.holes.indexOf(this.hole) : "";
       this.part("lighter").value = state.lighter;
       this.part("limit").textContent = state.lighter.toFixed(2);
       for (const name of ["hint", "par"]) this.part(name).disabled = !this.hole;

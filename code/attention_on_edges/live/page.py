@@ -25,14 +25,13 @@ def read(name: str) -> str:
 
 
 def model_file(name: str) -> str:
-    """A committed translator as a script: its configuration, merges, and weights in base64, unchanged."""
+    """A committed model as a script: its configuration, merges if it has any, and its weights, unchanged."""
     artifact = artifacts.load(name)
-    tokenizer = json.loads((artifact.folder / "tokenizer.json").read_text("utf-8"))
-    data = {
-        "config": artifact.config["model"],
-        "merges": "\n".join(" ".join(pair) for pair in tokenizer["model"]["merges"]),
-        "weights": base64.b64encode((artifact.folder / "model.safetensors").read_bytes()).decode(),
-    }
+    weights = (artifact.folder / "model.safetensors").read_bytes()
+    data = {"config": artifact.config["model"], "weights": base64.b64encode(weights).decode()}
+    if (tokenizer := artifact.folder / "tokenizer.json").exists():
+        merges = json.loads(tokenizer.read_text("utf-8"))["model"]["merges"]
+        data["merges"] = "\n".join(" ".join(pair) for pair in merges)
     return f"(globalThis.EdgewiseModels ??= {{}})[{json.dumps(name)}] = {json.dumps(data)};\n"
 
 
@@ -84,9 +83,8 @@ def still(name: str, text: str) -> tuple[str, str]:
     layers = [model.attention_of(batch, 0, i) for i in range(model.decoder.N)]
     maps = [torch.stack([layer[kind] for layer in layers]).mean((0, 1)) for kind in range(3)]
     told = (
-        f"“{text}” became “{said}” Each line is an edge, as strong as the attention that its receiver pays "
-        "to its sender, on average over layers and heads: arcs above from source to source, lines from "
-        "source to target, arcs below from target to target."
+        f"“{text}” became “{said}” Arcs above run from source to source, lines from source to target, arcs "
+        "below from target to target; each is as strong as its weight, on average over layers and heads."
     )
     return _svg(*sides, maps), told
 

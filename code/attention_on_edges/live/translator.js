@@ -14,24 +14,25 @@
   const plural = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
   const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 
-  const LEGEND = "An edge is as strong as its weight, on average over the chosen layers and heads. Bars: the probability of the next "
+  const LEGEND = "An edge is as strong as its weight, on average over the chosen layers and heads that still have it. Bars: the probability of the next "
     + "piece, whole (outline) and with your cuts (filled).";
   const PAGE = `
     <form>
-      <p class="row"><label class="grow"><span data-name="language"></span> <input name="text" autocomplete="off" spellcheck="false"></label>
+      <p class="bar"><label class="grow"><span data-name="language"></span> <input name="text" autocomplete="off" spellcheck="false"></label>
         <button>Translate</button><button type="button" data-do="stop" hidden>Stop</button></p>
-      <p class="row"><label>or take <select data-name="texts"></select></label></p>
+      <p class="bar"><label>or take <select data-name="texts"></select></label></p>
     </form>
-    <div class="row" role="group" aria-label="Experiments" data-name="tries"></div>
+    <div class="bar" role="group" aria-label="Experiments" data-name="tries"></div>
     <dl><dt>Translation</dt><dd data-name="whole"></dd><dt data-name="title">With your cuts</dt><dd data-name="free"></dd></dl>
     <p data-name="doubt" class="doubt" hidden></p>
     <p data-name="result" class="result" role="status"></p>
+    <p data-name="note"></p>
     <div class="frame"><svg class="graphs" role="application" tabindex="0"></svg></div>
     <p data-name="pointed" class="pointed">${LEGEND}</p>
-    <div class="row" role="group" aria-label="Words to silence" data-name="words"></div>
-    <div class="row" data-name="scope"></div>
-    <div class="row" role="group" aria-label="Graphs to cut" data-name="graphs"></div>
-    <p class="row"><button type="button" data-do="undo">Undo</button><button type="button" data-do="mend">Mend all</button>
+    <div class="bar" role="group" aria-label="Words to silence" data-name="words"></div>
+    <div class="bar" data-name="scope"></div>
+    <div class="bar" role="group" aria-label="Graphs to cut" data-name="graphs"></div>
+    <p class="bar"><button type="button" data-do="undo">Undo</button><button type="button" data-do="mend">Mend all</button>
       <button type="button" data-do="share">Copy a link</button><button type="button" data-do="save">Save the picture</button></p>`;
 
   // Words that one text has and another lacks, by their longest common subsequence: [word, "both" | "old" | "new"].
@@ -98,7 +99,7 @@
       const wanted = fromLink(location.hash);
       this.state = { ...WHOLE, name: Object.keys(settings)[0], text: "" };
       if (wanted && settings[wanted.name]) this.state = wanted;
-      const bar = make(root, "p", { class: "row start" });
+      const bar = make(root, "p", { class: "bar start" });
       const choice = make(make(bar, "label", {}, "Model "), "select", { name: "model" });
       for (const [name, { label }] of Object.entries(settings)) make(choice, "option", { value: name }, label);
       choice.value = this.state.name;
@@ -166,7 +167,7 @@
       choice.replaceChildren();
       for (const text of ["a sentence of ours", ...this.texts(this.state.name)]) make(choice, "option", {}, text);
       choice.onchange = () => choice.selectedIndex && this.begin(choice.value);
-      this.refill("tries", "Try:", tries.map(({ label, text, ...cuts }) => [label, () => this.begin(text, cuts)]));
+      this.refill("tries", "Try:", tries.map((one) => [one.label, () => this.begin(one.text, one)]));
       this.refill("graphs", "Cut a whole graph:", KINDS.map((kind) => [NAMES[kind], () => this.toggleCut([kind, ...this.scope(), ANY, ANY])]));
       const scope = this.part("scope"), numbers = (noun, count) => [`all ${noun}s`, ...Array.from({ length: count }, (_, i) => `${noun} ${i}`)];
       scope.replaceChildren();
@@ -199,15 +200,17 @@
       return ["layer", "head"].map((noun) => Number(this.part("scope").querySelector(`[name=${noun}]`).value));
     }
 
-    begin(text, cuts = {}) {
+    begin(text, { cuts = [], reach = null, says = "" } = {}) {
       this.history = [];
-      this.state = { ...WHOLE, name: this.state.name, text, ...cuts };
+      this.state = { ...WHOLE, name: this.state.name, text, cuts, reach };
+      this.part("note").textContent = says;
       return this.translate();
     }
 
     change(part) {
       this.history.push(this.state);
       this.state = { ...this.state, ...part };
+      this.part("note").textContent = "";
       return this.update();
     }
 
@@ -357,14 +360,16 @@
       const set = this.set && whole === this.whole ? this.set : new EdgeSet(this.shape, this.ids.length, targets.length);
       const found = new Map();
       for (const [kind, l, h, receiver, sender] of set.edges([ANY, layer, head, ANY, ANY], targets.length)) {
-        const key = `${kind} ${receiver} ${sender}`, edge = found.get(key) ?? { kind, receiver, sender, weight: 0, before: 0, count: 0, cut: true };
+        const key = `${kind} ${receiver} ${sender}`, edge = found.get(key) ?? { kind, receiver, sender, weight: 0, before: 0, left: 0, count: 0 };
         edge.weight += this.weight(record, kind, l, h, receiver, sender);
         edge.before += this.weight(whole, kind, l, h, receiver, sender);
-        edge.cut &&= !set.has(kind, l, h, receiver, sender);
+        edge.left += set.has(kind, l, h, receiver, sender);
         edge.count++;
         found.set(key, edge);
       }
-      const edges = [...found.values()].map((edge) => ({ ...edge, weight: edge.weight / edge.count, before: edge.before / edge.count }));
+      const edges = [...found.values()].map(({ weight, before, left, count, ...edge }) => ({
+        ...edge, weight: weight / (left || 1), before: before / count, cut: !left,
+      }));
       const show = (ids) => ids.map((id) => this.tokenizer.show(id));
       const next = [...whole.ids, END].slice(0, targets.length);
       this.drawing.show({

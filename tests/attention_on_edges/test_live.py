@@ -1,0 +1,523 @@
+"""The live translator in Chromium, opened from the disk without a network: equal to Python, and usable."""
+
+import base64
+import json
+import random
+from collections import Counter
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attention_on_edges import experiments
+from attention_on_edges.analysis.circuits import KINDS, CutTranslation
+from attention_on_edges.data import corpora
+from attention_on_edges.experiments import artifacts, load_study
+from attention_on_edges.experiments.circuits import HOLES
+from attention_on_edges.live import page as live
+from browser import PHONE, SCREEN, chromium
+from edgewise.attention import MultiHeadAttention
+from edgewise.decoding import beam_search, greedy
+
+MODELS = ("tatoeba", "multi30k")
+START, END = 0, 1
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as program:
+        yield program
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """A folder with a page that holds the translator, and its files."""
+    folder = tmp_path_factory.mktemp("site")
+    for name in live.SCRIPTS:
+        (folder / name).write_text(live.read(name), encoding="utf-8")
+    for name in (*MODELS, "sort-universal"):
+        (folder / f"{name}.js").write_text(live.model_file(name), encoding="utf-8")
+    head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>T</title>'
+    page = f"{head}<body><main><h1>T</h1>{live.translator_page(MODELS, '.')}</main>"
+    (folder / "index.html").write_text(page, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def engine(browser, site):
+    """A page with the engine and all models loaded; evaluates expressions in which ``models`` has them."""
+    page = browser.new_page()
+    page.goto((site / "index.html").as_uri())
+    for name in (*MODELS, "sort-universal"):
+        page.add_script_tag(path=site / f"{name}.js")
+    page.evaluate(
+        """() => {
+            globalThis.models = {};
+            for (const name in EdgewiseModels) models[name] = EdgewiseEngine.load(EdgewiseModels[name]);
+            globalThis.gone = ({layers, heads, n, m}, numbers) => {
+                const set = new EdgewiseCuts.EdgeSet({layers, heads}, n, m);
+                set.keep(numbers, m);
+                return set;
+            };
+            globalThis.packed = (numbers) => {  // long lists would take the driver long
+                const bytes = new Uint8Array(Float32Array.from(numbers).buffer);
+                return btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
+            };
+            globalThis.run = (name, ids, {edge, forced} = {}) => {
+                const weights = [], logProbs = [];
+                const attention = (kind, layer, receiver, found) =>
+                    weights.push([kind, layer, receiver, found.map((row) => [...row])]);
+                const steps = EdgewiseEngine.greedy(models[name].model, ids, {attention, edge, forced});
+                let last;
+                for (last of steps) logProbs.push([...last.logProbs]);
+                return {ids: last.ids, logProb: last.logProb, logProbs, weights};
+            };
+        }"""
+    )
+    yield page
+    page.close()
+
+
+@pytest.fixture(scope="module")
+def translators():
+    return {name: experiments.load_translator(artifacts.load(name)) for name in MODELS}
+
+
+def sentences(name, count):
+    """Sentences of the project's own: those of edge golf, then captions of the grammar."""
+    own = list(HOLES[name])
+    captions = corpora.load("captions", train=count, valid=1, test=1).splits["train"]
+    return (own + [source for source, _ in captions])[:count]
+
+
+@settings(max_examples=150)
+@given(texts=st.lists(st.text(max_size=40), min_size=1, max_size=20))
+def test_texts_are_split_as_in_python(engine, translators, texts):
+    for name in MODELS:
+        splitter, vocabulary = translators[name].splitter, translators[name].vocabulary
+        texts = [text.encode("utf-8", "ignore").decode() for text in texts]
+        expected = [list(vocabulary.encode(splitter.split(text.strip()))) for text in texts]
+        found = engine.evaluate(
+            "([name, texts]) => texts.map((text) => models[name].tokenizer.encode(text))", [name, texts]
+        )
+        assert found == expected
+        there_and_back = engine.evaluate(
+            "([name, ids]) => ids.map((one) => models[name].tokenizer.decode(one))", [name, found]
+        )
+        assert there_and_back == [splitter.join(vocabulary.decode(ids)) for ids in expected]
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("count", [20, pytest.param(200, marks=pytest.mark.nightly)])
+def test_it_translates_as_python_does(engine, translators, name, count):
+    translator = translators[name]
+    ids = [translator.encode(text) for text in sentences(name, count)]
+    expected = greedy(translator.model, ids, START, END)
+    translate = "([name, all]) => all.map((ids) => (({ids, logProb}) => [ids, logProb])(run(name, ids)))"
+    found = engine.evaluate(translate, [name, ids])
+    assert [out for out, _ in found] == [list(h.ids) for h in expected]
+    assert [value for _, value in found] == pytest.approx([h.log_prob for h in expected], abs=1e-3)
+    penalty = translator.length_penalty
+    best = beam_search(translator.model, ids, START, END, 5, penalty)
+    found = engine.evaluate(
+        """([name, all, penalty]) => all.map((ids) => {
+            const search = EdgewiseEngine.beamSearch(models[name].model, ids, {beam: 5, penalty});
+            return EdgewiseEngine.last(search)[0].ids;
+        })""",
+        [name, ids, penalty],
+    )
+    assert found == [list(hypotheses[0].ids) for hypotheses in best]
+
+
+def weights_under(sentence, kept):
+    """Attention on every edge of a sentence whose edges are cut, by watching the dense layers: [E]."""
+    seen = {kind: [] for kind in KINDS}
+    model, hooks = sentence.model, []
+    places = [
+        ("e2e", "encoder", "self_attn"),
+        ("e2d", "decoder", "src_attn"),
+        ("d2d", "decoder", "self_attn"),
+    ]
+    for kind, side, part in places:
+        for layer in getattr(model, side).layers:
+            attention = getattr(layer, part)
+            assert isinstance(attention, MultiHeadAttention)
+            hook = lambda _, __, found, kind=kind: seen[kind].append(found[1][0])  # noqa: E731
+            hooks.append(attention.register_forward_hook(hook))
+    log_probs = sentence.log_probs(kept[None])[0]
+    for hook in hooks:
+        hook.remove()
+    stacked = {kind: torch.stack(found) for kind, found in seen.items()}
+    kinds, layers, heads, receivers, senders = sentence.edges.T
+    weights = torch.zeros(len(kept))
+    for number, kind in enumerate(KINDS):
+        rows = kinds == number
+        weights[rows] = stacked[kind][layers[rows], heads[rows], receivers[rows], senders[rows]]
+    return log_probs, weights
+
+
+def farthest(packed, expected):
+    found = np.frombuffer(base64.b64decode(packed), np.float32)
+    return np.abs(found - expected.detach().numpy().reshape(-1)).max()
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("sets", [8, pytest.param(40, marks=pytest.mark.nightly)])
+def test_probabilities_and_attention_are_pythons_whole_and_under_cuts(engine, translators, name, sets):
+    """The whole graph, and random sets of cuts, of which some leave receivers without an edge."""
+    translator, chance = translators[name], random.Random(0)
+    cases = [(text, None) for text in HOLES[name][:2]]
+    cases += [(chance.choice(HOLES[name]), [0.02, 0.2, 0.5, 0.9][i % 4]) for i in range(sets)]
+    for number, (text, share) in enumerate(cases):
+        sentence = CutTranslation(translator.model, translator.encode(text))
+        generator = torch.Generator().manual_seed(number)
+        kept = torch.rand(len(sentence.edges), generator=generator) > (share or -1)
+        log_probs, weights = weights_under(sentence, kept)
+        n, m = len(sentence.source), len(sentence.read)
+        layers, heads = int(sentence.edges[:, 1].max()) + 1, int(sentence.edges[:, 2].max()) + 1
+        sizes = {"layers": layers, "heads": heads, "n": n, "m": m}
+        found = engine.evaluate(
+            """([name, ids, forced, sizes, kept]) => {
+                const set = gone(sizes, kept), numbers = set.left(sizes.m);
+                const {logProbs, weights} = run(name, ids, {edge: set.has, forced});
+                const of = new Map(weights.map(([...key]) => [key.slice(0, 3).join(), key[3]]));
+                const weight = ([kind, layer, head, receiver, sender]) =>
+                    of.get([kind, layer, receiver].join())[head][sender];
+                const all = [...set.edges(undefined, sizes.m)].map(weight);
+                return {logProbs: packed(logProbs.flat()), weights: packed(all), numbers};
+            }""",
+            [name, sentence.source.tolist(), list(sentence.ids), sizes, kept.nonzero()[:, 0].tolist()],
+        )  # fmt: skip
+        assert found["numbers"] == kept.nonzero()[:, 0].tolist()
+        assert farthest(found["logProbs"], log_probs) < 1e-4
+        assert farthest(found["weights"], weights) < 1e-5
+
+
+@pytest.mark.parametrize("count", [40, pytest.param(200, marks=pytest.mark.nightly)])
+def test_the_adaptive_model_halts_as_in_python(engine, count):
+    model, data = experiments.restore(artifacts.load("sort-universal"))
+    ids = [data.encode(source) for source, _ in data.splits["test"][:count]]
+    expected = greedy(model, ids, START, END)
+    found = engine.evaluate(
+        """(all) => all.map((ids) => {
+            const steps = [];
+            const pondered = (side, _, tokens) => side === "dec" && steps.push(tokens[0].weights.length);
+            let last;
+            for (last of EdgewiseEngine.greedy(models["sort-universal"].model, ids, {pondered}));
+            return [last.ids, steps];
+        })""",
+        ids,
+    )  # fmt: skip
+    assert found == [[list(h.ids), list(h.steps)] for h in expected]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_par_keeps_the_translation(engine, translators, name):
+    rows = load_study(f"golf-{name}").rows
+    assert [row["text"] for row in rows] == list(HOLES[name])
+    translator = translators[name]
+    for row in rows:
+        ids = translator.encode(row["text"])
+        whole = CutTranslation(translator.model, ids)
+        assert translator.splitter.join(translator.vocabulary.decode(list(whole.ids))) == row["translation"]
+        assert len(whole.edges) == row["edges"]
+        left, out, expected = engine.evaluate(
+            """([name, ids, kept]) => {
+                const {ids: whole} = run(name, ids), {N: layers, h: heads} = models[name].model.config;
+                const set = gone({layers, heads, n: ids.length, m: whole.length + 1}, kept);
+                return [set.left(whole.length + 1).length, run(name, ids, {edge: set.has}).ids, whole];
+            }""",
+            [name, ids, row["kept"]],
+        )
+        assert out == expected == list(whole.ids)
+        assert left == len(row["kept"]) < 0.03 * row["edges"]
+
+
+# The page.
+
+
+@pytest.fixture
+def page(browser, site, request):
+    context = browser.new_context(**{"viewport": SCREEN} | getattr(request, "param", {}))
+    page = context.new_page()
+    page.trouble = []
+    page.on("pageerror", lambda error: page.trouble.append(str(error)))
+    page.goto((site / "index.html").as_uri())
+    yield page
+    assert page.trouble == []
+    context.close()
+
+
+def part(page, name):
+    return page.locator(f"[data-name={name}]")
+
+
+def settled(page, text=""):
+    page.wait_for_function(
+        """(text) => document.querySelector(".edgewise-live").ariaBusy !== "true"
+            && document.querySelector("[data-name=result]")?.textContent.includes(text)""",
+        arg=text,
+    )
+    return part(page, "result").inner_text()
+
+
+def begin(page):
+    page.locator("button.load").click()
+    return settled(page, "nothing is cut")
+
+
+def test_before_it_is_loaded_a_picture_shows_it_at_work_and_the_button_says_the_size(page, site):
+    assert page.locator(".still svg path").count() > 50
+    assert "“Where is the station?” became “Où est la gare ?”" in page.locator("figcaption").inner_text()
+    size = (site / "tatoeba.js").stat().st_size / 1e6
+    assert page.locator("button.load").inner_text() == f"Load the translator ({size:.1f} MB)"
+    assert page.evaluate("globalThis.EdgewiseModels") is None
+    begin(page)
+    assert page.locator(".still").count() == 0
+    assert part(page, "whole").inner_text() == "Où est la gare ?"
+
+
+def test_every_experiment_does_what_is_said_of_it(page):
+    begin(page)
+    for name, settings_ in json.loads(live.read("models.json")).items():
+        page.select_option("[name=model]", name)
+        settled(page)
+        for experiment in settings_["tries"]:
+            page.get_by_role("button", name=experiment["label"], exact=True).click()
+            settled(page, " cut: ")
+            assert (
+                page.locator("[data-name=free] :not(del)").all_inner_texts() == experiment["becomes"].split()
+            )
+            assert part(page, "note").inner_text() == experiment["says"]
+
+
+def test_an_edge_is_cut_by_a_click_and_mended_by_another(page):
+    begin(page)
+    edge = page.locator(".hit").last  # the heaviest, above the others
+    edge.hover(force=True)
+    assert part(page, "pointed").inner_text().endswith("Click to cut.")
+    edge.click(force=True)
+    assert settled(page, "8 edges of 608 cut")  # in 2 layers and 4 heads
+    assert page.locator(".edge.cut").count() == 1
+    page.get_by_role("button", name="Undo").click()
+    settled(page, "nothing is cut")
+    assert page.locator(".edge.cut").count() == 0
+
+
+def test_all_of_it_works_by_keyboard(page):
+    begin(page)
+    graph = page.locator("svg.graphs")
+    graph.focus()
+    page.keyboard.press("ArrowRight")
+    assert part(page, "pointed").get_attribute("aria-live") == "polite"
+    said = part(page, "pointed").inner_text()
+    page.keyboard.press("ArrowRight")
+    assert part(page, "pointed").inner_text() != said
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    settled(page, "8 edges of 608 cut")
+    assert part(page, "pointed").inner_text()
+    page.keyboard.press("Enter")
+    settled(page, "nothing is cut")
+
+
+def test_a_cut_counts_in_the_chosen_layer_and_head(page):
+    begin(page)
+    page.select_option("[name=layer]", "1")
+    page.locator(".hit").last.click(force=True)
+    settled(page, "4 edges of 608 cut")
+    page.select_option("[name=head]", "2")
+    kind = next(kind for kind in KINDS if page.locator(f".{kind}.cut").count())
+    page.get_by_role("button", name="source to target", exact=True).click()
+    settled(page, f"{33 if kind == 'e2d' else 34} edges of 608 cut")  # the graph's 30 edges of that head
+    page.get_by_role("button", name="Mend all").click()
+    settled(page, "nothing is cut")
+
+
+def test_words_are_silenced_one_by_one(page):
+    begin(page)
+    word = part(page, "words").get_by_role("button", name="station")
+    assert word.get_attribute("aria-pressed") == "false"
+    word.click()
+    settled(page, "88 edges of 608 cut")  # 5 + 6 receivers, 2 layers, 4 heads
+    assert word.get_attribute("aria-pressed") == "true"
+    assert "gare" not in page.locator("[data-name=free] :not(del)").all_inner_texts()
+    word.click()
+    settled(page, "nothing is cut")
+
+
+def test_a_link_restores_what_was_cut(page, site):
+    begin(page)
+    page.locator("input[name=text]").fill("They live near the river.")
+    page.keyboard.press("Enter")
+    settled(page, "nothing is cut")
+    page.select_option("[name=reach]", "1")
+    settled(page, "cut: ")
+    page.locator(".hit").last.click(force=True)
+    said = settled(page, "cut: ")
+    page.get_by_role("button", name="Copy a link").click()
+    link = page.evaluate("location.href")
+    other = page.context.new_page()
+    other.goto(link)
+    assert other.locator("button.load").inner_text().startswith("Load and restore (")
+    other.locator("button.load").click()
+    assert settled(other, "cut: ") == said
+    assert other.locator("input[name=text]").input_value() == "They live near the river."
+    other.close()
+
+
+def test_the_picture_is_saved_with_its_style(page):
+    begin(page)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save the picture").click()
+    picture = download.value.path().read_text(encoding="utf-8")
+    assert 'xmlns="http://www.w3.org/2000/svg"' in picture.partition(">")[0]
+    assert ".graphs .e2d{stroke:" in picture
+    assert "_station" in picture
+
+
+ODD = {
+    "": "There is no text",
+    "   ": "There is no text",
+    "word " * 1001: "5,005 characters",
+    "a " * 100: "100 pieces",
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), ODD.items(), ids=["empty", "blank", "5,000 characters", "100 pieces"]
+)
+def test_what_cannot_be_translated_is_refused_in_a_sentence(page, text, said):
+    begin(page)
+    page.locator("input[name=text]").fill(text)
+    page.keyboard.press("Enter")
+    assert said in settled(page, said)
+    page.locator("input[name=text]").fill("It is raining today.")
+    page.keyboard.press("Enter")
+    settled(page, "nothing is cut")
+    assert part(page, "whole").inner_text() == "Il pleut aujourd'hui."
+
+
+@pytest.mark.parametrize("text", ["😀🏳️‍🌈", "أين المحطة؟", "WHERE IS THE STATION?", "<b>&amp;</b>"])
+def test_odd_text_is_translated_and_doubted(page, text):
+    begin(page)
+    page.locator("input[name=text]").fill(text)
+    page.keyboard.press("Enter")
+    settled(page, "nothing is cut")
+    assert "Do not trust this translation" in part(page, "doubt").inner_text()
+
+
+def test_sentences_of_the_kind_that_was_learned_are_not_doubted(page):
+    begin(page)
+    assert part(page, "doubt").is_hidden()
+
+
+def test_it_can_be_stopped_and_goes_on(page):
+    begin(page)
+    page.evaluate(
+        """() => {
+            const {translator} = document.querySelector(".edgewise-live");
+            translator.begin("one two three four five six seven eight nine ten");
+            document.querySelector("[data-do=stop]").click();
+        }"""
+    )
+    settled(page, "Stopped.")
+    page.get_by_role("button", name="Translate").click()
+    settled(page, "nothing is cut")
+
+
+@pytest.mark.parametrize("damage", ["missing", "damaged"])
+def test_a_file_that_cannot_be_read_leaves_the_picture_and_says_so(browser, site, tmp_path, damage):
+    for path in site.iterdir():
+        if path.name not in ("tatoeba.js", "sort-universal.js"):
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    if damage == "damaged":
+        whole = (site / "tatoeba.js").read_text(encoding="utf-8")
+        (tmp_path / "tatoeba.js").write_text(whole[: len(whole) // 2], encoding="utf-8")
+    page = browser.new_page()
+    page.goto((tmp_path / "index.html").as_uri())
+    page.locator("button.load").click()
+    page.wait_for_selector("[role=alert]:not(:empty)")
+    assert page.locator("[role=alert]").inner_text().startswith("The model's data cannot be read (")
+    assert page.locator(".still svg").is_visible()
+    page.select_option("[name=model]", "multi30k")
+    page.locator("button.load").click()
+    settled(page, "nothing is cut")
+    page.close()
+
+
+def test_golf_scores_what_is_left_and_knows_par(page, translators):
+    begin(page)
+    page.locator(".golf summary").click()
+    settled(page)
+    page.select_option("[name=hole]", "0")
+    settled(page, "nothing is cut")
+    score, kept = page.locator(".score"), load_study("golf-tatoeba").rows[0]["kept"]
+    whole = CutTranslation(translators["tatoeba"].model, translators["tatoeba"].encode(HOLES["tatoeba"][0]))
+    groups = Counter(tuple(edge[:3]) for edge in whole.edges.tolist())
+    unneeded = max(
+        n for group, n in groups.items() if group not in map(tuple, whole.edges[kept, :3].tolist())
+    )
+    page.wait_for_function(f"document.querySelector('.score').textContent.endsWith('par is {len(kept)}.')")
+    assert score.inner_text().startswith("608 of 608 edges are left")
+    page.get_by_role("button", name="Hint").click()
+    settled(page, " cut: ")
+    assert score.inner_text().startswith(f"{608 - unneeded} ")
+    page.locator("[name=lighter]").fill("0.99")
+    settled(page, " cut: ")
+    page.wait_for_function("document.querySelector('.score').textContent.includes('The translation is lost')")
+    page.get_by_role("button", name="Show par").click()
+    page.wait_for_function("document.querySelector('.score').textContent.endsWith('This is par.')")
+    assert page.locator(".golf.won").count() == 0
+    page.evaluate(  # a worse par
+        """() => {
+            const {translator} = document.querySelector(".edgewise-live");
+            translator.holes[0].par = [...translator.holes[0].par, 600];
+            translator.change({});
+        }"""
+    )
+    page.wait_for_selector(".golf.won")
+    assert "You beat par by 1!" in score.inner_text()
+
+
+def test_the_sentence_of_the_day_is_one_a_day(page):
+    days = page.evaluate(
+        "Array.from({length: 31}, (_, i) => EdgewiseGolf.holeOf(new Date(86400000 * i + 5), 30))"
+    )
+    assert days == [*range(30), 0]
+
+
+def test_links_come_back_and_what_is_no_link_is_none(page):
+    state = {
+        "name": "tatoeba", "text": "a&b=c #%_.", "cuts": [["e2d", -1, 2, -1, 3], [-1, -1, -1, -1, -1]],
+        "reach": 0, "lighter": 0.25, "kept": [1, 5],
+    }  # fmt: skip
+    there = "(state) => EdgewiseTranslator.fromLink(EdgewiseTranslator.toLink(state))"
+    assert page.evaluate(there, state) == state
+    for link in ("", "#x", "#live", "#" + quote("live?")):
+        assert page.evaluate("EdgewiseTranslator.fromLink", link) is None
+    odd = page.evaluate(
+        "EdgewiseTranslator.fromLink", "#live?model=x&cut=e9e.1.2.3.4_e2d.1_.&window=y&keep=a.b"
+    )
+    assert odd == {"name": "x", "text": "", "cuts": [], "reach": 0, "lighter": 0, "kept": [0, 0]}
+
+
+def test_words_that_differ_are_marked_by_alignment(page):
+    compare = "([a, b]) => EdgewiseTranslator.compareWords(a, b)"
+    assert page.evaluate(compare, ["steht auf einer Leiter .", "steht auf einem Leiter ."]) == [
+        ["steht", "both"], ["auf", "both"], ["einer", "old"], ["einem", "new"],
+        ["Leiter", "both"], [".", "both"],
+    ]  # fmt: skip
+    assert page.evaluate(compare, ["", "a"]) == [["a", "new"]]
+    assert page.evaluate(compare, ["a b", ""]) == [["a", "old"], ["b", "old"]]
+
+
+@pytest.mark.parametrize("page", [{"viewport": PHONE}], indirect=True)
+def test_it_fits_a_telephone(page):
+    begin(page)
+    page.locator(".golf summary").click()
+    settled(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
