@@ -141,10 +141,9 @@ def test_pdf_keeps_links_between_pages_inside(printed, tmp_path):
     assert set(pairs) & set(inside)
 
 
-def test_pdf_shows_a_player_as_its_still_picture(printed, tmp_path):
+def test_pdf_shows_the_live_translator_as_its_still_picture(printed, tmp_path):
     pdf, (landing, references) = reopened(printed[0], tmp_path), printed[1]
-    sheets = pdf.pages[landing.first : references.first]
-    assert [picture for sheet in sheets for picture in sheet.images if picture.image.width > 200]
-    words = "".join(sheet.extract_text() for sheet in sheets)
-    assert "tokens attend to" in words
-    assert "Play" not in words
+    words = "".join(sheet.extract_text() for sheet in pdf.pages[landing.first : references.first])
+    assert "“Where is the station?” became" in words
+    assert "_station" in words
+    assert "Load the translator" not in words
