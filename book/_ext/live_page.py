@@ -26,7 +26,8 @@ def write_files(app, error):
     """Write the scripts and the models' data into the built book."""
     if error or app.builder.format != "html":
         return
-    from attention_on_edges.live.page import SCRIPTS, model_file, read
+    from attention_on_edges.live.element import read
+    from attention_on_edges.live.page import SCRIPTS, model_file
 
     folder = app.outdir / PLACE
     folder.mkdir(parents=True, exist_ok=True)

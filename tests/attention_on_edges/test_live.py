@@ -18,6 +18,7 @@ from attention_on_edges.data import corpora
 from attention_on_edges.experiments import artifacts, load_study
 from attention_on_edges.experiments.circuits import HOLES
 from attention_on_edges.live import page as live
+from attention_on_edges.live.element import read
 from browser import PHONE, SCREEN, chromium
 from edgewise.attention import MultiHeadAttention
 from edgewise.decoding import beam_search, greedy
@@ -37,7 +38,7 @@ def site(tmp_path_factory):
     """A folder with a page that holds the translator, and its files."""
     folder = tmp_path_factory.mktemp("site")
     for name in live.SCRIPTS:
-        (folder / name).write_text(live.read(name), encoding="utf-8")
+        (folder / name).write_text(read(name), encoding="utf-8")
     for name in (*MODELS, "sort-universal"):
         (folder / f"{name}.js").write_text(live.model_file(name), encoding="utf-8")
     head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>T</title>'
@@ -282,7 +283,7 @@ def test_before_it_is_loaded_a_picture_shows_it_at_work_and_the_button_says_the_
 
 def test_every_experiment_does_what_is_said_of_it(page):
     begin(page)
-    for name, settings_ in json.loads(live.read("models.json")).items():
+    for name, settings_ in json.loads(read("models.json")).items():
         page.select_option("[name=model]", name)
         settled(page)
         for experiment in settings_["tries"]:

@@ -2,19 +2,10 @@
 (() => {
   "use strict";
 
-  const SVG = "http://www.w3.org/2000/svg";
+  const { SVG, make } = EdgewiseBase;
   const FAINT = 0.03;  // edges with a smaller weight are not drawn
   const MANY = 40;  // cut edges: from here on they are faint
   const BETWEEN = 150;  // from source to target
-
-  function make(parent, tag, attributes = {}, text) {
-    const drawn = tag === "svg" || parent.namespaceURI === SVG;
-    const node = drawn ? document.createElementNS(SVG, tag) : document.createElement(tag);
-    for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-    if (text !== undefined) node.textContent = text;
-    parent.append(node);
-    return node;
-  }
 
   const archOf = (distance) => 16 + 84 * (1 - Math.exp(-distance / 260));
 
@@ -133,5 +124,5 @@
     setTimeout(() => URL.revokeObjectURL(link.href));
   }
 
-  globalThis.EdgewiseDrawing = { FAINT, GraphDrawing, make, saveAsPicture };
+  globalThis.EdgewiseDrawing = { GraphDrawing, saveAsPicture };
 })();

@@ -3,7 +3,7 @@
   "use strict";
 
   const { ANY } = EdgewiseCuts;
-  const { make } = EdgewiseDrawing;
+  const { make } = EdgewiseBase;
   const DAY = 24 * 60 * 60 * 1000;
 
   const PANEL = `<summary>Edge golf: keep the translation with the fewest edges</summary>

@@ -5,23 +5,18 @@ import html
 import json
 import math
 from collections.abc import Sequence
-from importlib.resources import files
 from typing import Any
 
 import torch
 
 from attention_on_edges.experiments import artifacts, load_study, load_translator
+from attention_on_edges.live.element import read
 from edgewise.decoding import greedy
 from edgewise.graphs import GraphPool
 
-SCRIPTS = ("engine.js", "cuts.js", "drawing.js", "golf.js", "translator.js")
+SCRIPTS = ("base.js", "engine.js", "cuts.js", "drawing.js", "golf.js", "translator.js")
 KINDS = ("e2e", "e2d", "d2d")
 """As the tutorial names them, in the order of ``attention_of``."""
-
-
-def read(name: str) -> str:
-    """A file of this package."""
-    return files("attention_on_edges.live").joinpath(name).read_text("utf-8")
 
 
 def model_file(name: str) -> str:

@@ -5,7 +5,8 @@
 
   const { END, START, greedy, load } = EdgewiseEngine;
   const { ANY, EdgeSet, KINDS } = EdgewiseCuts;
-  const { FAINT, GraphDrawing, make, saveAsPicture } = EdgewiseDrawing;
+  const { make } = EdgewiseBase;
+  const { GraphDrawing, saveAsPicture } = EdgewiseDrawing;
   const NAMES = { e2e: "source to source", e2d: "source to target", d2d: "target to target" };
   const MOST_PIECES = 60;
   const WHOLE = { cuts: [], reach: null, lighter: 0, kept: null };  // nothing is cut
@@ -415,7 +416,7 @@
     });
   }
 
-  globalThis.EdgewiseTranslator = { FAINT, Translator, compareWords, fromLink, toLink, wordsOf };
+  globalThis.EdgewiseTranslator = { Translator, compareWords, fromLink, toLink, wordsOf };
   for (const root of document.querySelectorAll(".edgewise-live:not([data-alive])")) {
     root.dataset.alive = "";
     root.translator = new Translator(root, JSON.parse(root.querySelector("script[type='application/json']").textContent));

@@ -1,0 +1,61 @@
+// What all live figures share.
+(() => {
+  "use strict";
+
+  const SVG = "http://www.w3.org/2000/svg";
+
+  // Adds an element to a parent: of SVG inside SVG, else of HTML.
+  function make(parent, tag, attributes = {}, text) {
+    const drawn = tag === "svg" || parent.namespaceURI === SVG;
+    const node = drawn ? document.createElementNS(SVG, tag) : document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+    if (text !== undefined) node.textContent = text;
+    parent.append(node);
+    return node;
+  }
+
+  // Gives life to all figures of a name that lie still: draw(root, data) replaces the picture.
+  function enhance(name, draw) {
+    for (const root of document.querySelectorAll(`.edgewise-element.${name}:not([data-alive])`)) {
+      root.dataset.alive = "";
+      const data = JSON.parse(root.querySelector("script").textContent);
+      root.querySelector("img").remove();
+      root.setAttribute("role", "group");
+      root.setAttribute("aria-label", data.title);
+      draw(root, data);
+    }
+  }
+
+  // A labelled list of choices: [value, text]; act(value) is called when one is chosen.
+  function choose(parent, label, choices, act) {
+    const select = make(make(parent, "label", {}, `${label} `), "select");
+    for (const [value, text] of choices) make(select, "option", { value }, text);
+    select.addEventListener("change", () => act(select.value));
+    return select;
+  }
+
+  // A labelled slider; act(number) is called while it moves.
+  function slide(parent, label, { min, max, step = 1, value }, act) {
+    const input = make(make(parent, "label", {}, `${label} `), "input", { type: "range", min, max, step, value });
+    input.addEventListener("input", () => act(Number(input.value)));
+    return input;
+  }
+
+  // Arrow keys move over the cells of a matrix, Enter and the space bar act on one.
+  function walkCells(svg, rows, columns, { move, act }) {
+    let [row, column] = [0, 0];
+    const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+    svg.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" || event.key === " ") act?.(row, column);
+      else if (steps[event.key]) {
+        row = Math.min(Math.max(row + steps[event.key][0], 0), rows - 1);
+        column = Math.min(Math.max(column + steps[event.key][1], 0), columns - 1);
+        move(row, column);
+      } else return;
+      event.preventDefault();
+      event.stopPropagation();  // a notebook moves its own selection with the same keys
+    });
+  }
+
+  globalThis.EdgewiseBase = { SVG, choose, enhance, make, slide, walkCells };
+})();
