@@ -60,6 +60,7 @@ ALLOWED = {
     ("gpu", "artifacts"): {"contents": "write", "pull-requests": "write"},
     ("nightly", "newest"): {"contents": "read"},
     ("nightly", "faults"): {"contents": "read"},
+    ("nightly", "operators"): {"contents": "read"},
 }
 
 
