@@ -99,9 +99,9 @@ class Printed:
 
 
 def still(route):
-    """Pass a page on with its players left as pictures."""
+    """Pass a page on with its live figures left as pictures."""
     answer = route.fetch()
-    body = answer.text().replace('class="edgewise-player"', 'class="edgewise-still"')
+    body = answer.text().replace('class="edgewise-element ', 'class="edgewise-still ')
     route.fulfill(response=answer, body=body)
 
 

@@ -13,9 +13,6 @@ from matplotlib.patches import FancyArrowPatch
 
 from attention_on_edges.figures import (
     PALETTE,
-    AttentionPlayer,
-    AttentionView,
-    att_animation,
     attention_maps,
     bars,
     curves,
@@ -33,6 +30,7 @@ from attention_on_edges.figures import (
 )
 from attention_on_edges.figures.source import _computation
 from attention_on_edges.figures.style import EDGE_KINDS
+from attention_on_edges.live import AttentionPlayer, AttentionView, att_animation
 from edgewise.attention import attention_scores, dot_product_attention
 from edgewise.graphs import bipartite, causal, complete
 from edgewise.message_passing import propagate_attention

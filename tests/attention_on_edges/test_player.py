@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from attention_on_edges.figures import AttentionPlayer, AttentionView
+from attention_on_edges.live import AttentionPlayer, AttentionView
 from browser import PHONE, SCREEN, chromium
 
 LAYERS, HEADS = ["layer 1", "layer 2"], ["head 0", "head 1", "head 2"]
@@ -53,7 +53,7 @@ def page(browser, request):
     page.set_content(
         f'<!doctype html><html lang="en"><title>T</title>{PLAYER._repr_html_()}{WIDE._repr_html_()}'
     )
-    page.player = page.locator(".edgewise-player").first
+    page.player = page.locator(".edgewise-element").first
     yield page
     assert page.trouble == []
     page.context.close()
@@ -82,7 +82,7 @@ def chosen(page):
 
 HEED = """() => {
     window.announced = [];
-    const status = document.querySelector(".edgewise-player p");
+    const status = document.querySelector(".edgewise-element p");
     new MutationObserver(() => announced.push(status.textContent)).observe(status, {childList: true});
 }"""
 
@@ -190,7 +190,7 @@ def test_pointing_at_a_line_or_a_cell_chooses_its_edge(page, touch):
 
 @pytest.mark.parametrize("page", [{"viewport": SCREEN}, {"viewport": PHONE}], indirect=True)
 def test_drawings_stand_side_by_side_or_beneath_each_other(page):
-    larger = page.locator(".edgewise-player").nth(1)
+    larger = page.locator(".edgewise-element").nth(1)
     graph, matrix = (larger.locator(part).bounding_box() for part in (".graph", ".matrix"))
     if page.viewport_size == SCREEN:
         assert graph["x"] + graph["width"] <= matrix["x"]

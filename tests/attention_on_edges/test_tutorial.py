@@ -5,7 +5,7 @@ import torch
 
 from attention_on_edges.data import tasks
 from attention_on_edges.data.tasks import get_dataset
-from attention_on_edges.figures import att_animation
+from attention_on_edges.live import att_animation
 from edgewise.graphs import GraphPool
 from edgewise.models.transformer import make_model
 from edgewise.training import LabelSmoothing, NoamOpt, SimpleLossCompute

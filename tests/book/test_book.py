@@ -254,11 +254,11 @@ def test_contents_of_a_page_keep_to_their_column(page):
 def test_figures_have_captions(page):
     """A player's caption is the sentence beneath it."""
     told = """all => all.map(image => {
-        const figure = image.closest("figure, .edgewise-player");
+        const figure = image.closest("figure, .edgewise-element");
         const caption = figure && figure.querySelector("figcaption, p");
         return [caption ? caption.textContent.replace("#", "").trim() : "", image.alt || image.ariaLabel];
     })"""
-    figures = page.eval_on_selector_all(".bd-article img, .edgewise-player svg.graph", told)
+    figures = page.eval_on_selector_all(".bd-article img, .edgewise-element svg.graph", told)
     assert [alt for caption, alt in figures if len(caption) < 20] == []
 
 
@@ -386,7 +386,7 @@ def test_linked_names_show_that_they_are_links_and_have_the_focus(cell):
 def player(stage, site, request):
     """The first attention player of the chapter on training."""
     visit(stage, site + stage.name, getattr(request, "param", "no-preference"))
-    yield stage.locator(".edgewise-player").first
+    yield stage.locator(".edgewise-element").first
     assert stage.trouble == []
 
 
@@ -454,7 +454,7 @@ def test_player_moves_only_when_told_where_motion_is_unwelcome(player):
 
 
 def test_players_of_a_page_go_their_own_ways(player):
-    other = player.page.locator(".edgewise-player").nth(1)
+    other = player.page.locator(".edgewise-element").nth(1)
     before = other.locator("output").inner_text()
     player.get_by_role("slider").press("Home")
     assert other.locator("output").inner_text() == before
@@ -467,7 +467,7 @@ def test_players_of_a_page_go_their_own_ways(player):
 def test_player_is_a_described_picture_without_a_script(browser, site):
     page = browser.new_context(java_script_enabled=False).new_page()
     page.goto(site + TRAINING)
-    player = page.locator(".edgewise-player").first
+    player = page.locator(".edgewise-element").first
     picture = player.locator("img")
     assert "source to target" in picture.get_attribute("alt")
     assert picture.evaluate("image => image.naturalWidth") > 200

@@ -61,7 +61,7 @@ def test_zip_shows_everything_from_the_disk_without_a_network(browser, unpacked,
     assert page.locator(".math:not(:has(mjx-container))").count() == 0
     loaded = "images => images.every(image => image.loading === 'lazy' || image.naturalWidth > 0)"
     assert page.eval_on_selector_all("img", loaded)
-    assert page.locator(".edgewise-player").count() == page.locator(".edgewise-player svg.graph").count()
+    assert page.locator(".edgewise-element").count() == page.locator(".edgewise-element .panels").count()
     context.close()
 
 

@@ -5,7 +5,6 @@ from attention_on_edges.figures.curves import bars, curves
 from attention_on_edges.figures.graphs import draw_batch, draw_graph, draw_packing, draw_social
 from attention_on_edges.figures.maps import attention_maps
 from attention_on_edges.figures.pipeline import draw_forward_pass, draw_layers
-from attention_on_edges.figures.player import AttentionPlayer, AttentionView, att_animation
 from attention_on_edges.figures.shares import draw_shares
 from attention_on_edges.figures.source import show_source
 from attention_on_edges.figures.style import PALETTE, use_style
@@ -13,9 +12,6 @@ from attention_on_edges.figures.table import table
 
 __all__ = [
     "PALETTE",
-    "AttentionPlayer",
-    "AttentionView",
-    "att_animation",
     "attention_maps",
     "bars",
     "curves",

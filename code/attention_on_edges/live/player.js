@@ -1,13 +1,8 @@
+// One figure of attention as a graph and as a matrix, with selectors and a slider that plays.
 (() => {
-  const SVG = "http://www.w3.org/2000/svg";
-  const make = (parent, tag, attributes, text) => {
-    const svg = tag === "svg" || parent.namespaceURI === SVG;
-    const node = svg ? document.createElementNS(SVG, tag) : document.createElement(tag);
-    for (const [name, value] of Object.entries(attributes || {})) node.setAttribute(name, value);
-    if (text !== undefined) node.textContent = text;
-    parent.append(node);
-    return node;
-  };
+  "use strict";
+
+  const { enhance, make } = EdgewiseBase;
   const capital = (text) => text[0].toUpperCase() + text.slice(1);
   const between = (least, n, most) => Math.min(Math.max(n, least), most);
 
@@ -116,14 +111,10 @@
     };
   }
 
-  function enhance(root) {
-    const data = JSON.parse(root.querySelector("script").textContent);
+  enhance("player", (root, data) => {
     const time = data.dimensions.at(-1), last = time.values.length - 1;
     const chosen = data.dimensions.map((dimension) => (dimension === time ? last : 0));
     let view = data.views[data.shown], drawn = null, spot = null, timer = null;
-    root.querySelector("img").remove();
-    root.setAttribute("role", "group");
-    root.setAttribute("aria-label", data.title);
 
     const bar = make(root, "div", { class: "bar" });
     const pick = (name, values, value, change) => {
@@ -143,7 +134,7 @@
     const slider = make(run, "input", { type: "range", min: 0, max: last, value: last, "aria-label": capital(time.name) });
     const label = make(run, "output");
     run.hidden = last === 0;
-    const views = make(root, "div", { class: "views" });
+    const views = make(root, "div", { class: "panels" });
     const status = make(root, "p", { "aria-live": "polite" });
     const told = make(root, "div", { class: "told" }); // on paper, where there is no bar
 
@@ -201,7 +192,5 @@
     slider.addEventListener("input", () => { stop(); go(Number(slider.value)); });
     stop();
     open();
-  }
-
-  for (const root of document.querySelectorAll(".edgewise-player:not([role])")) enhance(root);
+  });
 })();

@@ -1,24 +1,16 @@
 """Attention as a graph and as a matrix in one figure with selectors; a still picture where no script runs."""
 
-import base64
-import html
-import io
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from math import prod
 
-import matplotlib.pyplot as plt
 import numpy as np
 
-from attention_on_edges.figures.maps import attention_maps
+from attention_on_edges.figures import attention_maps
+from attention_on_edges.live.element import Element, png
 
 VIEWS = {"e2e": "source to source", "e2d": "source to target", "d2d": "target to target"}
 """Names of the tutorial's modes, in the order of ``att_weight_map``."""
-
-MOST_BYTES = 200_000
-"""Data of one figure."""
 
 
 @dataclass(frozen=True)
@@ -94,21 +86,13 @@ class AttentionPlayer:
             "views": [self._pack(view) for view in self.views],
             "shown": names.index(self.shown),
         }
-        self.data = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
-        if len(self.data) > MOST_BYTES:
-            raise ValueError(
-                f"data of {len(self.data):,} bytes exceed {MOST_BYTES:,}: show fewer tokens, views or values "
-                "of a dimension"
-            )
+        self._element = Element("player", data, self.still(), self.describe())
+        self.data = self._element.packed
 
     def still(self) -> bytes:
         """Return the matrix that is shown first as a PNG picture."""
         view, weights = self._first()
-        fig = attention_maps([weights], view.receivers, view.senders)
-        picture = io.BytesIO()
-        fig.savefig(picture, format="png", dpi=110, metadata={"Software": None})
-        plt.close(fig)
-        return picture.getvalue()
+        return png(attention_maps([weights], view.receivers, view.senders))
 
     def describe(self) -> str:
         """Say in a sentence what is shown first and how focused it is."""
@@ -155,17 +139,7 @@ class AttentionPlayer:
         }
 
     def _repr_html_(self) -> str:
-        source = files("attention_on_edges.figures")
-        style, script = (source.joinpath(f"player.{kind}").read_text("utf-8") for kind in ("css", "js"))
-        picture = base64.b64encode(self.still()).decode()
-        return (
-            f"<style>{style}</style>"
-            f'<div class="edgewise-player">'
-            f'<img alt="{html.escape(self.describe(), quote=True)}" src="data:image/png;base64,{picture}">'
-            f'<script type="application/json">{self.data}</script>'
-            f"</div>"
-            f"<script>{script}</script>"
-        )
+        return self._element._repr_html_()
 
 
 def att_animation(
