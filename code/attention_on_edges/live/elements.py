@@ -9,7 +9,7 @@ from attention_on_edges.live.element import Element, png
 from edgewise.graphs import AttentionGraph
 
 
-def graph_and_mask(tokens: Sequence[str], graphs: Mapping[str, AttentionGraph]) -> Element:
+def editable_graph(tokens: Sequence[str], graphs: Mapping[str, AttentionGraph]) -> Element:
     """A graph beside its mask; a click on a cell takes an edge away, or brings it back (chapter 4).
 
     Parameters
