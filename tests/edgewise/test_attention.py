@@ -154,6 +154,20 @@ def test_projections_start_at_glorots_scale_each():
             ValueError,
             "key and value must have one length, got 4 and 2",
         ),
+        # the same the other way round
+        (lambda: MultiHeadAttention(2, 8).get(torch.zeros(3, 7)), ValueError, r"got \[3, 7\]"),
+        (lambda: attention_scores(torch.zeros(2, 4), torch.zeros(2, 3)), ValueError, "got 4 and 3"),
+        (lambda: MultiHeadAttention(2, 8).get_o(torch.zeros(3, 1, 4)), ValueError, r"got \[3, 1, 4\]"),
+        (
+            lambda: dot_product_attention(torch.zeros(2, 3), torch.zeros(2, 3), torch.zeros(4, 3)),
+            ValueError,
+            "got 2 and 4",
+        ),
+        (
+            lambda: attention_scores(torch.zeros(5, 2, 4), torch.zeros(6, 2, 3)),
+            ValueError,
+            "one width, got 4 and 3",
+        ),
     ],
 )
 def test_bad_input(call, error, message):
