@@ -41,7 +41,8 @@
     return input;
   }
 
-  // Arrow keys move over the cells of a matrix, Enter and the space bar act on one.
+  // Arrow keys move over the cells of a matrix, Enter and the space bar act on one. Returns a function that
+  // puts them elsewhere, as when a cell was chosen by a click.
   function walkCells(svg, rows, columns, { move, act }) {
     let [row, column] = [0, 0];
     const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
@@ -55,6 +56,7 @@
       event.preventDefault();
       event.stopPropagation();  // a notebook moves its own selection with the same keys
     });
+    return (r, c) => { [row, column] = [r, c]; };
   }
 
   globalThis.EdgewiseBase = { SVG, choose, enhance, make, slide, walkCells };

@@ -1,12 +1,19 @@
 """Live figures of the chapters: what each is given, and its still picture."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
+import numpy as np
 
-from attention_on_edges.figures import draw_graph
+from attention_on_edges.figures import PALETTE, draw_graph
 from attention_on_edges.live.element import Element, png
+from attention_on_edges.live.steps import engine_steps
 from edgewise.graphs import AttentionGraph
+from edgewise.validation import check_count
+
+MOST_EDGES = 48
+"""Of a graph whose memory is drawn with a row for each edge."""
 
 
 def editable_graph(tokens: Sequence[str], graphs: Mapping[str, AttentionGraph]) -> Element:
@@ -42,3 +49,97 @@ def editable_graph(tokens: Sequence[str], graphs: Mapping[str, AttentionGraph]) 
     )
     data = {"title": "A graph beside its mask", "tokens": list(tokens), "graphs": edges}
     return Element("mask", data, png(figure), told)
+
+
+def one_receiver(tokens: Sequence[str], query: Any, key: Any, value: Any) -> Element:
+    """One receiver at work: its scores, weights and weighted sum at any temperature (chapter 1).
+
+    Parameters
+    ----------
+    tokens : sequence of str
+        Labels of the n tokens, each of them a receiver and a sender.
+    query, key, value : array or Tensor
+        [n, d] each; values may be of another width. The receiver with the largest weight is shown first.
+
+    Raises
+    ------
+    ValueError
+        If there is no token, a shape does not fit, or a number is not finite.
+    """
+    if not len(tokens):
+        raise ValueError("tokens must name at least one token")
+    arrays = {"query": query, "key": key, "value": value}
+    q, k, v = (_matrix(name, given, len(tokens)) for name, given in arrays.items())
+    if q.shape[1] != k.shape[1]:
+        raise ValueError(f"query and key must be equally wide, got {q.shape[1]} and {k.shape[1]}")
+    scores = q @ k.T / np.sqrt(q.shape[1])
+    weights = np.exp(scores - scores.max(1, keepdims=True))
+    weights /= weights.sum(1, keepdims=True)
+    first, best = (int(i) for i in np.unravel_index(weights.argmax(), weights.shape))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(6.4, 2.8), layout="constrained")
+    left.barh(range(len(tokens)), weights[first], color=PALETTE["orange"])
+    left.set_yticks(range(len(tokens)), tokens)
+    left.invert_yaxis()
+    left.set(title=f"weights of “{tokens[first]}”", xlabel="weight", xlim=(0, 1))
+    right.imshow(weights, vmin=0, vmax=1, cmap="Blues")
+    right.set_xticks(range(len(tokens)), tokens, rotation=90)
+    right.set_yticks(range(len(tokens)), tokens)
+    right.set(title="all receivers", ylabel="receiver")
+    told = (
+        f"Bars of the weights that “{tokens[first]}” gives to {len(tokens)} senders, the largest "
+        f"{weights[first, best]:.2f} to “{tokens[best]}”, beside the matrix of the weights of all receivers."
+    )
+    data = {"title": "One receiver at work", "tokens": list(tokens), "first": first}
+    return Element("receiver", data | {"q": q.tolist(), "k": k.tolist(), "v": v.tolist()}, png(figure), told)
+
+
+def _matrix(name: str, given: Any, rows: int) -> np.ndarray:
+    """A finite matrix with a row for each token, rounded to four decimals."""
+    given = given.detach().cpu() if hasattr(given, "detach") else given
+    matrix = np.asarray(given, dtype=np.float64)
+    if matrix.ndim != 2 or matrix.shape[0] != rows or matrix.shape[1] == 0:
+        raise ValueError(f"{name} must be [n, d] with n = {rows} and d at least 1, got {list(matrix.shape)}")
+    if not np.isfinite(matrix).all():
+        raise ValueError(f"{name} must be finite")
+    return matrix.round(4)
+
+
+def engines_step_by_step(graph: AttentionGraph, tokens: Sequence[str], d_k: int = 8, h: int = 1) -> Element:
+    """The same sum by the engines mailbox, scatter and tiles: what each writes, step by step (chapter 5).
+
+    Parameters
+    ----------
+    graph : AttentionGraph
+        Of these tokens, with 1 to 48 edges.
+    tokens : sequence of str
+        Labels.
+    d_k : int
+        Width of a head.
+    h : int
+        Number of heads.
+
+    Raises
+    ------
+    TypeError
+        If ``d_k`` or ``h`` is not an integer.
+    ValueError
+        If the graph is not of these tokens, its edges are none or too many, or ``d_k`` or ``h`` is not
+        positive.
+    """
+    if (graph.num_src, graph.num_dst) != (len(tokens), len(tokens)):
+        sides = f"{graph.num_src} senders and {graph.num_dst} receivers"
+        raise ValueError(f"graph must be of {len(tokens)} tokens, got {sides}")
+    if not 1 <= graph.num_edges <= MOST_EDGES:
+        raise ValueError(f"graph must have 1 to {MOST_EDGES} edges, got {graph.num_edges}")
+    engines = engine_steps(graph, tokens, check_count("d_k", d_k, 1), check_count("h", h, 1))
+    totals = {name: engine["steps"][-1]["total"] for name, engine in engines.items()}
+    figure, axes = plt.subplots(figsize=(6.4, 1.8), layout="constrained")
+    axes.bar_label(axes.barh(list(totals), list(totals.values()), color=PALETTE["blue"]), fmt="{:,.0f}")
+    axes.invert_yaxis()
+    axes.set(xlabel="numbers written to memory")
+    axes.margins(x=0.12)
+    counts = ", ".join(f"{name} {total:,}" for name, total in totals.items())
+    told = f"Bars of the numbers that three engines write on a graph of {graph.num_edges} edges: {counts}."
+    edges = list(zip(graph.dst.tolist(), graph.src.tolist(), strict=True))
+    data = {"title": "The same sum, three ways", "tokens": list(tokens), "edges": edges, "engines": engines}
+    return Element("engines", data, png(figure), told)
