@@ -4,6 +4,7 @@ from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
 PLACE = "_static/live"
+LOADED_BY_FIGURES = ("sort-universal",)  # chapter 11's, when a reader asks for it
 
 
 class Translator(SphinxDirective):
@@ -32,7 +33,8 @@ def write_files(app, error):
     folder = app.outdir / PLACE
     folder.mkdir(parents=True, exist_ok=True)
     found = {name: read(name) for name in SCRIPTS}
-    found |= {f"{name}.js": model_file(name) for name in getattr(app.env, "live_models", ())}
+    names = {*getattr(app.env, "live_models", ()), *LOADED_BY_FIGURES}
+    found |= {f"{name}.js": model_file(name) for name in sorted(names)}
     for name, text in found.items():
         (folder / name).write_text(text, encoding="utf-8")
 

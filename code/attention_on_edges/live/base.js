@@ -41,6 +41,51 @@
     return input;
   }
 
+  // A run through moments 0 to last: a button plays it, or goes one on for those who want no motion, and a slider
+  // chooses. show(moment) draws it and writes the line `said`, which is not read out while it plays.
+  function play(parent, said, label, { last, name, wait = 900 }, show) {
+    const still = matchMedia("(prefers-reduced-motion: reduce)");
+    const bar = make(parent, "div", { class: "bar" }), button = make(bar, "button", { type: "button" });
+    const slider = slide(bar, label, { min: 0, max: last, value: last }, (moment) => { stop(); go(moment); });
+    const output = make(slider.parentNode, "output");
+    let timer = null, at = last;
+
+    function go(moment) {
+      at = moment;
+      slider.max = last;
+      slider.value = at;
+      output.textContent = name(at);
+      slider.setAttribute("aria-valuetext", name(at));
+      show(at);
+    }
+    function stop() {
+      clearInterval(timer);
+      timer = null;
+      button.textContent = still.matches ? "Next" : "Play";
+      said.setAttribute("aria-live", "polite");
+    }
+    const next = () => {
+      if (at === last - 1) stop();  // before the last is drawn, so that it is read out
+      go(at === last ? 0 : at + 1);
+    };
+    button.addEventListener("click", () => {
+      if (timer !== null) { stop(); return go(at); }
+      if (still.matches) return next();
+      button.textContent = "Pause";
+      said.setAttribute("aria-live", "off");
+      timer = setInterval(next, wait);
+      next();
+    });
+    still.addEventListener("change", stop);
+    stop();
+    go(last);
+    // Other data may have another number of moments; the run then begins anew at its end.
+    return { bar, go, stop, restart(count) { stop(); last = count; go(last); }, get at() { return at; } };
+  }
+
+  // A number as text: so many decimals, and a minus as long as a plus.
+  const number = (value, decimals = 2) => value.toFixed(decimals).replace("-", "−");
+
   // Arrow keys move over the cells of a matrix, Enter and the space bar act on one. Returns a function that
   // puts them elsewhere, as when a cell was chosen by a click.
   function walkCells(svg, rows, columns, { move, act }) {
@@ -59,5 +104,5 @@
     return (r, c) => { [row, column] = [r, c]; };
   }
 
-  globalThis.EdgewiseBase = { SVG, choose, enhance, make, slide, walkCells };
+  globalThis.EdgewiseBase = { SVG, choose, enhance, make, number, play, slide, walkCells };
 })();

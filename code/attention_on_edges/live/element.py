@@ -58,10 +58,15 @@ class Element:
         """The data as they stand in the page."""
         return json.dumps(self.data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
+    @property
+    def _style(self) -> str:
+        own = files("attention_on_edges.live").joinpath(f"{self.name}.css")
+        return own.read_text("utf-8") if own.is_file() else ""
+
     def _repr_html_(self) -> str:
         source = base64.b64encode(self.picture).decode()
         return (
-            f"<style>{read('element.css')}</style>"
+            f"<style>{read('element.css')}{self._style}</style>"
             f'<div class="edgewise-element {self.name}">'
             f'<img alt="{html.escape(self.told, quote=True)}" src="data:image/png;base64,{source}">'
             f'<script type="application/json">{self.packed}</script></div>'
