@@ -3,7 +3,7 @@
   "use strict";
 
   const { choose, enhance, make } = EdgewiseBase;
-  const LINE = 13, WIDE = 40, NARROW = 9, GAP = 5, PAUSE = 2500;
+  const LINE = 13, WIDE = 32, NARROW = 9, GAP = 4, PAUSE = 2500;
 
   const longest = (texts) => Math.max(...texts.map((text) => text.length));
 
@@ -26,10 +26,12 @@
     return (chosen) => paths.forEach((path, e) => path.classList.toggle("faint", Boolean(chosen) && !chosen.includes(e)));
   }
 
-  // A table of memory: a row for each edge or token, a column for each tensor. Returns cells[column][row].
-  function drawTable(svg, { title, rows, columns }, top, { most, left }) {
+  // A table of memory: a row for each edge or token, a column for each tensor. Returns cells[column][row],
+  // and where the table ends.
+  function drawTable(svg, { title, rows, columns }, corner, top, most) {
+    const left = corner + 6.4 * longest(rows) + 8;
     const head = top + 20 + 6.2 * longest(columns.map(([name]) => name));
-    make(svg, "text", { x: 0, y: top + 6, class: "start head" }, title);
+    make(svg, "text", { x: corner, y: top + 6, class: "start head" }, title);
     rows.forEach((text, i) => make(svg, "text", { x: left - 6, y: head + (i + 0.5) * LINE, class: "end label" }, text));
     let x = left;
     const cells = columns.map(([name, width]) => {
@@ -46,7 +48,13 @@
       x += wide + GAP;
       return drawn;
     });
-    return { cells, bottom: head + rows.length * LINE + 8, right: x };
+    return { cells, bottom: head + rows.length * LINE + 8 };
+  }
+
+  // How wide a table will be, its title included.
+  function widthOf({ title, rows, columns }, most) {
+    const cells = columns.map(([, width]) => Math.max(NARROW, WIDE * width / most) + GAP);
+    return Math.max(6.4 * longest(rows) + 8 + cells.reduce((a, b) => a + b, 0), 7 * title.length);
   }
 
   // Tiles in fast memory: dashed, since nothing of them stays. Returns the cells of each tile.
@@ -93,7 +101,6 @@
     const totals = Object.entries(engines).map(([name, { steps }]) => [name, steps[steps.length - 1].total]);
     const widths = Object.values(engines).flatMap(({ tables }) => tables.flatMap(({ columns }) => columns));
     const most = Math.max(...widths.map(([, width]) => width));
-    const left = 6.4 * longest(edges.map(([r, s]) => `${tokens[s]} → ${tokens[r]}`)) + 8;
     const bar = make(root, "div", { class: "bar" }), said = make(root, "p", { "aria-live": "polite" });
     const panels = make(root, "div", { class: "panels" });
     let engine = Object.keys(engines)[0], at = 0, timer = null;
@@ -140,15 +147,19 @@
     // All memory of an engine is drawn from its first step on, so that nothing moves while it fills.
     function draw() {
       const { tables, blocks, steps } = engines[engine], cells = [];
-      let [y, wide] = [0, 300];
-      for (const table of tables) {
-        const { cells: drawn, bottom, right } = drawTable(memory, table, y, { most, left });
-        [y, wide] = [bottom, Math.max(wide, right)];
+      const wide = Math.max(380, ...tables.map((table) => widthOf(table, most)));
+      let [x, y, lowest] = [0, 0, 0];
+      for (const table of tables) {  // beside the one before, where there is room
+        const width = widthOf(table, most);
+        if (x > 0 && x + width > wide) [x, y] = [0, lowest];
+        const { cells: drawn, bottom } = drawTable(memory, table, x, y, most);
+        [x, lowest] = [x + width + 16, Math.max(lowest, bottom)];
         cells.push(drawn);
       }
       let tiles = [];
-      if (blocks.length) ({ drawn: tiles, bottom: y } = drawBlocks(memory, blocks, y, wide));
-      memory.setAttribute("viewBox", `0 0 ${wide} ${y}`);
+      if (blocks.length) ({ drawn: tiles, bottom: lowest } = drawBlocks(memory, blocks, lowest, wide));
+      memory.setAttribute("viewBox", `0 0 ${wide} ${lowest}`);
+      memory.style.maxWidth = `${1.25 * wide}px`;
       for (const [i, step] of steps.slice(0, at + 1).entries()) {
         for (const [table, column, rows] of step.writes) {
           for (const row of rows) cells[table][column][row].classList.add(i === at ? "new" : "old");

@@ -83,8 +83,8 @@ def mailbox_steps(memory: Memory, graph: AttentionGraph, tokens: Sequence[str], 
     wide, edges = h * d_k, range(graph.num_edges)
     sent = {"key": wide, "query": wide, "products": wide, "score": h, "value": wide}
     read = {"score in mailbox": h, "value in mailbox": wide, "weight": h, "weighted value": wide}
-    memory.table("a row for each edge", edge_labels(graph, tokens), {**sent, **read})
-    memory.table("a row for each receiver", tokens, {"output": wide})
+    memory.table("per edge, sender → receiver", edge_labels(graph, tokens), {**sent, **read})
+    memory.table("per receiver", tokens, {"output": wide})
     memory.step(
         "The message function copies the sender's key and the receiver's query to every edge.",
         {"key": edges, "query": edges},
@@ -116,8 +116,8 @@ def scatter_steps(memory: Memory, graph: AttentionGraph, tokens: Sequence[str], 
     wide, edges = h * d_k, range(graph.num_edges)
     columns = {"key": wide, "query": wide, "products": wide, "score": h, "weight": h}
     columns |= {"value": wide, "weighted value": wide}
-    memory.table("a row for each edge", edge_labels(graph, tokens), columns)
-    memory.table("a row for each receiver", tokens, {"output": wide})
+    memory.table("per edge, sender → receiver", edge_labels(graph, tokens), columns)
+    memory.table("per receiver", tokens, {"output": wide})
     memory.step(
         "The sender's key and the receiver's query are gathered for every edge.",
         {"key": edges, "query": edges},
@@ -162,14 +162,14 @@ def _gather(
         columns = ["query", "answer"]
         columns += ["joined"] if len(plan.buckets) > 1 else []
         columns += [] if receivers.everywhere else ["collected"]
-        title = "a row for each receiver in a tile"
+        title = "per receiver in a tile"
         memory.table(title, slot_labels(receivers, tokens), dict.fromkeys(columns, wide))
         gathered["query"] = range(len(receivers.source))
     if not senders.trivial:
-        title, columns = "a row for each sender in a tile", ["key", "value"]
+        title, columns = "per sender in a tile", ["key", "value"]
         memory.table(title, slot_labels(senders, tokens), dict.fromkeys(columns, wide))
         gathered |= dict.fromkeys(columns, range(len(senders.source)))
-    memory.table("a row for each receiver", tokens, {"output": wide})
+    memory.table("per receiver", tokens, {"output": wide})
     count = sum(bucket.num_tiles for bucket in plan.buckets)
     tiles = "one tile" if count == 1 else f"{count} tiles"
     names = {"query": "queries", "key": "keys", "value": "values"}
