@@ -6,7 +6,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from attention_on_edges.live.elements import engines_step_by_step, one_receiver
-from attention_on_edges.live.steps import engine_steps
+from attention_on_edges.live.engine_steps import engine_steps
 from browser import PHONE, SCREEN, chromium
 from edgewise.graphs import AttentionGraph, causal, complete, window
 from edgewise.message_passing import propagate_attention

@@ -8,7 +8,7 @@ import numpy as np
 
 from attention_on_edges.figures import PALETTE, draw_graph
 from attention_on_edges.live.element import Element, png
-from attention_on_edges.live.steps import engine_steps
+from attention_on_edges.live.engine_steps import engine_steps
 from edgewise.graphs import AttentionGraph
 from edgewise.validation import check_count
 
