@@ -132,6 +132,19 @@ def test_each_process_drops_by_itself_and_goes_on_exactly(tmp_path):
     assert len(load_tensors(path)[1]["tree"]["processes"]) == 2
 
 
+def draw(team):
+    torch.manual_seed(7)
+    team.seed_by_rank(7)
+    return torch.rand(3).tolist()
+
+
+def test_the_first_process_keeps_its_seed_and_each_other_has_its_own():
+    first, second, third = in_team(draw, size=3)
+    torch.manual_seed(7)
+    assert first == torch.rand(3).tolist()
+    assert first != second != third != first
+
+
 def differ(team):
     """Other data, other steps: what is said of each."""
     said = []

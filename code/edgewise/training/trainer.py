@@ -315,8 +315,8 @@ class Trainer:
         self._check_epochs(
             [*state["epochs"], *([state["current_epoch"]] if "current_epoch" in state else [])]
         )
-        self._order, self.data.order_state = state["order"], state["order"]
-        self._batches_done, self._log_end = state["batches_done"], state["log_end"]
+        self._order, self._batches_done = state["order"], state["batches_done"]
+        self._log_end = state["log_end"]
         self.loss.total_loss, self.loss.correct, self.loss.tokens = state["totals"]
         self.epochs, self.losses, self.stages = state["epochs"], state["losses"], state["stages"]
 
