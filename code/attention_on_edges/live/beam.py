@@ -193,4 +193,4 @@ def _picture(columns: Sequence[Sequence[dict[str, Any]]], won: Sequence[int | No
         xlabel="step", xlim=(-0.2, len(columns) + 0.6), ylim=(max(map(len, columns)) - 0.4, -0.7), yticks=[]
     )
     ax.spines[:].set_visible(False)
-    return png(figure)
+    return png(figure, dpi=80)

@@ -11,6 +11,7 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
+from PIL import Image
 
 MOST_BYTES = 200_000
 """Data of one element."""
@@ -70,13 +71,20 @@ class Element:
             f'<div class="edgewise-element {self.name}">'
             f'<img alt="{html.escape(self.told, quote=True)}" src="data:image/png;base64,{source}">'
             f'<script type="application/json">{self.packed}</script></div>'
-            f"<script>{read('base.js')}\n{read(self.name + '.js')}</script>"
+            f"<script>{compact(read('base.js'))}\n{compact(read(self.name + '.js'))}</script>"
         )
 
 
-def png(figure: Figure) -> bytes:
-    """A figure as a PNG without a date; the figure is closed."""
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png", dpi=110, metadata={"Software": None})
+def png(figure: Figure, dpi: int = 110) -> bytes:
+    """A figure as a PNG of 64 colours, without a date; the figure is closed."""
+    drawn, picture = io.BytesIO(), io.BytesIO()
+    figure.savefig(drawn, format="png", dpi=dpi)
     plt.close(figure)
+    Image.open(drawn).convert("RGB").quantize(64).save(picture, format="png", optimize=True)
     return picture.getvalue()
+
+
+def compact(script: str) -> str:
+    """A script without its comments' lines and its indentation."""
+    lines = (line.strip() for line in script.splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith("//"))
