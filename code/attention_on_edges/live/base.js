@@ -26,6 +26,19 @@
     }
   }
 
+  // Loads a script of the book; fetch would not work from the disk.
+  function loadScript(address) {
+    return new Promise((done, fail) => {
+      const script = make(document.head, "script", { src: address });
+      script.addEventListener("load", done);
+      script.addEventListener("error", () => { script.remove(); fail(new Error(`${address} is missing`)); });
+    });
+  }
+
+  const breathe = () => new Promise((done) => setTimeout(done));  // lets the browser draw and react
+
+  const plural = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
+
   // A labelled list of choices: [value, text]; act(value) is called when one is chosen.
   function choose(parent, label, choices, act) {
     const select = make(make(parent, "label", {}, `${label} `), "select");
@@ -104,5 +117,7 @@
     return (r, c) => { [row, column] = [r, c]; };
   }
 
-  globalThis.EdgewiseBase = { SVG, choose, enhance, make, number, play, slide, walkCells };
+  globalThis.EdgewiseBase = {
+    SVG, breathe, choose, enhance, loadScript, make, number, play, plural, slide, walkCells,
+  };
 })();

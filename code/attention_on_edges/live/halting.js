@@ -3,20 +3,8 @@
 (() => {
   "use strict";
 
-  const { enhance, make, number, play, walkCells } = EdgewiseBase;
+  const { breathe, enhance, loadScript, make, number, play, plural, walkCells } = EdgewiseBase;
   const ROW = 24, LEFT = 26, WIDE = 240, RIGHT = 56;
-
-  const breathe = () => new Promise((done) => setTimeout(done));  // lets the browser draw each token
-  const plural = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
-
-  // A script of the book; fetch would not work from the disk.
-  function loadScript(address) {
-    return new Promise((done, fail) => {
-      const script = make(document.head, "script", { src: address });
-      script.addEventListener("load", done);
-      script.addEventListener("error", () => { script.remove(); fail(new Error(`${address} is missing`)); });
-    });
-  }
 
   enhance("halting", (root, { name, symbols, files, bytes, eps, most, start, example }) => {
     const ids = new Map(symbols.map((symbol, id) => [symbol, id]));

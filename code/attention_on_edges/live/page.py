@@ -9,14 +9,13 @@ from typing import Any
 
 import torch
 
+from attention_on_edges.analysis.circuits import KINDS
 from attention_on_edges.experiments import artifacts, load_study, load_translator
 from attention_on_edges.live.element import read
 from edgewise.decoding import greedy
 from edgewise.graphs import GraphPool
 
 SCRIPTS = ("base.js", "engine.js", "cuts.js", "drawing.js", "golf.js", "translator.js")
-KINDS = ("e2e", "e2d", "d2d")
-"""As the tutorial names them, in the order of ``attention_of``."""
 
 
 def model_file(name: str) -> str:

@@ -5,14 +5,12 @@
 
   const { END, START, greedy, load } = EdgewiseEngine;
   const { ANY, EdgeSet, KINDS } = EdgewiseCuts;
-  const { make } = EdgewiseBase;
+  const { breathe, loadScript, make, plural } = EdgewiseBase;
   const { GraphDrawing, saveAsPicture } = EdgewiseDrawing;
   const NAMES = { e2e: "source to source", e2d: "source to target", d2d: "target to target" };
   const MOST_PIECES = 60;
   const WHOLE = { cuts: [], reach: null, lighter: 0, kept: null };  // nothing is cut
 
-  const breathe = () => new Promise((done) => setTimeout(done));  // lets the browser draw and react
-  const plural = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
   const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 
   const LEGEND = "An edge is as strong as its weight, on average over the chosen layers and heads that still have it. Bars: the probability of the next "
@@ -122,7 +120,7 @@
       if (button) button.disabled = true;
       try {
         if (!settings.loaded) {
-          if (!globalThis.EdgewiseModels?.[name]) await fetchScript(settings.file);
+          if (!globalThis.EdgewiseModels?.[name]) await loadScript(settings.file);
           settings.loaded = load(globalThis.EdgewiseModels[name]);
           delete globalThis.EdgewiseModels[name];
         }
@@ -404,16 +402,6 @@
         this.say("The link is in the address bar.");
       }
     }
-  }
-
-  function fetchScript(address) {
-    return new Promise((done, fail) => {
-      const script = document.createElement("script");
-      script.src = address;
-      script.onload = done;
-      script.onerror = () => fail(new Error(`${address} is missing`));
-      document.head.append(script);
-    });
   }
 
   globalThis.EdgewiseTranslator = { Translator, compareWords, fromLink, toLink, wordsOf };
