@@ -27,7 +27,7 @@ export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
 MAKEFLAGS += --no-print-directory --silent
 .DELETE_ON_ERROR:
-.PHONY: help book test test-gpu lint notebooks serve screenshots pdf artifacts mutants publish lock clean env check alone executed
+.PHONY: help book test test-gpu lint notebooks serve screenshots live-speed pdf artifacts mutants publish lock clean env check alone executed
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 18
@@ -79,6 +79,9 @@ serve: book ## build the book and show it at http://127.0.0.1:8000
 
 screenshots: book ## pictures of every page for people to look at (PAGES="03 lab" for some)
 	@$(BIN)/python tests/browser.py $(PAGES)
+
+live-speed: ## measure the live translator in a browser, for the status page
+	@$(BIN)/python tests/live_speed.py
 
 pdf: book ## print the book into _build/attention-on-edges.pdf (needs Chromium)
 	@PYTHONPATH=tests $(BIN)/python book/_ext/book_pdf.py

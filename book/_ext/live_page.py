@@ -27,14 +27,12 @@ def write_files(app, error):
     """Write the scripts and the models' data into the built book."""
     if error or app.builder.format != "html":
         return
-    from attention_on_edges.live.element import read
-    from attention_on_edges.live.page import SCRIPTS, model_file
+    from attention_on_edges.live.page import model_file, script_file
 
     folder = app.outdir / PLACE
     folder.mkdir(parents=True, exist_ok=True)
-    found = {name: read(name) for name in SCRIPTS}
     names = {*getattr(app.env, "live_models", ()), *LOADED_BY_FIGURES}
-    found |= {f"{name}.js": model_file(name) for name in sorted(names)}
+    found = {"live.js": script_file()} | {f"{name}.js": model_file(name) for name in sorted(names)}
     for name, text in found.items():
         (folder / name).write_text(text, encoding="utf-8")
 

@@ -85,7 +85,22 @@ def artifacts():
     return rows
 
 
+def live():
+    """Return rows: how fast the live translator is, for each of its models."""
+    study = json.loads((ROOT / "book" / "studies" / "live-speed.json").read_text(encoding="utf-8"))
+    named = {
+        "page": "the landing page, until it is loaded",
+        "ready": "the model, from the click until it is ready",
+        "first": "the first translation on the screen, from the click",
+        "token": "a token, greedy search",
+        "beam": "a sentence, beam of 5",
+        "beam_longest": "the slowest sentence, beam of 5",
+    }
+    return [[said, *(f"{row[key]:.3g} ms" for row in study["rows"])] for key, said in named.items()]
+
+
 TABLES = {
+    "live": (["", "Tatoeba", "Multi30k"], live),
     "chapters": (["chapter", "code cells", "seconds"], chapters),
     "software": (["program", "version"], software),
     "machine": (["", ""], machine),

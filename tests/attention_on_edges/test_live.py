@@ -24,6 +24,7 @@ from edgewise.attention import MultiHeadAttention
 from edgewise.decoding import beam_search, greedy
 
 MODELS = ("tatoeba", "multi30k")
+OTHERS = ("multi30k-window", "sort-universal")
 START, END = 0, 1
 
 
@@ -37,9 +38,8 @@ def browser():
 def site(tmp_path_factory):
     """A folder with a page that holds the translator, and its files."""
     folder = tmp_path_factory.mktemp("site")
-    for name in live.SCRIPTS:
-        (folder / name).write_text(read(name), encoding="utf-8")
-    for name in (*MODELS, "sort-universal"):
+    (folder / "live.js").write_text(live.script_file(), encoding="utf-8")
+    for name in (*MODELS, *OTHERS):
         (folder / f"{name}.js").write_text(live.model_file(name), encoding="utf-8")
     head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>T</title>'
     page = f"{head}<body><main><h1>T</h1>{live.translator_page(MODELS, '.')}</main>"
@@ -52,7 +52,8 @@ def engine(browser, site):
     """A page with the engine and all models loaded; evaluates expressions in which ``models`` has them."""
     page = browser.new_page()
     page.goto((site / "index.html").as_uri())
-    for name in (*MODELS, "sort-universal"):
+    page.add_script_tag(path=site / "live.js")
+    for name in (*MODELS, *OTHERS):
         page.add_script_tag(path=site / f"{name}.js")
     page.evaluate(
         """() => {
@@ -131,6 +132,26 @@ def test_it_translates_as_python_does(engine, translators, name, count):
         [name, ids, penalty],
     )
     assert found == [list(hypotheses[0].ids) for hypotheses in best]
+
+
+def test_a_window_and_norms_afterwards_are_pythons_too(engine):
+    """No committed translator has post-norm: the window's computes with it as well as without, if badly."""
+    name = "multi30k-window"
+    translator = experiments.load_translator(artifacts.load(name))
+    ids = [translator.encode(text) for text in HOLES["multi30k"][:4]]
+    for norm_first in (True, False):
+        for layer in translator.model.modules():
+            if hasattr(layer, "norm_first"):
+                layer.norm_first = norm_first
+        expected = greedy(translator.model, ids, START, END)
+        found = engine.evaluate(
+            """([name, all, norm_first]) => {
+                models[name].model.config.norm_first = norm_first;
+                return all.map((ids) => run(name, ids).logProb);
+            }""",
+            [name, ids, norm_first],
+        )
+        assert found == pytest.approx([h.log_prob for h in expected], abs=1e-3)
 
 
 def weights_under(sentence, kept):
@@ -273,9 +294,9 @@ def begin(page):
 def test_before_it_is_loaded_a_picture_shows_it_at_work_and_the_button_says_the_size(page, site):
     assert page.locator(".still svg path").count() > 50
     assert "“Where is the station?” became “Où est la gare ?”" in page.locator("figcaption").inner_text()
-    size = (site / "tatoeba.js").stat().st_size / 1e6
+    size = sum((site / name).stat().st_size for name in ("tatoeba.js", "live.js")) / 1e6
     assert page.locator("button.load").inner_text() == f"Load the translator ({size:.1f} MB)"
-    assert page.evaluate("globalThis.EdgewiseModels") is None
+    assert page.evaluate("[globalThis.EdgewiseModels, globalThis.EdgewiseEngine]") == [None, None]
     begin(page)
     assert page.locator(".still").count() == 0
     assert part(page, "whole").inner_text() == "Où est la gare ?"
@@ -348,6 +369,44 @@ def test_words_are_silenced_one_by_one(page):
     assert "gare" not in page.locator("[data-name=free] :not(del)").all_inner_texts()
     word.click()
     settled(page, "nothing is cut")
+
+
+def test_a_cut_says_what_it_did_to_which_probability(page, translators):
+    begin(page)
+    part(page, "words").get_by_role("button", name="station").click()
+    said = settled(page, " cut: ")
+    translator = translators["tatoeba"]
+    sentence = CutTranslation(translator.model, translator.encode("Where is the station?"))
+    word = translator.splitter.show(translator.split("Where is the station?")).index("_station")
+    kinds, senders = sentence.edges[:, 0], sentence.edges[:, 4]
+    kept = (senders != word) | (kinds == KINDS.index("d2d"))
+    of = [
+        sentence.log_probs(kept)[0].detach().exp()[range(len(sentence.read)), [*sentence.ids, END]]
+        for kept in (torch.ones(1, len(kept), dtype=torch.bool), kept[None])
+    ]
+    place = int((of[0] - of[1]).abs().argmax())
+    piece = translator.vocabulary.decode(list(sentence.ids))[place]
+    [piece] = translator.splitter.show([piece])
+    before, after = (f"{100 * float(p[place]):.1f} %" for p in of)
+    assert said.endswith(f"Most changed is “{piece[1:]}”: its probability goes from {before} to {after}.")
+    numbers = [f"{100 * float(was):.0f}→{100 * float(now):.0f}" for was, now in zip(*of, strict=True)]
+    changed = [text for text in numbers if len(set(text.split("→"))) > 1]
+    assert page.locator("svg.graphs .percent").all_text_contents() == changed
+
+
+@pytest.mark.corpus
+@pytest.mark.parametrize("name", MODELS)
+def test_ninety_five_in_a_hundred_held_out_sentences_are_not_doubted(name):
+    typical = json.loads(read("models.json"))[name]["typical"]
+    model, data = experiments.restore(artifacts.load(name))
+    split = {"tatoeba": "test", "multi30k": "test2016"}[name]
+    ids = [data.encode(source) for source, _ in data.splits[split][:600]]
+    found = [
+        h.log_prob / (len(h.ids) + h.finished)
+        for start in range(0, len(ids), 100)
+        for h in greedy(model, ids[start : start + 100], START, END)
+    ]
+    assert np.quantile(np.exp(found), 0.05) == pytest.approx(typical, abs=0.01)
 
 
 def test_a_link_restores_what_was_cut(page, site):
@@ -433,7 +492,7 @@ def test_it_can_be_stopped_and_goes_on(page):
 @pytest.mark.parametrize("damage", ["missing", "damaged"])
 def test_a_file_that_cannot_be_read_leaves_the_picture_and_says_so(browser, site, tmp_path, damage):
     for path in site.iterdir():
-        if path.name not in ("tatoeba.js", "sort-universal.js"):
+        if path.stem not in ("tatoeba", *OTHERS):
             (tmp_path / path.name).write_bytes(path.read_bytes())
     if damage == "damaged":
         whole = (site / "tatoeba.js").read_text(encoding="utf-8")
@@ -442,7 +501,7 @@ def test_a_file_that_cannot_be_read_leaves_the_picture_and_says_so(browser, site
     page.goto((tmp_path / "index.html").as_uri())
     page.locator("button.load").click()
     page.wait_for_selector("[role=alert]:not(:empty)")
-    assert page.locator("[role=alert]").inner_text().startswith("The model's data cannot be read (")
+    assert page.locator("[role=alert]").inner_text().startswith("The translator cannot be loaded (")
     assert page.locator(".still svg").is_visible()
     page.select_option("[name=model]", "multi30k")
     page.locator("button.load").click()
@@ -484,14 +543,16 @@ def test_golf_scores_what_is_left_and_knows_par(page, translators):
     assert "You beat par by 1!" in score.inner_text()
 
 
-def test_the_sentence_of_the_day_is_one_a_day(page):
+def test_the_sentence_of_the_day_is_one_a_day(page, site):
+    page.add_script_tag(path=site / "live.js")
     days = page.evaluate(
         "Array.from({length: 31}, (_, i) => EdgewiseGolf.holeOf(new Date(86400000 * i + 5), 30))"
     )
     assert days == [*range(30), 0]
 
 
-def test_links_come_back_and_what_is_no_link_is_none(page):
+def test_links_come_back_and_what_is_no_link_is_none(page, site):
+    page.add_script_tag(path=site / "live.js")
     state = {
         "name": "tatoeba", "text": "a&b=c #%_.", "cuts": [["e2d", -1, 2, -1, 3], [-1, -1, -1, -1, -1]],
         "reach": 0, "lighter": 0.25, "kept": [1, 5],
@@ -506,7 +567,8 @@ def test_links_come_back_and_what_is_no_link_is_none(page):
     assert odd == {"name": "x", "text": "", "cuts": [], "reach": 0, "lighter": 0, "kept": [0, 0]}
 
 
-def test_words_that_differ_are_marked_by_alignment(page):
+def test_words_that_differ_are_marked_by_alignment(page, site):
+    page.add_script_tag(path=site / "live.js")
     compare = "([a, b]) => EdgewiseTranslator.compareWords(a, b)"
     assert page.evaluate(compare, ["steht auf einer Leiter .", "steht auf einem Leiter ."]) == [
         ["steht", "both"], ["auf", "both"], ["einer", "old"], ["einem", "new"],

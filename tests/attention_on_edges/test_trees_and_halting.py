@@ -11,9 +11,8 @@ import torch
 from attention_on_edges import experiments
 from attention_on_edges.experiments import artifacts
 from attention_on_edges.live.beam import beam_tree, search_tree
-from attention_on_edges.live.element import read
 from attention_on_edges.live.halting import halting_bars, halting_of, steps_over_training
-from attention_on_edges.live.page import model_file
+from attention_on_edges.live.page import model_file, script_file
 from browser import PHONE, SCREEN, chromium
 from edgewise.decoding import beam_search
 from edgewise.graphs import GraphPool
@@ -151,7 +150,7 @@ def browser():
 def site(tmp_path_factory, translators, sorting):
     """A page with the figures, beside the files that one of them loads."""
     folder = tmp_path_factory.mktemp("site")
-    (folder / "engine.js").write_text(read("engine.js"), encoding="utf-8")
+    (folder / "live.js").write_text(script_file(), encoding="utf-8")
     (folder / "sort-universal.js").write_text(model_file("sort-universal"), encoding="utf-8")
     figures = [
         beam_tree(translators["multi30k"], "The man is old."),
@@ -271,7 +270,7 @@ def sort(page, letters, until):
 
 
 def test_typed_letters_are_sorted_and_halt_as_in_python(page, sorting, site):
-    size = sum((site / f"{name}.js").stat().st_size for name in ("engine", "sort-universal")) / 1e6
+    size = sum((site / f"{name}.js").stat().st_size for name in ("live", "sort-universal")) / 1e6
     button = figure(page, "halting").locator("button.load")
     assert button.inner_text() == f"Load the model and type letters ({size:.1f} MB)"
     open_model(page)

@@ -10,8 +10,9 @@ def applies(mutant):
     broken = mutant_source(mutant)
     if mutant.file.endswith(".py"):
         ast.parse(broken)
+    files = [name.partition("::") for name in mutant.tests.split()]
     return mutant.new != mutant.old and all(
-        (ROOT / "tests" / name).is_file() for name in mutant.tests.split()
+        f"def {test}" in (ROOT / "tests" / file).read_text(encoding="utf-8") for file, _, test in files
     )
 
 

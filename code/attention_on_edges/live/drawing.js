@@ -49,7 +49,7 @@
       const arch = archOf(width) + 14, top = arch + 12, bottom = top + BETWEEN, floor = bottom + arch + 16;
       const where = { xs: place(sources.length), xt: place(targets.length), top, bottom };
       this.svg.replaceChildren();
-      this.svg.setAttribute("viewBox", `0 0 ${width} ${floor + 52}`);
+      this.svg.setAttribute("viewBox", `0 0 ${width} ${floor + 54}`);
       this.svg.style.minWidth = `${Math.round(0.72 * width)}px`;
       this.svg.style.maxWidth = `${Math.round(1.25 * width)}px`;
       const drawn = edges.filter((edge) => Math.max(edge.weight, edge.before) >= FAINT);
@@ -82,6 +82,8 @@
       make(this.svg, "text", { class: "next", x, y }, text);
       bar("before", before, 0);
       bar("after", after, 19);
+      const [was, is] = [before, after].map((value) => Math.round(100 * value));
+      if (was !== is) make(this.svg, "text", { class: "percent", x, y: y + 47 }, `${was}→${is}`);
     }
 
     mark(edge, how) {

@@ -9,8 +9,8 @@ import torch
 
 from attention_on_edges.data.tasks import TranslationDataset
 from attention_on_edges.figures.style import PALETTE
-from attention_on_edges.live.element import Element, png, read
-from attention_on_edges.live.page import model_file
+from attention_on_edges.live.element import Element, png
+from attention_on_edges.live.page import model_file, script_file
 from edgewise.decoding import greedy
 from edgewise.graphs import GraphPool
 from edgewise.layers import evaluating
@@ -64,7 +64,7 @@ def halting_bars(
     name : str
         The artifact that the model was read from, whose file the page loads.
     place : str
-        The folder of that file and of ``engine.js``, as the page reaches it.
+        The folder of that file and of ``live.js``, as the page reaches it.
 
     Raises
     ------
@@ -80,8 +80,8 @@ def halting_bars(
         "title": "How tokens halt",
         "name": name,
         "symbols": data.symbols,
-        "files": [f"{place}/engine.js", f"{place}/{name}.js"],
-        "bytes": len(read("engine.js")) + len(model_file(name)),
+        "files": [f"{place}/live.js", f"{place}/{name}.js"],
+        "bytes": len(script_file()) + len(model_file(name)),
         "eps": model.eps,
         "most": MOST_LETTERS,
         "start": START,

@@ -11,11 +11,23 @@ import torch
 
 from attention_on_edges.analysis.circuits import KINDS
 from attention_on_edges.experiments import artifacts, load_study, load_translator
-from attention_on_edges.live.element import read
+from attention_on_edges.live.element import compact, read
 from edgewise.decoding import greedy
 from edgewise.graphs import GraphPool
 
-SCRIPTS = ("base.js", "engine.js", "cuts.js", "drawing.js", "golf.js", "translator.js")
+IN_PAGE = ("base.js", "loader.js")
+LOADED = ("engine.js", "cuts.js", "drawing.js", "golf.js", "translator.js")
+"""In the order in which they need each other."""
+
+
+def script_file() -> str:
+    """What the page loads when the reader asks for it, ``live.js``."""
+    return joined(LOADED)
+
+
+def joined(names: Sequence[str]) -> str:
+    """Several scripts as one."""
+    return "\n".join(compact(read(name)) for name in names)
 
 
 def model_file(name: str) -> str:
@@ -48,7 +60,9 @@ def settings(names: Sequence[str], place: str) -> dict[str, Any]:
         for name in names
         for row in load_study(f"golf-{name}").rows
     ]
-    return {"models": {n: known[n] | files[n] for n in names}, "holes": holes, "style": read("live.css")}
+    script = {"script": f"{place}/live.js", "bytes": len(script_file())}
+    models = {name: known[name] | files[name] for name in names}
+    return {"models": models, "holes": holes, "style": read("live.css")} | script
 
 
 def translator_page(names: Sequence[str], place: str) -> str:
@@ -56,11 +70,11 @@ def translator_page(names: Sequence[str], place: str) -> str:
     known = settings(names, place)
     picture, told = still(names[0], known["holes"][0]["text"])
     data = json.dumps(known).replace("<", "\\u003c")
-    scripts = "".join(f'<script defer src="{place}/{script}"></script>' for script in SCRIPTS)
     return (
         f"<style>{known['style']}</style>"
         f'<div class="edgewise-live"><figure class="still">{picture}<figcaption><p>{html.escape(told)}</p>'
-        f'</figcaption></figure><script type="application/json">{data}</script></div>{scripts}'
+        f'</figcaption></figure><script type="application/json">{data}</script></div>'
+        f"<script>{joined(IN_PAGE)}</script>"
     )
 
 

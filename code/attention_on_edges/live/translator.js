@@ -14,7 +14,7 @@
   const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 
   const LEGEND = "An edge is as strong as its weight, on average over the chosen layers and heads that still have it. Bars: the probability of the next "
-    + "piece, whole (outline) and with your cuts (filled).";
+    + "piece, whole (outline) and with your cuts (filled), in percent where they differ.";
   const PAGE = `
     <form>
       <p class="bar"><label class="grow"><span data-name="language"></span> <input name="text" autocomplete="off" spellcheck="false"></label>
@@ -96,41 +96,18 @@
     constructor(root, { models: settings, holes, style }) {
       Object.assign(this, { root, settings, holes, style, turn: 0, history: [], listeners: [] });
       const wanted = fromLink(location.hash);
-      this.state = { ...WHOLE, name: Object.keys(settings)[0], text: "" };
-      if (wanted && settings[wanted.name]) this.state = wanted;
-      const bar = make(root, "p", { class: "bar start" });
-      const choice = make(make(bar, "label", {}, "Model "), "select", { name: "model" });
-      for (const [name, { label }] of Object.entries(settings)) make(choice, "option", { value: name }, label);
-      choice.value = this.state.name;
-      const button = make(bar, "button", { type: "button", class: "load" });
-      const offer = () => {
-        const { bytes } = settings[choice.value];
-        button.textContent = `${wanted ? "Load and restore" : "Load the translator"} (${(bytes / 1e6).toFixed(1)} MB)`;
-      };
-      this.trouble = make(bar, "span", { role: "alert" });
-      choice.addEventListener("change", () => (this.model ? this.open(choice.value) : offer()));
-      button.addEventListener("click", () => this.open(choice.value, button));
-      offer();
+      this.state = wanted && settings[wanted.name] ? wanted : { ...WHOLE, name: Object.keys(settings)[0], text: "" };
     }
 
-    // Loads a model's data, once, and begins.
-    async open(name, button = null) {
+    // Loads a model's data, once, and begins. Throws if they cannot be read.
+    async open(name) {
       const settings = this.settings[name];
-      this.trouble.textContent = "";
-      if (button) button.disabled = true;
-      try {
-        if (!settings.loaded) {
-          if (!globalThis.EdgewiseModels?.[name]) await loadScript(settings.file);
-          settings.loaded = load(globalThis.EdgewiseModels[name]);
-          delete globalThis.EdgewiseModels[name];
-        }
-      } catch (error) {
-        this.trouble.textContent = `The model's data cannot be read (${error.message}); the picture stays.`;
-        if (button) button.disabled = false;
-        return;
+      if (!settings.loaded) {
+        if (!globalThis.EdgewiseModels?.[name]) await loadScript(settings.file);
+        settings.loaded = load(globalThis.EdgewiseModels[name]);
+        delete globalThis.EdgewiseModels[name];
       }
       if (!this.model) this.build();
-      button?.remove();
       Object.assign(this, settings.loaded, { history: [] });
       if (this.state.name !== name || !this.state.text) this.state = { ...WHOLE, name, text: this.texts(name)[0] };
       this.offer();
@@ -330,8 +307,18 @@
       this.part("title").hidden = box.hidden = !cut;
       const changed = words.filter(([, where]) => where !== "both").length;
       const effect = kept ? "the translation stays the same" : `${plural(changed, "word")} differ${changed === 1 ? "s" : ""}`;
-      this.say(cut ? `${plural(cut, "edge")} of ${all.toLocaleString("en")} cut: ${effect}.` : `${plural(all, "edge")}; nothing is cut. Click an edge to cut it.`);
+      this.say(cut ? `${plural(cut, "edge")} of ${all.toLocaleString("en")} cut: ${effect}. ${this.mostChanged()}` : `${plural(all, "edge")}; nothing is cut. Click an edge to cut it.`);
       this.listeners.forEach((listener) => listener(result));
+    }
+
+    // The piece of the translation whose probability the cuts change most.
+    mostChanged() {
+      const next = [...this.whole.ids, END].slice(0, this.whole.logProbs.length);
+      const rows = next.map((id, i) => [id, ...[this.whole, this.forced].map(({ logProbs }) => Math.exp(logProbs[i]))]);
+      const [id, was, is] = rows.reduce((a, b) => (Math.abs(b[1] - b[2]) > Math.abs(a[1] - a[2]) ? b : a));
+      const piece = id === END ? "the end" : `“${this.tokenizer.show(id).replace("_", "")}”`;
+      const [before, after] = [was, is].map((value) => `${(100 * value).toFixed(1)} %`);
+      return before === after ? "" : `Most changed is ${piece}: its probability goes from ${before} to ${after}.`;
     }
 
     // Says so when the text is unlike the text that the model was trained on.
@@ -405,8 +392,4 @@
   }
 
   globalThis.EdgewiseTranslator = { Translator, compareWords, fromLink, toLink, wordsOf };
-  for (const root of document.querySelectorAll(".edgewise-live:not([data-alive])")) {
-    root.dataset.alive = "";
-    root.translator = new Translator(root, JSON.parse(root.querySelector("script[type='application/json']").textContent));
-  }
 })();
