@@ -359,6 +359,56 @@ def test_a_cut_counts_in_the_chosen_layer_and_head(page):
     settled(page, "nothing is cut")
 
 
+def test_undo_brings_back_a_sentence_that_an_experiment_replaced(page):
+    begin(page)
+    page.locator("input[name=text]").fill("My sister never drinks black coffee.")
+    page.keyboard.press("Enter")
+    settled(page, "nothing is cut")
+    part(page, "tries").get_by_role("button").first.click()
+    settled(page, " cut: ")
+    page.get_by_role("button", name="Undo").click()
+    settled(page, "nothing is cut")
+    assert page.locator("input[name=text]").input_value() == "My sister never drinks black coffee."
+    page.select_option("[name=model]", "multi30k")
+    settled(page, "nothing is cut")
+    assert page.locator("input[name=text]").input_value() == "My sister never drinks black coffee."
+    page.locator(".golf summary").click()
+    page.select_option("[name=hole]", "0")
+    settled(page, "“Où est la gare ?” 608 edges; nothing is cut.")
+    assert page.locator("[name=model]").input_value() == "tatoeba"
+
+
+def test_what_is_said_of_an_edge_is_said_of_it_as_it_is_now(page):
+    begin(page)
+    said = part(page, "pointed")
+    assert said.inner_text().startswith("Click a line to cut it.")
+    page.locator(".hit").last.click(force=True)
+    settled(page, "8 edges of 608 cut")
+    assert said.inner_text().endswith("Click to mend.")
+    page.get_by_role("button", name="Mend all").click()
+    settled(page, "nothing is cut")
+    whole = said.inner_text()
+    assert whole.endswith("Click to cut.")
+    page.select_option("[name=layer]", "1")
+    assert said.inner_text() != whole
+    page.get_by_role("button", name="Mend all").click()
+    settled(page, "nothing is cut")
+    assert said.inner_text() == whole
+
+
+def test_the_picture_opens_it_too(page):
+    page.locator(".still svg").click()
+    settled(page, "nothing is cut")
+
+
+def test_a_word_is_silenced_in_the_layer_that_a_cut_counts_in(page):
+    begin(page)
+    page.select_option("[name=layer]", "0")
+    page.select_option("[name=head]", "3")
+    part(page, "words").get_by_role("button", name="station").click()
+    settled(page, "11 edges of 608 cut")
+
+
 def test_words_are_silenced_one_by_one(page):
     begin(page)
     word = part(page, "words").get_by_role("button", name="station")
@@ -387,7 +437,7 @@ def test_a_cut_says_what_it_did_to_which_probability(page, translators):
     place = int((of[0] - of[1]).abs().argmax())
     piece = translator.vocabulary.decode(list(sentence.ids))[place]
     [piece] = translator.splitter.show([piece])
-    before, after = (f"{100 * float(p[place]):.1f} %" for p in of)
+    before, after = (f"{100 * float(p[place]):.1f}\u00a0%" for p in of)
     assert said.endswith(f"Most changed is “{piece[1:]}”: its probability goes from {before} to {after}.")
     numbers = [f"{100 * float(was):.0f}→{100 * float(now):.0f}" for was, now in zip(*of, strict=True)]
     changed = [text for text in numbers if len(set(text.split("→"))) > 1]
@@ -422,7 +472,7 @@ def test_a_link_restores_what_was_cut(page, site):
     link = page.evaluate("location.href")
     other = page.context.new_page()
     other.goto(link)
-    assert other.locator("button.load").inner_text().startswith("Load and restore (")
+    assert other.locator("button.load").inner_text().startswith("Open what the link shows (")
     other.locator("button.load").click()
     assert settled(other, "cut: ") == said
     assert other.locator("input[name=text]").input_value() == "They live near the river."
@@ -523,7 +573,7 @@ def test_golf_scores_what_is_left_and_knows_par(page, translators):
     )
     page.wait_for_function(f"document.querySelector('.score').textContent.endsWith('par is {len(kept)}.')")
     assert score.inner_text().startswith("608 of 608 edges are left")
-    page.get_by_role("button", name="Hint").click()
+    page.get_by_role("button", name="Cut what par does not need").click()
     settled(page, " cut: ")
     assert score.inner_text().startswith(f"{608 - unneeded} ")
     page.locator("[name=lighter]").fill("0.99")

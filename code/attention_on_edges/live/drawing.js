@@ -24,7 +24,8 @@
     return { d: `M${x1} ${y}Q${(x1 + x2) / 2} ${y + up * 2 * height} ${x2} ${y}`, middle: [(x1 + x2) / 2, y + up * height] };
   }
 
-  // `choose` is told the edge that is pointed at, and how ("keyboard" or "pointer"); `toggle` the one to cut.
+  // `choose` is told the edge that is pointed at, how ("keyboard" or "pointer"), and whether it is again the same
+  // after a new drawing; `toggle` the one to cut.
   class GraphDrawing {
     constructor(svg, { choose, toggle }) {
       Object.assign(this, { svg, choose, toggle, edges: [], chosen: null });
@@ -49,7 +50,7 @@
       const arch = archOf(width) + 14, top = arch + 12, bottom = top + BETWEEN, floor = bottom + arch + 16;
       const where = { xs: place(sources.length), xt: place(targets.length), top, bottom };
       this.svg.replaceChildren();
-      this.svg.setAttribute("viewBox", `0 0 ${width} ${floor + 54}`);
+      this.svg.setAttribute("viewBox", `0 0 ${width} ${floor + 60}`);
       this.svg.style.minWidth = `${Math.round(0.72 * width)}px`;
       this.svg.style.maxWidth = `${Math.round(1.25 * width)}px`;
       const drawn = edges.filter((edge) => Math.max(edge.weight, edge.before) >= FAINT);
@@ -64,6 +65,7 @@
       const before = this.chosen;
       this.chosen = before && drawn.find((edge) => ["kind", "receiver", "sender"].every((part) => edge[part] === before[part]));
       this.chosen?.line.classList.add("chosen");
+      if (this.chosen) this.choose(this.chosen, this.how, true);  // its weight may be another now
     }
 
     draw(edge, where) {
@@ -88,7 +90,7 @@
 
     mark(edge, how) {
       this.chosen?.line.classList.remove("chosen");
-      this.chosen = edge;
+      Object.assign(this, { chosen: edge, how });
       edge.line.classList.add("chosen");
       this.choose(edge, how);
     }

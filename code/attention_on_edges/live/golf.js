@@ -12,7 +12,7 @@
     <p class="bar"><label>Sentence <select name="hole"></select></label></p>
     <p class="bar"><label class="grow">Cut all edges lighter than <input type="range" name="lighter" min="0" max="1" step="0.01" value="0">
       <output name="limit">0.00</output></label></p>
-    <p class="bar"><button type="button" name="hint">Hint</button><button type="button" name="par">Show par</button></p>
+    <p class="bar"><button type="button" name="hint">Cut what par does not need</button><button type="button" name="par">Show par</button></p>
     <p class="score" role="status"></p>`;
 
   // The sentence of a day: the same for everyone, another tomorrow.
@@ -29,7 +29,7 @@
       make(choice, "option", { value: "" }, "choose");
       holes.forEach(({ text }, i) => make(choice, "option", { value: i }, `${i === first ? "today’s: " : ""}${text}`));
       choice.addEventListener("change", () => choice.value && this.play(holes[choice.value]));
-      panel.addEventListener("toggle", () => panel.open && !this.hole && this.play(holes[first]));
+      panel.addEventListener("toggle", () => panel.open && translator.free && translator.update());
       this.part("lighter").addEventListener("input", () => this.translator.change({ lighter: Number(this.part("lighter").value) }));
       this.part("hint").addEventListener("click", () => this.hint());
       this.part("par").addEventListener("click", () => this.translator.change({ cuts: [], reach: null, lighter: 0, kept: this.hole.par }));
@@ -37,7 +37,7 @@
     }
 
     async play(hole) {
-      if (!this.translator.model || this.translator.state.name !== hole.model) await this.translator.open(hole.model);
+      if (this.translator.state.name !== hole.model) await this.translator.open(hole.model);
       await this.translator.begin(hole.text);
     }
 
@@ -63,7 +63,7 @@
       this.part("limit").textContent = state.lighter.toFixed(2);
       for (const name of ["hint", "par"]) this.part(name).disabled = !this.hole;
       if (!this.panel.open) return;
-      if (!this.hole) return this.say(`${left.toLocaleString("en")} of ${all.toLocaleString("en")} edges are left. This sentence has no par.`);
+      if (!this.hole) return this.say(`${left.toLocaleString("en")} of ${all.toLocaleString("en")} edges are left. This sentence has no par: choose one above.`);
       const par = this.hole.par.length, score = `${left.toLocaleString("en")} of ${all.toLocaleString("en")} edges are left; par is ${par}.`;
       if (!kept) return this.say(`${score} The translation is lost: undo, or mend.`);
       const shown = state.kept === this.hole.par && left === par;

@@ -17,16 +17,19 @@
     const trouble = make(bar, "span", { role: "alert" });
     const offer = () => {
       const bytes = known.models[choice.value].bytes + known.bytes;
-      button.textContent = `${restores ? "Load and restore" : "Load the translator"} (${(bytes / 1e6).toFixed(1)} MB)`;
+      button.textContent = `${restores ? "Open what the link shows" : "Load the translator"} (${(bytes / 1e6).toFixed(1)} MB)`;
     };
-    const open = async () => {
+    const still = root.querySelector(".still");
+    const open = async (event) => {
       trouble.textContent = "";
       button.disabled = true;
       try {
         if (!globalThis.EdgewiseTranslator) await loadScript(known.script);
         root.translator ??= new EdgewiseTranslator.Translator(root, known);
         await root.translator.open(choice.value);
+        const byKeyboard = button.contains(document.activeElement) || event.detail === 0;
         button.remove();
+        if (byKeyboard) root.querySelector("[name=text]").focus({ preventScroll: true });
       } catch (error) {
         trouble.textContent = `The translator cannot be loaded (${error.message}); the picture stays.`;
         button.disabled = false;
@@ -34,6 +37,8 @@
     };
     choice.addEventListener("change", () => (button.isConnected ? offer() : open()));
     button.addEventListener("click", open);
+    still.addEventListener("click", (event) => button.disabled || open(event));
     offer();
+    if (restores) still.before(bar);  // the picture is not that of the link
   }
 })();

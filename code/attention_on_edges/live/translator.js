@@ -13,26 +13,37 @@
 
   const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 
-  const LEGEND = "An edge is as strong as its weight, on average over the chosen layers and heads that still have it. Bars: the probability of the next "
-    + "piece, whole (outline) and with your cuts (filled), in percent where they differ.";
+  const CLICK = matchMedia("(pointer: coarse)").matches ? "Tap" : "Click";
+  const EMPTY = `${CLICK} a line to cut it.`;
   const PAGE = `
     <form>
       <p class="bar"><label class="grow"><span data-name="language"></span> <input name="text" autocomplete="off" spellcheck="false"></label>
         <button>Translate</button><button type="button" data-do="stop" hidden>Stop</button></p>
       <p class="bar"><label>or take <select data-name="texts"></select></label></p>
     </form>
-    <div class="bar" role="group" aria-label="Experiments" data-name="tries"></div>
-    <dl><dt>Translation</dt><dd data-name="whole"></dd><dt data-name="title">With your cuts</dt><dd data-name="free"></dd></dl>
+    <dl><dt>Translation</dt><dd data-name="whole"></dd></dl>
     <p data-name="doubt" class="doubt" hidden></p>
+    <div class="frame"><svg class="graphs" role="application" tabindex="0"></svg></div>
+    <p data-name="pointed" class="pointed"></p>
+    <dl><dt data-name="title">With your cuts</dt><dd data-name="free"></dd></dl>
     <p data-name="result" class="result" role="status"></p>
     <p data-name="note"></p>
-    <div class="frame"><svg class="graphs" role="application" tabindex="0"></svg></div>
-    <p data-name="pointed" class="pointed">${LEGEND}</p>
-    <div class="bar" role="group" aria-label="Words to silence" data-name="words"></div>
-    <div class="bar" data-name="scope"></div>
-    <div class="bar" role="group" aria-label="Graphs to cut" data-name="graphs"></div>
     <p class="bar"><button type="button" data-do="undo">Undo</button><button type="button" data-do="mend">Mend all</button>
-      <button type="button" data-do="share">Copy a link</button><button type="button" data-do="save">Save the picture</button></p>`;
+      <button type="button" data-do="share">Copy a link</button><button type="button" data-do="save">Save the picture</button>
+      <span data-name="done" role="status"></span></p>
+    <div class="bar" role="group" aria-label="Experiments" data-name="tries"></div>
+    <div class="bar" role="group" aria-label="Words to silence" data-name="words"></div>
+    <div class="bar" role="group" aria-label="Graphs to cut" data-name="graphs"></div>
+    <div class="bar" data-name="scope"></div>
+    <p class="bar"><label>Every source piece attends <select name="reach"></select></label></p>
+    <details><summary>How to read the picture</summary>
+      <p>Above are the pieces of your sentence, below those of the translation, as they were read: “_” is the space before a word, &lt;sos&gt; the
+        start. A line joins a piece to one that it attends to; arcs above stay within the source, arcs below within the target. A line stands
+        for one edge in each layer and each head, and is as strong as its weight there on average. Weights below 0.03 are not
+        drawn. When an edge is cut, the weights of the receiver’s other edges grow to sum to one again.</p>
+      <p>Under each piece stands the one that comes next. Bars are its probability after all pieces before it in the translation without cuts:
+        whole (outline) and with your cuts (filled), in percent where they differ. So a piece of the translation is written by what the
+        piece before it attends to. Layers and heads count from 0; layer 0 is the first of the encoder and of the decoder.</p></details>`;
 
   // Words that one text has and another lacks, by their longest common subsequence: [word, "both" | "old" | "new"].
   function compareWords(before, after) {
@@ -109,7 +120,9 @@
       }
       if (!this.model) this.build();
       Object.assign(this, settings.loaded, { history: [] });
-      if (this.state.name !== name || !this.state.text) this.state = { ...WHOLE, name, text: this.texts(name)[0] };
+      this.root.querySelector("[name=model]").value = name;
+      const { text } = this.state, own = this.holes.some((hole) => hole.text === text) ? "" : text;  // the reader's own text stays
+      if (this.state.name !== name || !text) this.state = { ...WHOLE, name, text: own || this.texts(name)[0] };
       this.offer();
       await this.translate();
     }
@@ -121,16 +134,20 @@
       this.part = (name) => box.querySelector(`[data-name=${name}]`);
       this.form = box.querySelector("form");
       this.svg = box.querySelector("svg");
-      this.drawing = new GraphDrawing(this.svg, { choose: (edge, how) => this.point(edge, how), toggle: (edge) => this.toggle(edge) });
+      this.drawing = new GraphDrawing(this.svg, { choose: (...edge) => this.point(...edge), toggle: (edge) => this.toggle(edge) });
       this.form.addEventListener("submit", (event) => {
         event.preventDefault();
         this.begin(this.form.elements.text.value);
       });
       const actions = {
-        stop: () => this.stop(), undo: () => this.undo(), mend: () => this.change(WHOLE), share: () => this.share(),
+        stop: () => this.stop(), undo: () => this.undo(), mend: () => this.mend(), share: () => this.share(),
         save: () => saveAsPicture(this.svg, this.style, "attention.svg"),
       };
       for (const button of box.querySelectorAll("[data-do]")) button.addEventListener("click", actions[button.dataset.do]);
+      const reach = box.querySelector("[name=reach]");
+      [["", "to all"], [3, "3 each side"], [2, "2 each side"], [1, "1 each side"], [0, "to itself only"]]
+        .forEach(([value, text]) => make(reach, "option", { value }, text));
+      reach.addEventListener("change", () => this.change({ reach: reach.value === "" ? null : Number(reach.value) }));
       new EdgewiseGolf.Golf(this, this.holes);
     }
 
@@ -147,17 +164,12 @@
       this.refill("graphs", "Cut a whole graph:", KINDS.map((kind) => [NAMES[kind], () => this.toggleCut([kind, ...this.scope(), ANY, ANY])]));
       const scope = this.part("scope"), numbers = (noun, count) => [`all ${noun}s`, ...Array.from({ length: count }, (_, i) => `${noun} ${i}`)];
       scope.replaceChildren();
-      make(scope, "span", {}, "Each cut counts in");
+      make(scope, "span", {}, "A cut counts in");
       for (const noun of ["layer", "head"]) {
         const select = make(scope, "select", { "aria-label": `${noun} of a cut`, name: noun });
         numbers(noun, this.shape[`${noun}s`]).forEach((text, i) => make(select, "option", { value: i - 1 }, text));
         select.addEventListener("change", () => this.draw());
       }
-      const label = make(scope, "label", {}, "Source attends ");
-      const reach = make(label, "select", { name: "reach" });
-      [["", "everywhere"], [3, "3 each side"], [2, "2 each side"], [1, "1 each side"], [0, "to itself only"]]
-        .forEach(([value, text]) => make(reach, "option", { value }, text));
-      reach.addEventListener("change", () => this.change({ reach: reach.value === "" ? null : Number(reach.value) }));
     }
 
     texts(name) {
@@ -177,7 +189,7 @@
     }
 
     begin(text, { cuts = [], reach = null, says = "" } = {}) {
-      this.history = [];
+      this.history.push(this.state);
       this.state = { ...WHOLE, name: this.state.name, text, cuts, reach };
       this.part("note").textContent = says;
       return this.translate();
@@ -190,10 +202,18 @@
       return this.update();
     }
 
+    // Back to what was before, another sentence too.
     undo() {
       if (!this.history.length) return;
+      const { text } = this.state;
       this.state = this.history.pop();
-      this.update();
+      this.part("note").textContent = "";
+      return this.state.text === text ? this.update() : this.translate();
+    }
+
+    mend() {
+      for (const select of this.part("scope").querySelectorAll("select")) select.value = ANY;
+      return this.change(WHOLE);
     }
 
     stop() {
@@ -230,6 +250,7 @@
 
     async translate() {
       this.turn++;
+      this.drawing.chosen = null;
       this.form.elements.text.value = this.state.text;
       this.part("whole").textContent = this.part("free").textContent = "";
       this.part("doubt").hidden = true;
@@ -252,9 +273,9 @@
       await this.update();
     }
 
-    // Nobody attends to a piece of the source.
+    // Nobody attends to a piece of the source, in the layer and head that a cut counts in.
     silence(piece) {
-      return ["e2e", "e2d"].map((kind) => [kind, ANY, ANY, ANY, piece]);
+      return ["e2e", "e2d"].map((kind) => [kind, ...this.scope(), ANY, piece]);
     }
 
     refuse(why) {
@@ -305,9 +326,11 @@
         box.append(" ");
       }
       this.part("title").hidden = box.hidden = !cut;
-      const changed = words.filter(([, where]) => where !== "both").length;
-      const effect = kept ? "the translation stays the same" : `${plural(changed, "word")} differ${changed === 1 ? "s" : ""}`;
-      this.say(cut ? `${plural(cut, "edge")} of ${all.toLocaleString("en")} cut: ${effect}. ${this.mostChanged()}` : `${plural(all, "edge")}; nothing is cut. Click an edge to cut it.`);
+      const count = (which) => words.filter(([, where]) => where === which).length, changed = Math.max(count("old"), count("new"));
+      const said = this.tokenizer.decode(this.free.ids);
+      const effect = kept ? "the translation stays the same." : `${plural(changed, "word")} differ${changed === 1 ? "s" : ""}: “${said}”.`;
+      this.say(cut ? `${plural(cut, "edge")} of ${all.toLocaleString("en")} cut: ${effect} ${this.mostChanged()}`
+        : `“${whole}” ${plural(all, "edge")}; nothing is cut.`);
       this.listeners.forEach((listener) => listener(result));
     }
 
@@ -317,7 +340,7 @@
       const rows = next.map((id, i) => [id, ...[this.whole, this.forced].map(({ logProbs }) => Math.exp(logProbs[i]))]);
       const [id, was, is] = rows.reduce((a, b) => (Math.abs(b[1] - b[2]) > Math.abs(a[1] - a[2]) ? b : a));
       const piece = id === END ? "the end" : `“${this.tokenizer.show(id).replace("_", "")}”`;
-      const [before, after] = [was, is].map((value) => `${(100 * value).toFixed(1)} %`);
+      const [before, after] = [was, is].map((value) => `${(100 * value).toFixed(1)}\u00a0%`);
       return before === after ? "" : `Most changed is ${piece}: its probability goes from ${before} to ${after}.`;
     }
 
@@ -331,6 +354,7 @@
     }
 
     say(text) {
+      this.part("done").textContent = "";
       this.part("result").textContent = text;
     }
 
@@ -368,25 +392,28 @@
         const { pieces } = wordsOf(this.pieces)[number];
         button.setAttribute("aria-pressed", pieces.every((piece) => this.silence(piece).every((cut) => this.state.cuts.some((other) => same(cut, other)))));
       });
-      this.part("scope").querySelector("[name=reach]").value = this.state.reach ?? "";
+      this.root.querySelector("[name=reach]").value = this.state.reach ?? "";
+      const frame = this.svg.parentNode;
+      this.hint = frame.scrollWidth > frame.clientWidth + 1 ? `${EMPTY} The picture goes on to the right.` : EMPTY;
+      if (!this.drawing.chosen) this.part("pointed").textContent = this.hint;
     }
 
     // Tells of the edge that is pointed at, aloud only to those who use the keyboard.
-    point({ kind, receiver, sender, weight, before, cut }, how) {
+    point({ kind, receiver, sender, weight, before, cut }, how, again) {
       const row = kind === "e2e" ? this.pieces : [START, ...this.whole.ids].map((id) => this.tokenizer.show(id));
       const column = kind === "d2d" ? row : this.pieces, place = this.part("pointed");
-      place.setAttribute("aria-live", how === "keyboard" ? "polite" : "off");
+      place.setAttribute("aria-live", how === "keyboard" && !again ? "polite" : "off");
       place.textContent = `“${row[receiver]}” ${cut ? "attended" : "attends"} to “${column[sender]}”: ${(cut ? before : weight).toFixed(2)}. `
-        + `${how === "keyboard" ? "Enter" : "Click"} to ${cut ? "mend" : "cut"}.`;
+        + `${how === "keyboard" ? "Enter" : CLICK} to ${cut ? "mend" : "cut"}.`;
     }
 
     async share() {
       history.replaceState(null, "", toLink(this.state));
       try {
         await navigator.clipboard.writeText(location.href);
-        this.say("The link is copied.");
+        this.part("done").textContent = "The link is copied.";
       } catch {  // not allowed to write there
-        this.say("The link is in the address bar.");
+        this.part("done").textContent = "The link is in the address bar.";
       }
     }
   }
