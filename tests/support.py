@@ -13,10 +13,10 @@ from edgewise.models.transformer import make_model
 VOCAB = 11
 
 
-def dense_attention(mask, q, k, v):
+def dense_attention(mask, q, k, v, bias=0.0):
     """Masked attention with the formula written out, in the dtype given; q, k, v are [tokens, h, d]."""
     q, k, v = (x.transpose(0, 1) for x in (q, k, v))
-    scores = q @ k.transpose(1, 2) / q.shape[-1] ** 0.5
+    scores = q @ k.transpose(1, 2) / q.shape[-1] ** 0.5 + bias
     scores = scores - scores.detach().masked_fill(~mask, -torch.inf).amax(-1, keepdim=True).clamp(min=-1e30)
     weights = torch.where(mask, scores.clamp(max=0).exp(), 0.0)
     total = weights.sum(-1, keepdim=True)
@@ -74,12 +74,14 @@ def random_fields(graph, heads, width, scale=1.0, dtype=torch.float32, seed=0):
     return [x.requires_grad_() for x in (q * scale, k * scale, v)]
 
 
-def check_propagation(graph, engine, heads, width, scale=1.0, seed=0):
+def check_propagation(graph, engine, heads, width, scale=1.0, seed=0, biased=False):
     """Compare an engine's values and gradients with the dense formula in float64."""
     fields = random_fields(graph, heads, width, scale, seed=seed)
+    if biased:
+        fields += [torch.randn(graph.num_edges, heads, requires_grad=True)]
     doubles = [x.detach().double().requires_grad_() for x in fields]
-    actual = propagate_attention(graph, *fields, engine)
-    expected = dense_attention(graph.to_mask(), *doubles)
+    actual = propagate_attention(graph, *fields[:3], engine, bias=fields[3] if biased else None)
+    expected = dense_attention(graph.to_mask(), *doubles[:3], *map(graph.to_matrix, doubles[3:]))
     assert actual.shape == (graph.num_dst, heads, width)
     assert_equal_as_stated(actual, expected)
     upstream = torch.randn(actual.shape, generator=torch.Generator().manual_seed(1))

@@ -20,6 +20,8 @@ EXECUTED = ROOT / "_build" / "executed"
 ALWAYS = [ROOT / "requirements.txt", Path(__file__).with_name("run_twin.py")]
 PACKAGES = ("edgewise", "attention_on_edges")
 BELOW = tuple(f"{name}." for name in PACKAGES)
+# The library's face re-exports its parts: to import one of them is not to use them all.
+FACE = CODE / "edgewise" / "__init__.py"
 READS_DATA = CODE / "attention_on_edges" / "experiments" / "artifacts.py"
 
 
@@ -42,7 +44,7 @@ def files(name):
     found, place = [], CODE
     for part in name.split("."):
         if (place / f"{part}.py").is_file():
-            return [*found, place / f"{part}.py"]
+            return [path for path in (*found, place / f"{part}.py") if path != FACE]
         place /= part
         if not place.is_dir():
             return found
@@ -51,7 +53,7 @@ def files(name):
             for path in place.iterdir()
             if path.name == "__init__.py" or path.suffix in (".js", ".css", ".json")
         )
-    return found
+    return [path for path in found if path != FACE or len(found) == 1]
 
 
 @cache

@@ -1,6 +1,70 @@
-"""Attention as message passing on a graph of tokens.
+"""Attention as message passing on graphs of tokens: exact, on any graph, in PyTorch alone.
 
-One module per chapter of *Attention on Edges*; ``book/index.md`` gives the order in which to read them.
+An :class:`AttentionGraph` says which token attends to which; :func:`propagate_attention` computes multi-head
+attention on its edges; :class:`GraphAttention` is that with projections, a layer for anyone's model. Two
+packed sentences, of three and of four tokens:
+
+>>> import torch
+>>> import edgewise
+>>> graph = edgewise.AttentionGraph.from_lengths([3, 4])
+>>> layer = edgewise.GraphAttention(dim_model=8, num_heads=2)
+>>> layer(graph, torch.randn(7, 8)).shape
+torch.Size([7, 8])
+>>> graph.num_edges  # 9 + 16: no padding, no mask
+25
 """
 
+from edgewise.attention import MultiHeadAttention, dot_product_attention
+from edgewise.decoding import beam_search, greedy
+from edgewise.graph_attention import GraphAttention, from_pyg
+from edgewise.graphs import (
+    AttentionGraph,
+    Batch,
+    GraphPool,
+    batch,
+    bigbird,
+    bipartite,
+    causal,
+    complete,
+    dilated,
+    union,
+    window,
+)
+from edgewise.message_passing import attention_weights, available_engines, plan_tiles, propagate_attention
+from edgewise.models.gnn import GraphTransformerLayer
+from edgewise.models.transformer import Transformer, make_model
+from edgewise.models.universal import UTransformer, make_universal_model
+from edgewise.training import Trainer, TrainingConfig
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "AttentionGraph",
+    "Batch",
+    "GraphAttention",
+    "GraphPool",
+    "GraphTransformerLayer",
+    "MultiHeadAttention",
+    "Trainer",
+    "TrainingConfig",
+    "Transformer",
+    "UTransformer",
+    "attention_weights",
+    "available_engines",
+    "batch",
+    "beam_search",
+    "bigbird",
+    "bipartite",
+    "causal",
+    "complete",
+    "dilated",
+    "dot_product_attention",
+    "from_pyg",
+    "greedy",
+    "make_model",
+    "make_universal_model",
+    "plan_tiles",
+    "propagate_attention",
+    "union",
+    "window",
+]

@@ -6,8 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewise.graphs import causal
-from edgewise.models.gnn import neighbourhoods
+from edgewise.graphs import AttentionGraph, causal
 from support import edge_graphs, interval_graphs
 
 
@@ -31,6 +30,6 @@ def test_half_complete_graph_is_a_total_order_with_self_loops():
 def test_neighbours_attend_to_each_other(kind, self_loops):
     friends = kind([("ann", "bob"), ("bob", "cem"), ("cem", "cem")])
     friends.add_node("dot")
-    mask = neighbourhoods(friends, self_loops).to_mask()
+    mask = AttentionGraph.from_networkx(friends, self_loops).to_mask()
     expected = torch.from_numpy(nx.to_numpy_array(friends)).bool().T  # networkx: rows send, columns receive
     assert torch.equal(mask, expected | torch.eye(4, dtype=torch.bool) if self_loops else expected)

@@ -17,6 +17,7 @@ ROWS = {
     "edgewise": [
         {"training", "decoding"},
         {"models"},
+        {"graph_attention"},
         {"layers", "message_passing"},
         {"attention", "graphs"},
         {"validation"},

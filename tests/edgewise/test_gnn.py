@@ -15,7 +15,6 @@ from edgewise.models.gnn import (
     GCNLayer,
     GraphTransformerLayer,
     aggregate,
-    neighbourhoods,
     reduce_edges,
 )
 from support import assert_equal_as_stated, copy_layer_to_torch, dense_attention, edge_graphs
@@ -316,7 +315,7 @@ states = torch.zeros(5, 8)
             TypeError,
             "x must be a floating-point tensor, got list",
         ),
-        (lambda: neighbourhoods([(0, 1)]), TypeError, "must be a networkx graph, got list"),
+        (lambda: AttentionGraph.from_networkx([(0, 1)]), TypeError, "must be a networkx graph, got list"),
     ],
 )
 def test_bad_input(call, error, message):

@@ -39,6 +39,96 @@ def test_equal_for_scores_up_to_a_hundred(engine, graph, heads, width, highest):
 
 
 @engines
+@settings(max_examples=25)
+@given(graphs.filter(lambda g: g.num_edges), st.integers(1, 4), st.integers(1, 5), st.integers(0, 5))
+def test_a_bias_on_edges_is_one_on_scores(engine, graph, heads, width, seed):
+    check(graph, engine, heads, width, seed=seed, biased=True)
+
+
+@engines
+def test_a_bias_reaches_every_tile_of_a_window(engine):
+    check(window([90, 3, 41], 5, 2), engine, 2, 3, biased=True)
+
+
+@pytest.mark.parametrize("engine", ["scatter", "chunks", "tiles"])
+def test_gradcheck_of_a_bias(engine):
+    graph = AttentionGraph(torch.tensor([0, 2, 2, 1]), torch.tensor([1, 1, 0, 3]), 4)
+    fields = random_fields(graph, 2, 3, dtype=torch.float64)
+    fields += [torch.randn(4, 2, dtype=torch.float64, requires_grad=True)]
+    assert torch.autograd.gradcheck(lambda *f: propagate_attention(graph, *f[:3], engine, bias=f[3]), fields)
+
+
+@engines
+@settings(max_examples=15)
+@given(graphs.filter(lambda g: g.num_edges), st.booleans(), st.integers(0, 5))
+def test_dropout_takes_the_same_weights_away_in_every_engine(engine, graph, biased, seed):
+    q, k, v = random_fields(graph, 2, 3)
+    bias = torch.randn(graph.num_edges, 2) if biased else None
+    torch.manual_seed(seed)
+    output = propagate_attention(graph, q, k, v, engine, bias=bias, dropout=0.4)
+    torch.manual_seed(seed)
+    kept = torch.empty(graph.num_edges, 2).bernoulli_(0.6) / 0.6
+    message = (attention_weights(graph, q, k, bias) * kept)[..., None]
+    expected = torch.zeros(graph.num_dst, 2, 3).index_add(0, graph.dst, message * v[graph.src])
+    torch.testing.assert_close(output, expected)
+    upstream = torch.randn_like(output)
+    for gradient, reference in zip(
+        torch.autograd.grad(output, (q, k, v), upstream),
+        torch.autograd.grad(expected, (q, k, v), upstream),
+        strict=True,
+    ):
+        torch.testing.assert_close(gradient, reference, atol=1e-5, rtol=1e-4)
+
+
+def test_dropout_changes_nothing_on_average():
+    graph = window(12, 3, 2)
+    q, k, v = (x.detach() for x in random_fields(graph, 2, 3))
+    torch.manual_seed(0)
+    drawn = torch.stack([propagate_attention(graph, q, k, v, dropout=0.3) for _ in range(3000)])
+    deviation = (drawn.mean(0) - propagate_attention(graph, q, k, v)) / (drawn.std(0) / 3000**0.5)
+    assert deviation.abs().max() < 5
+    assert drawn.std(0).min() > 0
+
+
+@settings(max_examples=25)
+@given(edge_graphs().filter(lambda g: g.num_edges))
+def test_features_of_edges_are_added_to_keys_and_values(graph):
+    q, k, v = random_fields(graph, 2, 3)
+    features = torch.randn(graph.num_edges, 2, 3)
+    output = propagate_attention(graph, q, k, v, edge_features=features)
+    for receiver in range(graph.num_dst):
+        edges = (graph.dst == receiver).nonzero()[:, 0]
+        keys, values = (x[graph.src[edges]] + features[edges] for x in (k, v))  # [in-degree, h, d]
+        weights = (torch.einsum("hd,ehd->eh", q[receiver], keys) / 3**0.5).softmax(0)
+        torch.testing.assert_close(output[receiver], torch.einsum("eh,ehd->hd", weights, values))
+
+
+@engines
+@pytest.mark.parametrize("which", "qkv")
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), 3e38])
+def test_what_is_not_finite_spreads_along_edges_and_nowhere_else(engine, which, value):
+    graph = AttentionGraph(*torch.tensor([[0, 1, 2, 2, 3, 4], [1, 1, 1, 3, 4, 0]]), 6)
+    fields = dict(zip("qkv", (x.detach() for x in random_fields(graph, 2, 3)), strict=True))
+    fields[which][2, 0, 1] = value
+    output = propagate_attention(graph, **fields, engine=engine)
+    for receiver in range(6):
+        senders = graph.src[graph.dst == receiver]
+        scores = torch.einsum("hd,ehd->eh", fields["q"][receiver], fields["k"][senders]) / 3**0.5
+        expected = torch.einsum("eh,ehd->hd", scores.softmax(0), fields["v"][senders])
+        torch.testing.assert_close(output[receiver], expected, equal_nan=True)
+
+
+@pytest.mark.parametrize("graph", [window([9, 5], 2, 1), causal([4, 3])], ids=["window", "causal"])
+def test_tiles_refuse_a_second_derivative_with_a_sentence(graph):
+    q, k, v = random_fields(graph, 1, 2)
+    [gradient] = torch.autograd.grad(
+        propagate_attention(graph, q, k, v, "tiles").square().sum(), q, create_graph=True
+    )
+    with pytest.raises((RuntimeError, NotImplementedError), match=r"differentiate twice|not implemented"):
+        gradient.sum().backward()
+
+
+@engines
 def test_equal_on_a_window_that_needs_several_tiles(engine):
     check(window([90, 3, 41], 5, 2), engine, 2, 3)
 
@@ -59,7 +149,7 @@ def test_tiles_of_irregular_graphs_give_the_same_result(graph):
     check(graph, "tiles", 1, 2)
 
 
-@pytest.mark.parametrize("engine", ["scatter", "tiles"])
+@pytest.mark.parametrize("engine", ["scatter", "chunks", "tiles"])
 @pytest.mark.parametrize(
     "graph",
     [
@@ -210,27 +300,27 @@ def test_tiles_refuses_a_plan_over_its_limits_and_auto_takes_another_engine(monk
 
 @pytest.mark.proves(
     "05-message-passing",
-    "auto takes tiles for sentences and windows, else fused, or scatter where there is no DGL",
+    "auto takes tiles for sentences and windows, and chunks where tiles would waste too much",
 )
 def test_auto_takes_the_engine_that_fits(monkeypatch):
     taken = []
 
     def spy(name):
-        return lambda graph, q, k, v: taken.append(name)
+        return lambda *_: taken.append(name)
 
     monkeypatch.setattr(message_passing, "ENGINES", {name: spy(name) for name in ENGINES})
-    monkeypatch.setattr(message_passing, "dgl_available", lambda: True)
-
-    def auto(graph):
+    for graph in (complete(3), window(500, 3, 3), ladder(2_001)):
         propagate_attention(graph, *random_fields(graph, 1, 1))
-        return taken.pop()
+    assert taken == ["tiles", "tiles", "chunks"]
 
-    assert auto(complete(3)) == auto(window(500, 3, 3)) == "tiles"
-    assert auto(ladder(2_001)) == "fused"
-    monkeypatch.setattr(message_passing, "dgl_available", lambda: False)
-    assert auto(ladder(2_001)) == "tiles"
-    monkeypatch.setattr(planning, "ALWAYS_AFFORDABLE", 10_000)
-    assert auto(ladder(2_001)) == "scatter"
+
+@pytest.mark.parametrize("at_work", [1, 12, 100])
+@settings(max_examples=25)
+@given(graph=graphs)
+def test_chunks_of_any_size_give_the_same_result(at_work, graph):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(importlib.import_module("edgewise.message_passing.chunks"), "AT_WORK", at_work)
+        check(graph, "chunks", 2, 3, biased=True)
 
 
 def test_the_limits_of_a_plan_are_those_of_the_design():
@@ -251,7 +341,7 @@ def test_without_dgl_its_engines_say_so_and_the_others_work(monkeypatch):
     for engine in ("mailbox", "builtin", "fused"):
         with pytest.raises(ImportError, match="DGL cannot be imported"):
             propagate_attention(graph, *fields, engine)
-    for engine in ("scatter", "tiles", "auto"):
+    for engine in ("scatter", "chunks", "tiles", "auto"):
         assert propagate_attention(graph, *fields, engine).shape == (3, 1, 2)
 
 
@@ -290,3 +380,30 @@ good = torch.zeros(3, 1, 4)
 def test_bad_input(arguments, error, message):
     with pytest.raises(error, match=message):
         propagate_attention(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("terms", "error", "message"),
+    [
+        ({"bias": torch.zeros(9)}, ValueError, r"bias must be \[E, h\] = \[9, 1\], got \[9\]"),
+        ({"bias": torch.zeros(8, 1)}, ValueError, r"bias must be \[E, h\] = \[9, 1\], got \[8, 1\]"),
+        ({"bias": [0.0]}, TypeError, "bias must be a floating-point tensor, got list"),
+        ({"bias": torch.zeros(9, 1).double()}, ValueError, "bias must be torch.float32 on cpu as q is"),
+        ({"bias": torch.zeros(9, 1, device="meta")}, ValueError, "on cpu as q is, got torch.float32 on meta"),
+        ({"dropout": 1.0}, ValueError, r"dropout must lie in \[0, 1\), got 1.0"),
+        ({"dropout": "a"}, TypeError, "dropout must be a number, got 'a'"),
+        (
+            {"edge_features": torch.zeros(9, 1, 3)},
+            ValueError,
+            r"edge_features must be \[E, h, d\] = \[9, 1, 4\], got \[9, 1, 3\]",
+        ),
+        (
+            {"edge_features": torch.zeros(9, 1, 4), "engine": "tiles"},
+            ValueError,
+            "engine 'tiles' takes no edge features: use 'scatter' or 'auto'",
+        ),
+    ],
+)
+def test_bad_terms_of_edges(terms, error, message):
+    with pytest.raises(error, match=message):
+        propagate_attention(three, good, good, good, **terms)

@@ -5,14 +5,14 @@ senders ``start[i] .. stop[i] - 1``, which describes complete, causal, bipartite
 numbers per token; edges are derived on demand.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from edgewise.graphs.interop import load_dgl
-from edgewise.validation import check_count, check_ids
+from edgewise.validation import check_count, check_counts, check_ids
 
 if TYPE_CHECKING:
     import networkx
@@ -57,11 +57,12 @@ class AttentionGraph:
                 "src and dst must be two lists of the same length on one device, "
                 f"got {list(src.shape)} on {src.device} and {list(dst.shape)} on {dst.device}"
             )
-        pairs = (dst * self.num_src + src).sort().values
-        twice = pairs[1:][pairs[1:] == pairs[:-1]]
-        if len(twice):
-            edge = (int(twice[0]) % self.num_src, int(twice[0]) // self.num_src)
-            raise ValueError(f"edges must be distinct, got {edge} more than once")
+        if not any(_increases(*ends) for ends in ((dst, src), (src, dst))):  # else they are distinct
+            pairs = (dst * self.num_src + src).sort().values
+            twice = pairs[1:][pairs[1:] == pairs[:-1]]
+            if len(twice):
+                edge = (int(twice[0]) % self.num_src, int(twice[0]) // self.num_src)
+                raise ValueError(f"edges must be distinct, got {edge} more than once")
         self._edges: tuple[Tensor, Tensor] | None = (src, dst)
         self.intervals: tuple[Tensor, Tensor] | None = None
         self._cache: dict[str, Any] = {}
@@ -107,6 +108,138 @@ class AttentionGraph:
         return cls.unchecked(num_src, None if self_attention else len(start), (start, stop))
 
     @classmethod
+    def from_lengths(cls, lengths: Tensor | Sequence[int], *, causal: bool = False) -> "AttentionGraph":
+        """Sequences packed one after the other, each of which attends within itself.
+
+        Parameters
+        ----------
+        lengths : Tensor or sequence of int
+            Tokens of each sequence; the graph is on a tensor's device.
+        causal : bool
+            Whether a token attends to itself and those before it only.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a length is not an integer, or negative.
+        """
+        sizes = torch.tensor(check_counts("lengths", lengths), dtype=torch.int64)
+        if isinstance(lengths, Tensor):
+            sizes = sizes.to(lengths.device)
+        start = (sizes.cumsum(0) - sizes).repeat_interleave(sizes)
+        last = torch.arange(len(start), device=sizes.device) + 1
+        stop = last if causal else start + sizes.repeat_interleave(sizes)
+        return cls.unchecked(len(start), None, (start, stop))
+
+    @classmethod
+    def from_edge_index(
+        cls, edge_index: Tensor, num_nodes: int | tuple[int, int], *, check: bool = True
+    ) -> "AttentionGraph":
+        """Edges in PyG's form: column ``e`` is sender and receiver of edge ``e``.
+
+        Parameters
+        ----------
+        edge_index : Tensor
+            int64 [2, E]; row 0 sends, row 1 receives. No edge twice.
+        num_nodes : int or tuple of two int
+            Nodes; or, of a graph between two sets, senders and receivers.
+        check : bool
+            Without checks it takes no time: for graphs that are right by construction, such as sampled
+            mini-batches.
+
+        Raises
+        ------
+        TypeError
+            If it is not a tensor of int64, or a count is not an integer.
+        ValueError
+            If it is not [2, E], or an edge is out of range or occurs twice.
+        """
+        num_src, num_dst = num_nodes if isinstance(num_nodes, tuple) else (num_nodes, None)
+        if not isinstance(edge_index, Tensor) or edge_index.dtype != torch.int64:
+            kind = getattr(edge_index, "dtype", type(edge_index).__name__)
+            raise TypeError(f"edge_index must be a tensor of int64, got {kind}")
+        if edge_index.dim() != 2 or len(edge_index) != 2:
+            raise ValueError(f"edge_index must be [2, E], got {list(edge_index.shape)}")
+        src, dst = edge_index
+        return cls(src, dst, num_src, num_dst) if check else cls.unchecked(num_src, num_dst, edges=(src, dst))
+
+    @classmethod
+    def from_mask(cls, mask: Tensor, *, self_attention: bool | None = None) -> "AttentionGraph":
+        """Edges where a mask is true.
+
+        Parameters
+        ----------
+        mask : Tensor
+            bool [num_dst, num_src]; true where the receiver attends to the sender.
+        self_attention : bool, optional
+            Whether both sides are the same tokens; if not given, they are if the mask is square.
+
+        Raises
+        ------
+        TypeError
+            If ``mask`` is not bool.
+        ValueError
+            If it is no matrix, or no square one for self-attention.
+        """
+        kind = getattr(mask, "dtype", type(mask).__name__)
+        if kind != torch.bool:
+            raise TypeError(f"mask must be bool (True = attends), got {kind}")
+        if mask.dim() != 2:
+            raise ValueError(f"mask must be [num_dst, num_src], got {list(mask.shape)}")
+        num_dst, num_src = mask.shape
+        same = num_dst == num_src if self_attention is None else self_attention
+        if same and num_dst != num_src:
+            raise ValueError(f"self-attention needs a square mask, got {list(mask.shape)}")
+        dst, src = mask.nonzero().unbind(1)
+        return cls.unchecked(num_src, None if same else num_dst, edges=(src, dst))
+
+    @classmethod
+    def from_networkx(cls, graph: "networkx.Graph", self_loops: bool = False) -> "AttentionGraph":
+        """Let each node attend to its neighbours.
+
+        Parameters
+        ----------
+        graph : networkx.Graph or networkx.DiGraph
+            Nodes are numbered in the graph's order. Neighbours attend to each other; in a directed graph the
+            head of an edge attends to its tail.
+        self_loops : bool
+            Whether each node also attends to itself, if it does not already.
+
+        Raises
+        ------
+        TypeError
+            If it is not a networkx graph.
+        """
+        if not hasattr(graph, "to_directed") or not hasattr(graph, "edges"):
+            raise TypeError(f"graph must be a networkx graph, got {type(graph).__name__}")
+        number = {node: i for i, node in enumerate(graph)}
+        pairs = {(number[a], number[b]) for a, b in graph.to_directed().edges()}
+        if self_loops:
+            pairs |= {(i, i) for i in number.values()}
+        src, dst = torch.tensor(sorted(pairs), dtype=torch.int64).reshape(-1, 2).T
+        return cls(src, dst, len(number))
+
+    @classmethod
+    def from_dgl(cls, graph: Any) -> "AttentionGraph":
+        """Edges of a DGL graph with one type of edge, in its order.
+
+        Raises
+        ------
+        TypeError
+            If it is not a DGL graph.
+        ValueError
+            If it has several types of edges, or an edge twice.
+        """
+        if not hasattr(graph, "canonical_etypes"):
+            raise TypeError(f"graph must be a DGLGraph, got {type(graph).__name__}")
+        if len(graph.canonical_etypes) != 1:
+            raise ValueError(f"graph must have one type of edge, got {len(graph.canonical_etypes)}")
+        [(sender, _, receiver)] = graph.canonical_etypes
+        same = sender == receiver and not graph.is_block
+        src, dst = (x.long() for x in graph.edges())
+        return cls(src, dst, graph.num_src_nodes(), None if same else graph.num_dst_nodes())
+
+    @classmethod
     def unchecked(
         cls,
         num_src: int,
@@ -149,6 +282,11 @@ class AttentionGraph:
     def dst(self) -> Tensor:
         """int64 [E]: the receiver of each edge."""
         return self._derive_edges()[1]
+
+    @property
+    def edge_index(self) -> Tensor:
+        """int64 [2, E], in PyG's form: senders, then receivers."""
+        return torch.stack(self._derive_edges())
 
     def _derive_edges(self) -> tuple[Tensor, Tensor]:
         if self._edges is None:
@@ -340,3 +478,9 @@ class AttentionGraph:
         form = "intervals" if self.intervals is not None else "edges"
         count = "?" if self.device.type == "meta" else self.num_edges
         return f"AttentionGraph({sides}, {count} edges, held as {form})"
+
+
+def _increases(major: Tensor, minor: Tensor) -> bool:
+    """Whether pairs are in strictly increasing order."""
+    ahead, level = major[1:] > major[:-1], major[1:] == major[:-1]
+    return bool((ahead | (level & (minor[1:] > minor[:-1]))).all())

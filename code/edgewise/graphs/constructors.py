@@ -23,8 +23,7 @@ def complete(sizes: int | Sequence[int]) -> AttentionGraph:
     TypeError, ValueError
         If a size is not an integer or negative.
     """
-    first, length, _ = _sentences("sizes", sizes)
-    return AttentionGraph.unchecked(len(first), None, (first, first + length))
+    return AttentionGraph.from_lengths(check_counts("sizes", sizes))
 
 
 def causal(sizes: int | Sequence[int]) -> AttentionGraph:
@@ -32,8 +31,7 @@ def causal(sizes: int | Sequence[int]) -> AttentionGraph:
 
     Parameters and errors are those of :func:`complete`.
     """
-    first, _, position = _sentences("sizes", sizes)
-    return AttentionGraph.unchecked(len(first), None, (first, first + position + 1))
+    return AttentionGraph.from_lengths(check_counts("sizes", sizes), causal=True)
 
 
 def bipartite(src_sizes: int | Sequence[int], dst_sizes: int | Sequence[int]) -> AttentionGraph:
@@ -72,7 +70,9 @@ def window(sizes: int | Sequence[int], left: int, right: int) -> AttentionGraph:
     """
     left = check_count("left (tokens attended to before the token)", left)
     right = check_count("right (tokens attended to after the token)", right)
-    first, length, position = _sentences("sizes", sizes)
+    lengths = torch.tensor(check_counts("sizes", sizes), dtype=torch.int64)
+    first, length = (x.repeat_interleave(lengths) for x in (lengths.cumsum(0) - lengths, lengths))
+    position = torch.arange(len(first)) - first
     left, right = min(left, len(first)), min(right, len(first))  # there are no tokens farther away
     start = first + (position - left).clamp(min=0)
     stop = first + torch.minimum(position + right + 1, length)
@@ -144,10 +144,3 @@ def batch(graphs: Sequence[AttentionGraph]) -> AttentionGraph:
         return AttentionGraph.unchecked(*sides, intervals=(start, stop))
     src, dst = joined((g.src for g in graphs), offsets_src), joined((g.dst for g in graphs), offsets_dst)
     return AttentionGraph.unchecked(*sides, edges=(src, dst))
-
-
-def _sentences(name: str, sizes: int | Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
-    """For each token: start and length of its sentence, and its position in it."""
-    lengths = torch.tensor(check_counts(name, sizes), dtype=torch.int64)
-    first = (lengths.cumsum(0) - lengths).repeat_interleave(lengths)
-    return first, lengths.repeat_interleave(lengths), torch.arange(len(first)) - first

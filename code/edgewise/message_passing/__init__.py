@@ -1,4 +1,4 @@
-"""Chapter 5: attention as message passing, one operation with five engines.
+"""Chapter 5: attention as message passing, one operation with six engines.
 
 Every model in this package calls :func:`propagate_attention`. Its engines give the same values and gradients;
 they differ in speed by two orders of magnitude.
@@ -9,12 +9,14 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.linalg import vector_norm
 
 from edgewise.graphs import AttentionGraph, dgl_available
+from edgewise.message_passing.chunks import chunks
 from edgewise.message_passing.plan import plan_tiles
 from edgewise.message_passing.scatter import edge_softmax, scatter, softmax_over_in_edges
 from edgewise.message_passing.tiles import tiles
-from edgewise.validation import check_choice
+from edgewise.validation import check_choice, check_probability
 
 __all__ = [
     "ENGINES",
@@ -26,13 +28,14 @@ __all__ = [
     "softmax_over_in_edges",
 ]
 
-Engine = Callable[[AttentionGraph, Tensor, Tensor, Tensor], Tensor]
+Engine = Callable[..., Tensor]
+"""Takes a graph, queries, keys, values, and biases and factors of edges [E, h], each of which may be None."""
 
 
 def _dgl_engine(name: str) -> Engine:
-    def engine(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    def engine(graph: AttentionGraph, *fields: Tensor | None) -> Tensor:
         engines = importlib.import_module("edgewise.message_passing.dgl_engines")
-        return getattr(engines, name)(graph, q, k, v)
+        return getattr(engines, name)(graph, *fields)
 
     return engine
 
@@ -43,6 +46,7 @@ DGL_ENGINES = ("mailbox", "builtin", "fused")
 ENGINES: dict[str, Engine] = {
     **{name: _dgl_engine(name) for name in DGL_ENGINES},
     "scatter": scatter,
+    "chunks": chunks,
     "tiles": tiles,
 }
 """How the sum over edges is executed."""
@@ -55,13 +59,25 @@ def available_engines(device: torch.device | str = "cpu") -> list[str]:
 
 
 def propagate_attention(
-    graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor, engine: str = "auto"
+    graph: AttentionGraph,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    engine: str = "auto",
+    *,
+    bias: Tensor | None = None,
+    dropout: float = 0.0,
+    edge_features: Tensor | None = None,
 ) -> Tensor:
     r"""Give each receiver the softmax-weighted sum of its senders' values, head by head.
 
     .. math::
-        \mathrm{wv}_j = \sum_{i \to j} \frac{\exp(q_j^\top k_i / \sqrt{d})}
-                        {\sum_{i' \to j} \exp(q_j^\top k_{i'} / \sqrt{d})} \, v_i
+        \mathrm{wv}_j = \sum_{i \to j} w_{ij} \, v_i, \qquad
+        w_{ij} = \frac{\exp(q_j^\top k_i / \sqrt{d} + b_{ij})}
+                      {\sum_{i' \to j} \exp(q_j^\top k_{i'} / \sqrt{d} + b_{i'j})}
+
+    NaN and infinities spread along edges, as they do in a dense softmax over a receiver's senders, and
+    nowhere else.
 
     Parameters
     ----------
@@ -74,8 +90,15 @@ def propagate_attention(
     v : Tensor
         Values [num_src, h, d].
     engine : str
-        One of ``ENGINES``, or ``"auto"``: ``tiles`` if it wastes few scores, else ``fused`` on a CPU with
-        DGL, else ``tiles`` if the graph is within its limits, else ``scatter``.
+        One of ``ENGINES``, or ``"auto"``: ``tiles`` if it wastes few scores, else ``chunks``.
+    bias : Tensor, optional
+        [E, h], in the order of ``graph.src``: added to the scores (relative positions, ALiBi).
+    dropout : float
+        Probability in [0, 1) of dropping a weight; those kept are scaled up. The draws depend on PyTorch's
+        seed, not on the engine.
+    edge_features : Tensor, optional
+        [E, h, d], in the order of ``graph.src``: added to keys and values of an edge's sender (Shi et al.
+        2021, eq. 3 and 4). ``scatter`` alone takes them.
 
     Returns
     -------
@@ -85,38 +108,59 @@ def propagate_attention(
     Raises
     ------
     TypeError
-        If q, k or v is no floating-point tensor.
+        If a tensor is no floating-point tensor.
     ValueError
-        If shapes, dtypes or devices do not fit, the engine is unknown, or the graph exceeds ``tiles``'
-        limits.
+        If shapes, dtypes or devices do not fit, ``dropout`` is no probability below one, or the engine is
+        unknown, takes no edge features or has limits that the graph exceeds.
     ImportError
         If the engine needs DGL and it cannot be imported.
     """
     check_choice("engine", engine, ["auto", *ENGINES])
     _check_tensors(graph, q=q, k=k, v=v)
-    if graph.num_edges == 0:  # DGL makes no output field where no message is sent
-        engine = "scatter"
+    _check_on_edges(graph, q, "bias", bias, ("h",))
+    _check_on_edges(graph, q, "edge_features", edge_features, ("h", "d"))
+    if edge_features is not None and engine not in ("auto", "scatter"):
+        raise ValueError(f"engine {engine!r} takes no edge features: use 'scatter' or 'auto'")
+    keep = None
+    if check_probability("dropout", dropout):
+        keep = q.new_empty(graph.num_edges, q.shape[1]).bernoulli_(1 - dropout).div_(1 - dropout)
     with torch.autocast(q.device.type, enabled=False):  # or engines would differ in the dtype they return
-        return ENGINES[_choose(graph) if engine == "auto" else engine](graph, q, k, v)
+        if edge_features is not None:
+            return scatter(graph, q, k, v, bias, keep, edge_features)
+        name = _choose(graph) if engine == "auto" else engine
+        # DGL makes no output field where no message is sent, and tiles multiply what is masked by zero.
+        if graph.num_edges == 0 or (name not in ("scatter", "chunks") and not _finite(q, k, v)):
+            name = "scatter"
+        return ENGINES[name](graph, q, k, v, bias, keep)
 
 
-def attention_weights(graph: AttentionGraph, q: Tensor, k: Tensor) -> Tensor:
+FEW = 4
+"""In-edges of a receiver on average, below which tiles are not worth planning for a list of edges."""
+
+
+def _choose(graph: AttentionGraph) -> str:
+    if graph.intervals is None and graph.num_edges < FEW * graph.num_dst:
+        return "chunks"
+    return "tiles" if plan_tiles(graph).economical else "chunks"
+
+
+def _finite(*tensors: Tensor) -> bool:
+    """Whether all numbers, and all products of two of them, are finite."""
+    if torch.compiler.is_compiling():
+        return True  # what a compiled program does cannot depend on numbers
+    norms = [vector_norm(x.detach(), dtype=torch.promote_types(x.dtype, torch.float32)) for x in tensors]
+    return bool(torch.stack(norms).square().isfinite().all())
+
+
+def attention_weights(graph: AttentionGraph, q: Tensor, k: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return the attention weights: one per edge and head, [E, h], in the order of ``graph.src``.
 
     The weights on each receiver's in-edges sum to one. Parameters and errors as in
     :func:`propagate_attention`.
     """
     _check_tensors(graph, q=q, k=k)
-    return edge_softmax(graph, q, k)
-
-
-def _choose(graph: AttentionGraph) -> str:
-    plan = plan_tiles(graph)
-    if plan.economical:
-        return "tiles"
-    if graph.device.type == "cpu" and dgl_available():
-        return "fused"
-    return "tiles" if plan.affordable else "scatter"
+    _check_on_edges(graph, q, "bias", bias, ("h",))
+    return edge_softmax(graph, q, k, bias)
 
 
 def _check_tensors(graph: AttentionGraph, **tensors: Tensor) -> None:
@@ -138,3 +182,18 @@ def _check_tensors(graph: AttentionGraph, **tensors: Tensor) -> None:
             raise ValueError(f"{name} must have q's dtype {q.dtype}, got {x.dtype}")
         if x.device != graph.device:
             raise ValueError(f"{name} must be on the graph's device {graph.device}, got {x.device}")
+
+
+def _check_on_edges(
+    graph: AttentionGraph, q: Tensor, name: str, x: Tensor | None, axes: tuple[str, ...]
+) -> None:
+    if x is None:
+        return
+    expected = torch.Size((graph.num_edges, *q.shape[1 : 1 + len(axes)]))
+    if not isinstance(x, Tensor) or not x.is_floating_point():
+        kind = x.dtype if isinstance(x, Tensor) else type(x).__name__
+        raise TypeError(f"{name} must be a floating-point tensor, got {kind}")
+    if x.shape != expected:
+        raise ValueError(f"{name} must be [E, {', '.join(axes)}] = {list(expected)}, got {list(x.shape)}")
+    if x.dtype != q.dtype or x.device != q.device:
+        raise ValueError(f"{name} must be {q.dtype} on {q.device} as q is, got {x.dtype} on {x.device}")

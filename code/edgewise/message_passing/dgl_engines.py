@@ -10,56 +10,78 @@ from torch import Tensor
 
 from edgewise.graphs import AttentionGraph, load_dgl
 
-Engine = Callable[[AttentionGraph, Tensor, Tensor, Tensor], Tensor]
+Engine = Callable[..., Tensor]
 
 
 def in_full_precision(engine: Engine) -> Engine:
     """Run an engine on half-precision input in float32: DGL's sums over in-edges stall in bfloat16."""
 
     @functools.wraps(engine)
-    def wrapped(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        if q.dtype not in (torch.float16, torch.bfloat16):
-            return engine(graph, q, k, v)
-        return engine(graph, q.float(), k.float(), v.float()).to(q.dtype)
+    def wrapped(graph: AttentionGraph, *fields: Tensor | None) -> Tensor:
+        assert fields[0] is not None  # the queries
+        if fields[0].dtype not in (torch.float16, torch.bfloat16):
+            return engine(graph, *fields)
+        return engine(graph, *(x if x is None else x.float() for x in fields)).to(fields[0].dtype)
 
     return wrapped
 
 
 @in_full_precision
-def mailbox(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def mailbox(
+    graph: AttentionGraph,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Tensor | None = None,
+    keep: Tensor | None = None,
+) -> Tensor:
     """Send score and value along each edge; reduce each receiver's mailbox."""
     g = _local_graph(graph)
     g.srcdata.update({"k": k, "v": v})
     g.dstdata.update({"q": q})
+    g.edata.update({name: x[..., None] for name, x in (("bias", bias), ("keep", keep)) if x is not None})
     g.update_all(send_score_and_value, read_mailbox)
     return g.dstdata["wv"]
 
 
 def send_score_and_value(edges: Any) -> dict[str, Tensor]:
-    """Message function: score and value."""
+    """Message function: score and value, with the edge's bias and factor if it has them."""
     score = (edges.src["k"] * edges.dst["q"]).sum(-1, keepdim=True)  # [E, h, 1]
-    return {"score": score / math.sqrt(edges.src["k"].shape[-1]), "v": edges.src["v"]}
+    score = score / math.sqrt(edges.src["k"].shape[-1]) + edges.data.get("bias", 0)
+    factor = {"keep": edges.data["keep"]} if "keep" in edges.data else {}
+    return {"score": score, "v": edges.src["v"]} | factor
 
 
 def read_mailbox(nodes: Any) -> dict[str, Tensor]:
     """Reduce function: softmax over a receiver's messages, then the weighted sum of their values."""
-    weight = nodes.mailbox["score"].softmax(1)  # [N, in-degree, h, 1]
+    weight = nodes.mailbox["score"].softmax(1) * nodes.mailbox.get("keep", 1)  # [N, in-degree, h, 1]
     return {"wv": (weight * nodes.mailbox["v"]).sum(1)}
 
 
 @in_full_precision
-def builtin(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def builtin(
+    graph: AttentionGraph,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Tensor | None = None,
+    keep: Tensor | None = None,
+) -> Tensor:
     """The DGL tutorial's decomposition, made stable: each receiver's highest score is subtracted."""
     fn = load_dgl().function
     g = _local_graph(graph)
     g.srcdata.update({"k": k, "v": v})
     g.dstdata.update({"q": q})
     g.apply_edges(src_dot_dst("k", "q", "score"))
+    if bias is not None:
+        g.edata["score"] = g.edata["score"] + bias[..., None]
     with torch.no_grad():  # a softmax does not change when its scores are shifted
         g.update_all(fn.copy_e("score", "m"), fn.max("m", "highest"))
     g.apply_edges(exp_below("score", "highest"))
-    g.update_all(fn.u_mul_e("v", "score", "m"), fn.sum("m", "wv"))
     g.update_all(fn.copy_e("score", "m"), fn.sum("m", "z"))
+    if keep is not None:
+        g.edata["score"] = g.edata["score"] * keep[..., None]
+    g.update_all(fn.u_mul_e("v", "score", "m"), fn.sum("m", "wv"))
     connected = (g.in_degrees() > 0)[:, None, None]
     return g.dstdata["wv"] / torch.where(connected, g.dstdata["z"], 1.0)
 
@@ -84,13 +106,20 @@ def exp_below(field: str, highest_field: str) -> Callable[[Any], dict[str, Tenso
 
 
 @in_full_precision
-def fused(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def fused(
+    graph: AttentionGraph,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Tensor | None = None,
+    keep: Tensor | None = None,
+) -> Tensor:
     """Three kernels without feature-wide messages: score, softmax, weighted sum."""
     dgl = load_dgl()
     g = _message_graph(graph)
     score = dgl.ops.v_dot_u(g, q, k) / math.sqrt(q.shape[-1])  # [E, h, 1]
-    weight = dgl.ops.edge_softmax(g, score)
-    return dgl.ops.u_mul_e_sum(g, v, weight)
+    weight = dgl.ops.edge_softmax(g, score if bias is None else score + bias[..., None])
+    return dgl.ops.u_mul_e_sum(g, v, weight if keep is None else weight * keep[..., None])
 
 
 def _message_graph(graph: AttentionGraph) -> Any:

@@ -65,6 +65,13 @@ class Bucket:
     mask: Tensor | None = None
     is_causal: bool = False
 
+    def connected(self, device: torch.device) -> Tensor:
+        """Bool, broadcast to [num_tiles, rows, columns]: which rows attend to which columns."""
+        if self.mask is not None:
+            return self.mask[:, 0]
+        pairs = torch.ones(1, self.rows, self.columns, dtype=torch.bool, device=device)
+        return pairs.tril() if self.is_causal else pairs
+
 
 @dataclass(frozen=True, eq=False)
 class TilePlan:
@@ -184,3 +191,36 @@ def _bucket_of_pairs(cut: Cut, row: Tensor, real_row: Tensor, width: int) -> Buc
     mask[slot[slot >= 0], column[slot >= 0]] = True
     mask = mask[slot_of[row.flatten()]]
     return Bucket(row.shape[0], row.shape[1], width, mask.view(len(row), 1, -1, width))
+
+
+def score_places(graph: AttentionGraph) -> tuple[Tensor, Tensor]:
+    """Where a plan computes the score of each edge, and which scores it must leave out.
+
+    Returns
+    -------
+    places : Tensor
+        int64 [E]: each edge's number among the scores of all tiles, bucket by bucket, row by row.
+    absent : Tensor
+        bool [scores]: pairs without an edge, but for those of padding rows, whose outputs nobody reads.
+    """
+    return graph.cached("score places", lambda: _score_places(graph, plan_tiles(graph)))
+
+
+def _score_places(graph: AttentionGraph, plan: TilePlan) -> tuple[Tensor, Tensor]:
+    assert plan.receivers is not None  # the graph has edges
+    assert plan.senders is not None
+    real = torch.zeros(len(plan.receivers.source), dtype=torch.bool, device=graph.device)
+    real[plan.receivers.slots] = True
+    pairs, absent, row, column = [], [], 0, 0
+    for bucket in plan.buckets:
+        rows, columns = bucket.num_tiles * bucket.rows, bucket.num_tiles * bucket.columns
+        shape = (bucket.num_tiles, bucket.rows, bucket.columns)
+        is_real = real[row : row + rows].view(bucket.num_tiles, -1, 1)
+        receiver = plan.receivers.source[row : row + rows].view(bucket.num_tiles, -1, 1)
+        sender = plan.senders.source[column : column + columns].view(bucket.num_tiles, 1, -1)
+        connected = bucket.connected(graph.device).expand(shape) & is_real
+        pairs.append(torch.where(connected, receiver * graph.num_src + sender, -1).flatten())
+        absent.append((is_real & ~connected).flatten())
+        row, column = row + rows, column + columns
+    pair, order = torch.cat(pairs).sort()
+    return order[torch.searchsorted(pair, graph.dst * graph.num_src + graph.src)], torch.cat(absent)

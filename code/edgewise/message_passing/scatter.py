@@ -8,11 +8,10 @@ from torch import Tensor
 from edgewise.graphs import AttentionGraph
 
 
-def edge_softmax(graph: AttentionGraph, q: Tensor, k: Tensor) -> Tensor:
-    """Score every edge and normalise over each receiver's in-edges: [E, h]."""
-    src, dst = graph.src, graph.dst
-    score = (q.index_select(0, dst) * k.index_select(0, src)).sum(-1) / math.sqrt(q.shape[-1])  # [E, h]
-    return softmax_over_in_edges(graph, score)
+def edge_softmax(graph: AttentionGraph, q: Tensor, k: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Score every edge, add its bias, and normalise over each receiver's in-edges: [E, h]."""
+    score = (q.index_select(0, graph.dst) * k.index_select(0, graph.src)).sum(-1) / math.sqrt(q.shape[-1])
+    return softmax_over_in_edges(graph, score if bias is None else score + bias)
 
 
 def softmax_over_in_edges(graph: AttentionGraph, score: Tensor) -> Tensor:
@@ -27,7 +26,23 @@ def softmax_over_in_edges(graph: AttentionGraph, score: Tensor) -> Tensor:
     return weight / total[dst]
 
 
-def scatter(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Gather and weight the sender's value for every edge, then sum at the receivers."""
-    message = edge_softmax(graph, q, k)[..., None] * v.index_select(0, graph.src)  # [E, h, d]
+def scatter(
+    graph: AttentionGraph,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Tensor | None = None,
+    keep: Tensor | None = None,
+    features: Tensor | None = None,
+) -> Tensor:
+    """Gather and weight the sender's value for every edge, then sum at the receivers.
+
+    ``features`` of edges, [E, h, d], are added to the senders' keys and values.
+    """
+    value = v.index_select(0, graph.src)  # [E, h, d]
+    if features is not None:
+        asked = (q.index_select(0, graph.dst) * features).sum(-1) / math.sqrt(q.shape[-1])
+        bias, value = asked if bias is None else bias + asked, value + features
+    weight = edge_softmax(graph, q, k, bias)
+    message = (weight if keep is None else weight * keep)[..., None] * value
     return torch.zeros_like(q).index_add(0, graph.dst, message)

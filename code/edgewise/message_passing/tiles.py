@@ -5,6 +5,7 @@ A sentence is one tile. Tiles of similar size share one call of ``scaled_dot_pro
 without an edge are masked.
 """
 
+import math
 from typing import Any
 
 import torch
@@ -13,14 +14,28 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import scaled_dot_product_attention
 
 from edgewise.graphs import AttentionGraph
-from edgewise.message_passing.plan import ALWAYS_AFFORDABLE, MOST_WASTE, Placement, plan_tiles
+from edgewise.message_passing.plan import (
+    ALWAYS_AFFORDABLE,
+    MOST_WASTE,
+    Placement,
+    TilePlan,
+    plan_tiles,
+    score_places,
+)
 
 
-def tiles(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def tiles(
+    graph: AttentionGraph,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Tensor | None = None,
+    keep: Tensor | None = None,
+) -> Tensor:
     """Gather each tile's tokens, attend inside it, scatter the outputs.
 
-    Values must be finite: masked pairs inside a tile are multiplied by zero, not skipped. There are no second
-    derivatives.
+    Queries, keys and values must be finite: masked pairs inside a tile are multiplied by zero, not skipped.
+    There are no second derivatives.
 
     Raises
     ------
@@ -32,22 +47,52 @@ def tiles(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     if not plan.affordable:
         raise ValueError(
             f"tiles would compute {plan.scores:,} scores for {plan.edges:,} edges, more than {MOST_WASTE} "
-            f"per edge and more than {ALWAYS_AFFORDABLE:,}; use engine='fused', 'scatter' or 'auto'"
+            f"per edge and more than {ALWAYS_AFFORDABLE:,}; use engine='chunks' or 'auto'"
         )
     assert plan.receivers is not None  # the graph has edges
     assert plan.senders is not None
     queries, keys, values = spread(q, plan.receivers), spread(k, plan.senders), spread(v, plan.senders)
+    biases, factors = _in_tiles(graph, plan, bias, keep)
     answers, row, column = [], 0, 0
-    for bucket in plan.buckets:
+    for bucket, added, factor in zip(plan.buckets, biases, factors, strict=True):
         rows, columns = bucket.num_tiles * bucket.rows, bucket.num_tiles * bucket.columns
         tile_q = _as_tiles(queries[row : row + rows], bucket.num_tiles)
         tile_k, tile_v = (_as_tiles(x[column : column + columns], bucket.num_tiles) for x in (keys, values))
-        answer = scaled_dot_product_attention(
-            tile_q, tile_k, tile_v, attn_mask=bucket.mask, is_causal=bucket.is_causal
-        )  # [tiles, h, rows, d]
+        mask, causal = (bucket.mask, bucket.is_causal) if added is None else (added, False)
+        if factor is None:
+            answer = scaled_dot_product_attention(tile_q, tile_k, tile_v, attn_mask=mask, is_causal=causal)
+        else:
+            assert mask is not None  # factors come with biases, of zero if there are none
+            score = tile_q @ tile_k.transpose(-2, -1) / math.sqrt(q.shape[-1]) + mask
+            answer = (score.softmax(-1) * factor) @ tile_v  # [tiles, h, rows, d]
         answers.append(answer.transpose(1, 2).reshape(rows, *q.shape[1:]))
         row, column = row + rows, column + columns
     return collect(answers[0] if len(answers) == 1 else torch.cat(answers), plan.receivers)
+
+
+def _in_tiles(
+    graph: AttentionGraph, plan: TilePlan, bias: Tensor | None, keep: Tensor | None
+) -> tuple[list[Tensor | None], list[Tensor | None]]:
+    """Biases and factors of edges [E, h] as those of each bucket's scores, [tiles, h, rows, columns]."""
+    if bias is None and keep is None:
+        return [None] * len(plan.buckets), [None] * len(plan.buckets)
+    places, absent = score_places(graph)
+
+    def split(values: Tensor, missing: Tensor | float) -> list[Tensor | None]:
+        table = values.new_zeros(plan.scores, values.shape[1]) + missing
+        sizes = [bucket.num_tiles * bucket.rows * bucket.columns for bucket in plan.buckets]
+        parts = table.index_copy(0, places, values).split(sizes)
+        return [
+            part.view(bucket.num_tiles, bucket.rows, bucket.columns, -1).permute(0, 3, 1, 2)
+            for part, bucket in zip(parts, plan.buckets, strict=True)
+        ]
+
+    shown = bias
+    if shown is None:
+        assert keep is not None  # or there would be nothing to do
+        shown = keep.new_zeros(len(keep), 1)
+    nowhere = shown.new_zeros(plan.scores, 1).masked_fill(absent[:, None], -math.inf)
+    return split(shown, nowhere), [None] * len(plan.buckets) if keep is None else split(keep, 0.0)
 
 
 def _as_tiles(slots: Tensor, num_tiles: int) -> Tensor:
@@ -103,5 +148,4 @@ def _sum_slots(slots: Tensor, place: Placement) -> Tensor:
     total = slots.new_zeros(place.num_tokens, *slots.shape[1:])
     if place.once:
         return total.index_copy_(0, place.tokens, taken)
-    index = place.tokens[:, None, None].expand_as(taken)
-    return total.scatter_add_(0, index, taken)
+    return total.index_add_(0, place.tokens, taken)

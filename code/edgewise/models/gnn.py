@@ -5,7 +5,6 @@ message, in the aggregation (:func:`aggregate`) and in the update.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -16,9 +15,6 @@ from edgewise.graphs import AttentionGraph
 from edgewise.layers import EncoderLayer, PositionwiseFeedForward
 from edgewise.message_passing import propagate_attention, softmax_over_in_edges
 from edgewise.validation import check_choice, check_count, check_real
-
-if TYPE_CHECKING:
-    import networkx
 
 AGGREGATORS = ("sum", "mean", "max", "attention")
 """Ways to combine the messages that reach a node."""
@@ -222,42 +218,20 @@ class GraphTransformerLayer(EncoderLayer):
         check_choice("how", how, AGGREGATORS)
         self.how = how
 
-    def forward(self, graph: AttentionGraph, x: Tensor) -> Tensor:
-        """States [n, dim_model] to states [n, dim_model]."""
+    def forward(self, graph: AttentionGraph, x: Tensor, edge_bias: Tensor | None = None) -> Tensor:
+        """States [n, dim_model] to states [n, dim_model]; ``edge_bias`` [E, num_heads] is added to scores."""
         _check_states(graph, x, self.size)
+        if edge_bias is not None and self.how != "attention":
+            raise ValueError(f"how={self.how!r} has no scores to which edge_bias could be added")
 
         def attend(x: Tensor) -> Tensor:
             q, k, v = self.self_attn.get(x).values()
-            return self.self_attn.get_o(aggregate(graph, v, self.how, q, k))
+            if self.how != "attention":
+                return self.self_attn.get_o(aggregate(graph, v, self.how))
+            return self.self_attn.get_o(propagate_attention(graph, q, k, v, bias=edge_bias))
 
         x = self.sublayer[0](x, attend)
         return self.sublayer[1](x, self.feed_forward)
-
-
-def neighbourhoods(graph: "networkx.Graph", self_loops: bool = False) -> AttentionGraph:
-    """Let each node attend to its neighbours.
-
-    Parameters
-    ----------
-    graph : networkx.Graph or networkx.DiGraph
-        Nodes are numbered in the graph's order. Neighbours attend to each other; in a directed graph the
-        head of an edge attends to its tail.
-    self_loops : bool
-        Whether each node also attends to itself, if it does not already.
-
-    Raises
-    ------
-    TypeError
-        If it is not a networkx graph.
-    """
-    if not hasattr(graph, "to_directed") or not hasattr(graph, "edges"):
-        raise TypeError(f"graph must be a networkx graph, got {type(graph).__name__}")
-    number = {node: i for i, node in enumerate(graph)}
-    pairs = {(number[a], number[b]) for a, b in graph.to_directed().edges()}
-    if self_loops:
-        pairs |= {(i, i) for i in number.values()}
-    src, dst = torch.tensor(sorted(pairs), dtype=torch.int64).reshape(-1, 2).T
-    return AttentionGraph(src, dst, len(number))
 
 
 def _matrix(dim_in: int, dim_out: int) -> nn.Linear:

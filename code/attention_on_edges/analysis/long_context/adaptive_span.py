@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.graphs import AttentionGraph, window
-from edgewise.message_passing import softmax_over_in_edges
+from edgewise.message_passing import propagate_attention
 from edgewise.validation import check_count
 
 
@@ -80,13 +80,10 @@ class AdaptiveSpan(nn.Module):
         Tensor
             [N, h, d]
         """
-        src, dst = graph.src, graph.dst
-        score = (q.index_select(0, dst) * k.index_select(0, src)).sum(-1) / math.sqrt(q.shape[-1])  # [E, h]
-        mask = self.mask(dst - src)
-        masked = torch.full_like(mask, -torch.inf)
-        score = score + torch.where(mask > 0, mask.clamp(min=torch.finfo(mask.dtype).tiny).log(), masked)
-        message = softmax_over_in_edges(graph, score)[..., None] * v.index_select(0, src)
-        return v.new_zeros(v.shape).index_add(0, dst, message)
+        mask = self.mask(graph.dst - graph.src)
+        tiny = torch.finfo(mask.dtype).tiny
+        bias = torch.where(mask > 0, mask.clamp(min=tiny).log(), -torch.inf)
+        return propagate_attention(graph, q, k, v, bias=bias)
 
     def penalty(self) -> Tensor:
         """Mean span in tokens: a regulariser to add to the loss with a small weight."""

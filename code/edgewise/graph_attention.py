@@ -1,0 +1,243 @@
+"""Attention on a graph as a layer of anyone's model: projections, attention on edges, output."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.graphs import AttentionGraph
+from edgewise.message_passing import ENGINES, propagate_attention
+from edgewise.validation import check_choice, check_count, check_probability
+
+OUTPUTS = ("project", "concat", "mean")
+"""What becomes of the heads: concatenated and projected, concatenated, or their mean."""
+
+
+class GraphAttention(nn.Module):
+    r"""Multi-head attention on the edges of any graph (Vaswani et al. 2017, sec. 3.2; Shi et al. 2021).
+
+    .. math::
+        q_j = W_q x_j + b_q, \quad k_i = W_k c_i + b_k, \quad v_i = W_v c_i + b_v, \qquad
+        y_j = W_o \sum_{i \to j} w_{ij} v_i + b_o
+
+    with the weights of :func:`edgewise.propagate_attention`. Senders :math:`c` are the receivers themselves,
+    or a context of their own.
+
+    Parameters
+    ----------
+    dim_model : int
+        Width of the receivers' states.
+    num_heads : int
+        Heads.
+    dim_out : int, optional
+        Width of the output; ``dim_model`` if not given. Unless ``output`` is ``"mean"``, it must be divisible
+        by ``num_heads``.
+    dim_context : int, optional
+        Width of a context's states; ``dim_model`` if not given.
+    edge_dim : int, optional
+        Width of edge features, which are projected, without a bias, and added to keys and values. Only the
+        engine ``scatter`` takes them.
+    dropout : float
+        Probability in [0, 1) of dropping a weight in training.
+    output : str
+        One of ``OUTPUTS``.
+    skip : bool
+        Whether to add a linear map of the receiver's own state.
+    bias : bool
+        Whether projections have biases.
+    engine : str
+        How attention is executed; see :func:`edgewise.propagate_attention`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not what it should be; the message says which.
+    """
+
+    def __init__(
+        self,
+        dim_model: int,
+        num_heads: int,
+        *,
+        dim_out: int | None = None,
+        dim_context: int | None = None,
+        edge_dim: int | None = None,
+        dropout: float = 0.0,
+        output: str = "project",
+        skip: bool = False,
+        bias: bool = True,
+        engine: str = "auto",
+    ):
+        super().__init__()
+        self.dim_model = check_count("dim_model", dim_model, 1)
+        self.num_heads = check_count("num_heads", num_heads, 1)
+        self.dim_out = check_count("dim_out", dim_model if dim_out is None else dim_out, 1)
+        self.dim_context = check_count("dim_context", dim_model if dim_context is None else dim_context, 1)
+        self.edge_dim = None if edge_dim is None else check_count("edge_dim", edge_dim, 1)
+        self.dropout = check_probability("dropout", dropout)
+        check_choice("output", output, OUTPUTS)
+        check_choice("engine", engine, ["auto", *ENGINES])
+        self.output, self.engine = output, engine
+        if output != "mean" and self.dim_out % num_heads:
+            raise ValueError(f"dim_out ({self.dim_out}) must be divisible by num_heads ({num_heads})")
+        inner = self.dim_out * (num_heads if output == "mean" else 1)
+        self.query = nn.Linear(self.dim_model, inner, bias)
+        self.key, self.value = (nn.Linear(self.dim_context, inner, bias) for _ in range(2))
+        self.edge = nn.Linear(self.edge_dim, inner, bias=False) if self.edge_dim else None
+        self.out = nn.Linear(inner, self.dim_out, bias) if output == "project" else None
+        self.own = nn.Linear(self.dim_model, self.dim_out, bias) if skip else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw each matrix from Glorot's uniform distribution; set biases to zero."""
+        for layer in filter(None, (self.query, self.key, self.value, self.edge, self.out, self.own)):
+            nn.init.xavier_uniform_(layer.weight)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+
+    def forward(
+        self,
+        graph: AttentionGraph,
+        x: Tensor,
+        context: Tensor | None = None,
+        *,
+        edge_bias: Tensor | None = None,
+        edge_features: Tensor | None = None,
+    ) -> Tensor:
+        """Attend.
+
+        Parameters
+        ----------
+        graph : AttentionGraph
+            Which token attends to which.
+        x : Tensor
+            [num_dst, dim_model]: states of the receivers.
+        context : Tensor, optional
+            [num_src, dim_context]: states of the senders, for a graph between two sets of tokens.
+        edge_bias : Tensor, optional
+            [E, num_heads], in the order of ``graph.src``: added to the scores.
+        edge_features : Tensor, optional
+            [E, edge_dim], in the order of ``graph.src``; needed if ``edge_dim`` was given.
+
+        Returns
+        -------
+        Tensor
+            [num_dst, dim_out]. A receiver without in-edges gets what the output makes of zeros.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If something does not fit; the message says what was given and what is allowed.
+        """
+        if not isinstance(graph, AttentionGraph):
+            raise TypeError(f"graph must be an AttentionGraph, got {type(graph).__name__}")
+        if (context is None) != graph.self_attention:
+            sides = "one set" if graph.self_attention else "two sets"
+            raise ValueError(
+                f"the graph is over {sides} of tokens, but "
+                + ("context was not given" if context is None else "context was given")
+            )
+        senders = x if context is None else context
+        _check_rows("x", x, (graph.num_dst, self.dim_model))
+        _check_rows("context", senders, (graph.num_src, self.dim_context))
+        q, k, v, own = self._project(x, context)
+        received = propagate_attention(
+            graph,
+            q,
+            k,
+            v,
+            self.engine,
+            bias=edge_bias,
+            dropout=self.dropout if self.training else 0.0,
+            edge_features=self._project_edges(graph, edge_features),
+        )
+        joined = received.mean(1) if self.output == "mean" else received.flatten(1)
+        y = joined if self.out is None else self.out(joined)
+        return y if own is None else y + own
+
+    def _project(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """Queries, keys and values [tokens, h, d], and the skip; of the same states in one product."""
+        of_x = [self.query] if self.own is None else [self.query, self.own]
+        of_context = [self.key, self.value]
+        if context is None:
+            parts = _linear(x, of_context + of_x)
+        else:
+            parts = _linear(context, of_context) + _linear(x, of_x)
+        k, v, q = (part.unflatten(-1, (self.num_heads, -1)) for part in parts[:3])
+        return q, k, v, parts[3] if len(parts) > 3 else None
+
+    def _project_edges(self, graph: AttentionGraph, edge_features: Tensor | None) -> Tensor | None:
+        if self.edge is None:
+            if edge_features is not None:
+                raise ValueError("edge_features were given, but the layer was made without edge_dim")
+            return None
+        if edge_features is None:
+            raise ValueError(f"the layer was made with edge_dim={self.edge_dim} and needs edge_features")
+        assert self.edge_dim is not None
+        _check_rows("edge_features", edge_features, (graph.num_edges, self.edge_dim))
+        return self.edge(edge_features).unflatten(-1, (self.num_heads, -1))
+
+    def extra_repr(self) -> str:
+        """Return the settings, for ``repr``."""
+        settings = ("num_heads", "dropout", "output", "engine")
+        return ", ".join(f"{name}={getattr(self, name)!r}" for name in settings)
+
+
+def from_pyg(conv: Any, engine: str = "auto") -> GraphAttention:
+    """Return a layer with the weights of PyG's ``TransformerConv``, and equal to it.
+
+    Edges keep their order: give ``edge_attr`` as ``edge_features``, and the graph by
+    :meth:`AttentionGraph.from_edge_index`.
+
+    Parameters
+    ----------
+    conv : torch_geometric.nn.TransformerConv
+        With or without edge features, skip connection (``root_weight``) and ``concat``.
+    engine : str
+        How attention is executed.
+
+    Raises
+    ------
+    TypeError
+        If it is no ``TransformerConv``.
+    ValueError
+        If it has a gate (``beta=True``), which this layer has not.
+    """
+    if type(conv).__name__ != "TransformerConv":
+        raise TypeError(f"conv must be a TransformerConv of PyG, got {type(conv).__name__}")
+    if conv.beta:
+        raise ValueError("a TransformerConv with beta=True has a gate, which GraphAttention has not")
+    width = conv.out_channels * (conv.heads if conv.concat else 1)
+    layer = GraphAttention(
+        conv.lin_query.weight.shape[1],
+        conv.heads,
+        dim_out=width,
+        dim_context=conv.lin_key.weight.shape[1],
+        edge_dim=conv.edge_dim,
+        dropout=conv.dropout,
+        output="concat" if conv.concat else "mean",
+        skip=conv.root_weight,
+        bias=conv.lin_key.bias is not None,
+        engine=engine,
+    )
+    pairs = [(layer.query, conv.lin_query), (layer.key, conv.lin_key), (layer.value, conv.lin_value)]
+    pairs += [(layer.edge, conv.lin_edge)] if layer.edge is not None else []
+    pairs += [(layer.own, conv.lin_skip)] if layer.own is not None else []
+    for ours, theirs in pairs:
+        ours.load_state_dict(theirs.state_dict())
+    return layer.to(conv.lin_key.weight)
+
+
+def _linear(x: Tensor, layers: list[nn.Linear]) -> list[Tensor]:
+    """Apply several linear maps of the same input as one."""
+    weight = torch.cat([layer.weight for layer in layers])
+    bias = None if layers[0].bias is None else torch.cat([layer.bias for layer in layers])
+    return list(nn.functional.linear(x, weight, bias).split([layer.out_features for layer in layers], -1))
+
+
+def _check_rows(name: str, x: Tensor, shape: tuple[int, int]) -> None:
+    if not isinstance(x, Tensor) or not x.is_floating_point():
+        kind = x.dtype if isinstance(x, Tensor) else type(x).__name__
+        raise TypeError(f"{name} must be a floating-point tensor, got {kind}")
+    if x.shape != torch.Size(shape):
+        raise ValueError(f"{name} must be {list(shape)} for this graph and layer, got {list(x.shape)}")

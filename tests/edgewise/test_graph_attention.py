@@ -1,0 +1,214 @@
+import copy
+import doctest
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from torch.optim.swa_utils import AveragedModel
+from torch_geometric.nn import TransformerConv
+
+import edgewise
+from edgewise import AttentionGraph, GraphAttention, bipartite, complete, from_pyg, window
+from edgewise.graph_attention import OUTPUTS
+from support import assert_equal_as_stated, edge_graphs, interval_graphs
+
+graphs = st.one_of(edge_graphs(), interval_graphs())
+
+
+def layer_of(graph, dim=6, heads=2, **settings):
+    """A layer that fits a graph, with biases that are not zero, and its states."""
+    layer = GraphAttention(dim, heads, dim_context=None if graph.self_attention else 4, **settings)
+    for parameter in layer.parameters():
+        if parameter.dim() == 1:
+            nn.init.normal_(parameter)
+    x = torch.randn(graph.num_dst, dim, requires_grad=True)
+    return layer, x, None if graph.self_attention else torch.randn(graph.num_src, 4, requires_grad=True)
+
+
+@given(graphs.filter(lambda g: g.num_dst))
+def test_equal_to_the_formula(graph):
+    layer, x, context = layer_of(graph, skip=True)
+    senders = x if context is None else context
+    y = layer(graph, x, context)
+    mask = graph.to_mask()
+    for receiver in range(graph.num_dst):
+        seen = senders[mask[receiver]]
+        received = []
+        for head in range(2):
+            rows = slice(3 * head, 3 * head + 3)
+            q, k, v = layer.query(x[receiver])[rows], layer.key(seen)[:, rows], layer.value(seen)[:, rows]
+            received.append((k @ q / 3**0.5).softmax(0) @ v)
+        expected = layer.out(torch.cat(received)) + layer.own(x[receiver])
+        torch.testing.assert_close(y[receiver], expected, atol=1e-5, rtol=1e-4)
+
+
+def test_equal_to_multihead_attention_of_pytorch():
+    graph, bias = complete([4, 4]), torch.randn(32, 2, requires_grad=True)
+    layer, x, _ = layer_of(graph)
+    theirs = nn.MultiheadAttention(6, 2, batch_first=True)
+    with torch.no_grad():
+        theirs.in_proj_weight.copy_(torch.cat([f.weight for f in (layer.query, layer.key, layer.value)]))
+        theirs.in_proj_bias.copy_(torch.cat([f.bias for f in (layer.query, layer.key, layer.value)]))
+        theirs.out_proj.load_state_dict(layer.out.state_dict())
+    added = graph.to_matrix(bias)  # [heads, 8, 8]
+    blocks = torch.stack([added[:, :4, :4], added[:, 4:, 4:]]).flatten(0, 1)
+    rows = x.view(2, 4, 6)
+    expected, _ = theirs(rows, rows, rows, attn_mask=blocks)
+    actual = layer(graph, x, edge_bias=bias)
+    assert_equal_as_stated(actual, expected.reshape(8, 6).double())
+    upstream = torch.randn_like(actual)
+    found = torch.autograd.grad(actual, [x, bias], upstream)
+    reference = torch.autograd.grad(expected.reshape(8, 6), [x, bias], upstream)
+    for gradient, other in zip(found, reference, strict=True):
+        torch.testing.assert_close(gradient, other, atol=1e-5, rtol=1e-4)
+
+
+TWINS = [
+    {"heads": 3, "concat": concat, "root_weight": skip, "edge_dim": edge_dim, "bias": bias}
+    for concat, skip, edge_dim, bias in [
+        (True, True, None, True),
+        (True, False, 5, True),
+        (False, True, 5, False),
+        (False, False, None, True),
+    ]
+]
+
+
+@pytest.mark.parametrize("settings_", TWINS)
+@pytest.mark.parametrize("two_sets", [False, True])
+def test_equal_to_a_model_of_pyg(settings_, two_sets):
+    """Two layers: outputs and gradients of all parameters and inputs within 1e-5."""
+    torch.manual_seed(0)
+    edge_index = torch.stack([torch.randint(0, 7, (40,)), torch.randint(0, 5, (40,))]).unique(dim=1)
+    graph = AttentionGraph.from_edge_index(edge_index, (7, 5) if two_sets else 7)
+    width = 4 * (3 if settings_["concat"] else 1)
+    convs = [TransformerConv((6, 8) if two_sets else 8, 4, **settings_)]
+    if not two_sets:
+        convs.append(TransformerConv(width, 4, **settings_))
+    layers = [from_pyg(conv) for conv in convs]
+    x = torch.randn(5 if two_sets else 7, 8, requires_grad=True)
+    context = torch.randn(7, 6, requires_grad=True) if two_sets else None
+    edges = torch.randn(edge_index.shape[1], 5, requires_grad=True) if settings_["edge_dim"] else None
+    y = z = x
+    for conv, layer in zip(convs, layers, strict=True):
+        y = conv((context, y) if two_sets else y, edge_index, edges)
+        z = layer(graph, z, context, edge_features=edges)
+    torch.testing.assert_close(z, y, atol=1e-5, rtol=1e-5)
+    inputs = [given for given in (x, context, edges) if given is not None]
+    names = [
+        (getattr(layer, ours), getattr(conv, theirs))
+        for conv, layer in zip(convs, layers, strict=True)
+        for ours, theirs in zip(
+            ("query", "key", "value", "edge", "own"),
+            ("lin_query", "lin_key", "lin_value", "lin_edge", "lin_skip"),
+            strict=True,
+        )
+        if getattr(layer, ours) is not None
+    ]
+    pairs = [(a.weight, b.weight) for a, b in names]
+    pairs += [(a.bias, b.bias) for a, b in names if a.bias is not None]
+    upstream = torch.randn_like(y)
+    found = torch.autograd.grad(z, inputs + [mine for mine, _ in pairs], upstream)
+    expected = torch.autograd.grad(y, inputs + [its for _, its in pairs], upstream)
+    for gradient, reference in zip(found, expected, strict=True):
+        torch.testing.assert_close(gradient, reference, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_each_output_has_its_width(output):
+    layer = GraphAttention(6, 2, dim_out=4, output=output)
+    assert layer(complete([3]), torch.randn(3, 6)).shape == (3, 4)
+
+
+def test_weights_are_dropped_in_training_only():
+    graph, x = window(20, 2, 2), torch.randn(20, 6)
+    layer = GraphAttention(6, 2, dropout=0.5)
+    assert not torch.equal(layer(graph, x), layer(graph, x))
+    layer.eval()
+    assert torch.equal(layer(graph, x), layer(graph, x))
+
+
+def test_copies_and_averages_work_after_a_training_step():
+    graph, x = window(20, 2, 2), torch.randn(20, 6)
+    layer = GraphAttention(6, 2)
+    layer(graph, x).sum().backward()
+    twin, average = copy.deepcopy(layer), AveragedModel(layer)
+    assert torch.equal(twin(graph, x), layer(graph, x))
+    assert torch.equal(average(graph, x), layer(graph, x))
+
+
+@pytest.mark.parametrize("engine", ["scatter", "chunks", "tiles", "auto"])
+def test_it_compiles_as_one_graph(engine):
+    graph, x = window(40, 2, 2), torch.randn(40, 6)
+    layer = GraphAttention(6, 2, engine=engine)
+    expected = layer(graph, x)  # makes the plan
+    compiled = torch.compile(layer, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(graph, x), expected)
+
+
+def test_the_first_example_says_what_happens():
+    assert doctest.testmod(edgewise) == (0, 6)
+
+
+def test_the_face_is_what_it_says():
+    assert sorted(edgewise.__all__) == edgewise.__all__
+    assert all(getattr(edgewise, name).__doc__ for name in edgewise.__all__)
+    assert 20 <= len(edgewise.__all__) <= 30
+
+
+GOOD = torch.zeros(3, 6)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: GraphAttention(6, 4), ValueError, r"dim_out \(6\) must be divisible by num_heads \(4\)"),
+        (lambda: GraphAttention(6, 0), ValueError, "num_heads must be at least 1, got 0"),
+        (lambda: GraphAttention(6, 2, output="sum"), ValueError, "output must be one of 'project', 'concat'"),
+        (lambda: GraphAttention(6, 2, engine="fast"), ValueError, "engine must be one of 'auto'.*got 'fast'"),
+        (lambda: GraphAttention(6, 2)(3, GOOD), TypeError, "graph must be an AttentionGraph, got int"),
+        (
+            lambda: GraphAttention(6, 2)(complete([3]), GOOD[:2]),
+            ValueError,
+            r"x must be \[3, 6\] for this graph and layer, got \[2, 6\]",
+        ),
+        (lambda: GraphAttention(6, 2)(complete([3]), GOOD.long()), TypeError, "x must be a floating-point"),
+        (
+            lambda: GraphAttention(6, 2)(complete([3]), GOOD, GOOD),
+            ValueError,
+            "the graph is over one set of tokens, but context was given",
+        ),
+        (
+            lambda: GraphAttention(6, 2)(bipartite(2, 3), GOOD),
+            ValueError,
+            "the graph is over two sets of tokens, but context was not given",
+        ),
+        (
+            lambda: GraphAttention(6, 2)(complete([3]), GOOD, edge_features=torch.zeros(9, 1)),
+            ValueError,
+            "edge_features were given, but the layer was made without edge_dim",
+        ),
+        (
+            lambda: GraphAttention(6, 2, edge_dim=1)(complete([3]), GOOD),
+            ValueError,
+            "was made with edge_dim=1 and needs edge_features",
+        ),
+        (
+            lambda: GraphAttention(6, 2, edge_dim=2)(complete([3]), GOOD, edge_features=torch.zeros(9, 1)),
+            ValueError,
+            r"edge_features must be \[9, 2\]",
+        ),
+        (
+            lambda: GraphAttention(6, 2)(complete([3]).to("meta"), GOOD),
+            ValueError,
+            "q must be on the graph's device meta, got cpu",
+        ),
+        (lambda: from_pyg(nn.Linear(2, 2)), TypeError, "must be a TransformerConv of PyG, got Linear"),
+        (lambda: from_pyg(TransformerConv(4, 2, beta=True)), ValueError, "beta=True has a gate"),
+    ],
+)
+def test_bad_input(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
