@@ -9,8 +9,8 @@ from edgewise import message_passing
 from edgewise.graphs import AttentionGraph, bipartite, causal, complete, interop, window
 from edgewise.message_passing import ENGINES, attention_weights, plan_tiles, propagate_attention
 from edgewise.message_passing import plan as planning
+from support import assert_equal_as_stated, dense_attention, edge_graphs, interval_graphs, random_fields
 from support import check_propagation as check
-from support import edge_graphs, interval_graphs, random_fields
 
 graphs = st.one_of(edge_graphs(), interval_graphs())
 engines = pytest.mark.parametrize("engine", ENGINES)
@@ -43,6 +43,17 @@ def test_equal_for_scores_up_to_a_hundred(engine, graph, heads, width, highest):
 @given(graphs.filter(lambda g: g.num_edges), st.integers(1, 4), st.integers(1, 5), st.integers(0, 5))
 def test_a_bias_on_edges_is_one_on_scores(engine, graph, heads, width, seed):
     check(graph, engine, heads, width, seed=seed, biased=True)
+
+
+@engines
+@given(graphs.filter(lambda g: g.num_edges), st.integers(1, 9))
+def test_values_may_have_a_width_of_their_own(engine, graph, width):
+    q, k, _ = random_fields(graph, 2, 3)
+    v = torch.randn(graph.num_src, 2, width, requires_grad=True)
+    output, doubles = propagate_attention(graph, q, k, v, engine), [x.detach().double() for x in (q, k, v)]
+    assert_equal_as_stated(output, dense_attention(graph.to_mask(), *doubles))
+    [gradient] = torch.autograd.grad(output.sum(), v)
+    assert gradient.shape == v.shape
 
 
 @engines

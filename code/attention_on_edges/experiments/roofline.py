@@ -45,6 +45,10 @@ Costs = Mapping[str, Cost]
 """By kind, one of ``KINDS``."""
 
 
+UNCOUNTED = ("empty", "new_empty", "_local_scalar", "linalg_vector_norm")
+"""What computes nothing, and a check of attention's input that is made on CPUs alone."""
+
+
 class Tally(TorchDispatchMode):
     """Counts, while it is entered, what PyTorch computes: a hook on every operation, forward and backward.
 
@@ -66,7 +70,7 @@ class Tally(TorchDispatchMode):
         """Run an operation and count it."""
         out = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
-        if not _is_view(func) and not name.startswith(("empty", "new_empty", "_local_scalar")):
+        if not _is_view(func) and not name.startswith(UNCOUNTED):
             kind, flops = _kind_and_flops(name, args, out)
             old = self.costs[kind]
             moved = _bytes(out) + _bytes(out if name in ROWS else (args, kwargs))

@@ -5,6 +5,7 @@ they differ in speed by two orders of magnitude.
 """
 
 import importlib
+import math
 from collections.abc import Callable
 
 import torch
@@ -77,7 +78,7 @@ def propagate_attention(
                       {\sum_{i' \to j} \exp(q_j^\top k_{i'} / \sqrt{d} + b_{i'j})}
 
     NaN and infinities spread along edges, as they do in a dense softmax over a receiver's senders, and
-    nowhere else.
+    nowhere else; in compiled programs and on a GPU, ``tiles`` may spread them within a tile.
 
     Parameters
     ----------
@@ -88,7 +89,7 @@ def propagate_attention(
     k : Tensor
         Keys [num_src, h, d].
     v : Tensor
-        Values [num_src, h, d].
+        Values [num_src, h, d_v]; ``d_v`` is often ``d``.
     engine : str
         One of ``ENGINES``, or ``"auto"``: ``tiles`` if it wastes few scores, else ``chunks``.
     bias : Tensor, optional
@@ -103,7 +104,7 @@ def propagate_attention(
     Returns
     -------
     Tensor
-        [num_dst, h, d]; zeros for a receiver without in-edges.
+        [num_dst, h, d_v]; zeros for a receiver without in-edges.
 
     Raises
     ------
@@ -119,6 +120,8 @@ def propagate_attention(
     _check_tensors(graph, q=q, k=k, v=v)
     _check_on_edges(graph, q, "bias", bias, ("h",))
     _check_on_edges(graph, q, "edge_features", edge_features, ("h", "d"))
+    if edge_features is not None and v.shape != k.shape:
+        raise ValueError(f"edge features need values of the keys' width {k.shape[-1]}, got {v.shape[-1]}")
     if edge_features is not None and engine not in ("auto", "scatter"):
         raise ValueError(f"engine {engine!r} takes no edge features: use 'scatter' or 'auto'")
     keep = None
@@ -145,11 +148,13 @@ def _choose(graph: AttentionGraph) -> str:
 
 
 def _finite(*tensors: Tensor) -> bool:
-    """Whether all numbers, and all products of two of them, are finite."""
-    if torch.compiler.is_compiling():
-        return True  # what a compiled program does cannot depend on numbers
-    norms = [vector_norm(x.detach(), dtype=torch.promote_types(x.dtype, torch.float32)) for x in tensors]
-    return bool(torch.stack(norms).square().isfinite().all())
+    """Whether all numbers, and all products of two of them, are finite; asked of a CPU alone."""
+    if tensors[0].device.type != "cpu" or torch.compiler.is_compiling():
+        return True  # to ask would halt a GPU; what a compiled program does cannot depend on numbers
+    with torch.no_grad():
+        wide = torch.float64 if tensors[0].dtype == torch.float64 else torch.float32
+        most = math.sqrt(torch.finfo(wide).max)
+        return all(float(vector_norm(x, dtype=wide)) < most for x in tensors)
 
 
 def attention_weights(graph: AttentionGraph, q: Tensor, k: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -175,7 +180,8 @@ def _check_tensors(graph: AttentionGraph, **tensors: Tensor) -> None:
         raise ValueError(f"q must be [num_dst, h, d] with h and d at least 1, got {list(q.shape)}")
     for name, x in tensors.items():
         side, tokens = ("num_dst", graph.num_dst) if name == "q" else ("num_src", graph.num_src)
-        expected = torch.Size((tokens, *q.shape[1:]))
+        width = x.shape[-1] if name == "v" and x.dim() == 3 and x.shape[-1] else q.shape[-1]
+        expected = torch.Size((tokens, q.shape[1], width))
         if x.shape != expected:
             raise ValueError(f"{name} must be [{side}, h, d] = {list(expected)}, got {list(x.shape)}")
         if x.dtype != q.dtype:

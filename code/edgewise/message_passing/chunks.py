@@ -50,7 +50,7 @@ class _Chunks(torch.autograd.Function):
             torch.sum(q.index_select(0, dst).mul_(k.index_select(0, src)), -1, out=score[part])
         score.div_(math.sqrt(q.shape[-1]))
         weight = softmax_over_in_edges(graph, score if bias is None else score.add_(bias))
-        used, output = weight if keep is None else weight * keep, torch.zeros_like(q)
+        used, output = weight if keep is None else weight * keep, v.new_zeros(len(q), *v.shape[1:])
         for part, src, dst in _parts(graph, q):
             output.index_add_(0, dst, v.index_select(0, src).mul_(used[part, :, None]))
         ctx.graph, ctx.biased = graph, bias is not None

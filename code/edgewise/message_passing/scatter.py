@@ -45,4 +45,4 @@ def scatter(
         bias, value = asked if bias is None else bias + asked, value + features
     weight = edge_softmax(graph, q, k, bias)
     message = (weight if keep is None else weight * keep)[..., None] * value
-    return torch.zeros_like(q).index_add(0, graph.dst, message)
+    return message.new_zeros(graph.num_dst, *message.shape[1:]).index_add(0, graph.dst, message)

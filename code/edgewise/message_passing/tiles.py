@@ -65,7 +65,7 @@ def tiles(
             assert mask is not None  # factors come with biases, of zero if there are none
             score = tile_q @ tile_k.transpose(-2, -1) / math.sqrt(q.shape[-1]) + mask
             answer = (score.softmax(-1) * factor) @ tile_v  # [tiles, h, rows, d]
-        answers.append(answer.transpose(1, 2).reshape(rows, *q.shape[1:]))
+        answers.append(answer.transpose(1, 2).reshape(rows, *v.shape[1:]))
         row, column = row + rows, column + columns
     return collect(answers[0] if len(answers) == 1 else torch.cat(answers), plan.receivers)
 
