@@ -191,7 +191,7 @@ def from_pyg(conv: Any, engine: str = "auto") -> GraphAttention:
 
     Parameters
     ----------
-    conv : torch_geometric.nn.TransformerConv
+    conv : TransformerConv
         With or without edge features, skip connection (``root_weight``) and ``concat``.
     engine : str
         How attention is executed.
