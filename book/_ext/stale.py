@@ -40,11 +40,17 @@ def named(tree, programs=False):
 
 
 def files(name):
-    """Return the files below code/ that importing ``name`` runs: packages on the way, and the module."""
+    """Return the files below code/ that a use of ``name`` depends on: packages on the way, and the module."""
+    found = run_by(name)
+    return [path for path in found if path != FACE or len(found) == 1]
+
+
+def run_by(name):
+    """Return the files below code/ that importing ``name`` runs."""
     found, place = [], CODE
     for part in name.split("."):
         if (place / f"{part}.py").is_file():
-            return [path for path in (*found, place / f"{part}.py") if path != FACE]
+            return [*found, place / f"{part}.py"]
         place /= part
         if not place.is_dir():
             return found
@@ -53,7 +59,7 @@ def files(name):
             for path in place.iterdir()
             if path.name == "__init__.py" or path.suffix in (".js", ".css", ".json")
         )
-    return [path for path in found if path != FACE or len(found) == 1]
+    return found
 
 
 @cache

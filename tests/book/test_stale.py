@@ -37,6 +37,7 @@ def project(tmp_path, monkeypatch):
         "CODE": tmp_path / "code",
         "EXECUTED": tmp_path / "_build" / "executed",
         "ALWAYS": [tmp_path / "requirements.txt"],
+        "FACE": tmp_path / "code" / "edgewise" / "__init__.py",
         "READS_DATA": tmp_path / "code" / "attention_on_edges" / "experiments" / "artifacts.py",
     }
     for name, place in places.items():
@@ -103,6 +104,19 @@ def test_a_module_imported_by_its_name_counts(project):
     (project / "code" / "attention_on_edges" / "experiments" / "artifacts.py").write_text(named)
     run_all(project)
     (project / "code" / "attention_on_edges" / "lonely.py").write_text("two = 2")
+    assert stems() == ["reads"]
+
+
+def test_the_librarys_face_counts_for_those_alone_who_use_it(project):
+    (project / "code" / "edgewise" / "__init__.py").write_text("from attention_on_edges import lonely")
+    (project / "code" / "attention_on_edges" / "experiments" / "artifacts.py").write_text(
+        "from edgewise import X"
+    )
+    run_all(project)
+    (project / "code" / "attention_on_edges" / "lonely.py").write_text("two = 2")
+    assert stems() == ["reads"]
+    run_all(project)
+    (project / "code" / "edgewise" / "__init__.py").write_text("")
     assert stems() == ["reads"]
 
 
