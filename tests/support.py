@@ -29,6 +29,17 @@ def assert_equal_as_stated(actual, reference):
     torch.testing.assert_close(actual.double(), reference, atol=bound, rtol=0)
 
 
+def scale_states(model, factor):
+    """Multiply the final states of each pass by what ``factor`` returns then."""
+    run = model.run
+
+    def scaled(batch):
+        output = run(batch)
+        return replace(output, hidden=output.hidden * factor())
+
+    model.run = scaled
+
+
 @st.composite
 def edge_graphs(draw, max_tokens=9):
     """Graphs held as edges: any degrees, edges in any order, isolated tokens, one token, two sets or one."""

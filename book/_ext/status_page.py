@@ -96,7 +96,9 @@ def live():
         "beam": "a sentence, beam of 5",
         "beam_longest": "the slowest sentence, beam of 5",
     }
-    return [[said, *(f"{row[key]:.3g} ms" for row in study["rows"])] for key, said in named.items()]
+    facts = study["provenance"]
+    rows = [[said, *(f"{row[key]:.3g} ms" for row in study["rows"])] for key, said in named.items()]
+    return [*rows, ["measured", facts["date"], facts["browser"]]]
 
 
 TABLES = {

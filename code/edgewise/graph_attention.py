@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from edgewise.graphs import AttentionGraph
 from edgewise.message_passing import ENGINES, propagate_attention
-from edgewise.validation import check_choice, check_count, check_probability
+from edgewise.validation import check_choice, check_count, check_floats, check_probability
 
 OUTPUTS = ("project", "concat", "mean")
 """What becomes of the heads: concatenated and projected, concatenated, or their mean."""
@@ -236,8 +236,6 @@ def _linear(x: Tensor, layers: list[nn.Linear]) -> list[Tensor]:
 
 
 def _check_rows(name: str, x: Tensor, shape: tuple[int, int]) -> None:
-    if not isinstance(x, Tensor) or not x.is_floating_point():
-        kind = x.dtype if isinstance(x, Tensor) else type(x).__name__
-        raise TypeError(f"{name} must be a floating-point tensor, got {kind}")
+    check_floats(name, x)
     if x.shape != torch.Size(shape):
         raise ValueError(f"{name} must be {list(shape)} for this graph and layer, got {list(x.shape)}")

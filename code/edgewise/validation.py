@@ -76,6 +76,13 @@ def check_choice(name: str, value: object, allowed: Iterable[str]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}")
 
 
+def check_floats(name: str, x: object) -> None:
+    """Raise ``TypeError`` unless ``x`` is a floating-point tensor."""
+    if not isinstance(x, Tensor) or not x.is_floating_point():
+        kind = x.dtype if isinstance(x, Tensor) else type(x).__name__
+        raise TypeError(f"{name} must be a floating-point tensor, got {kind}")
+
+
 def check_ids(name: str, ids: Tensor, size: int) -> None:
     """Check that every id lies in ``[0, size)``; negative ids never count from the end.
 

@@ -49,7 +49,7 @@ def test_a_run_notes_steps_and_leaves_an_artifact_that_comes_back(tmp_path, monk
 
 def test_a_nan_extra_loss_ends_the_run(tmp_path):
     run = experiments.start(TINY, tmp_path)
-    run.model.extra_loss = lambda step: torch.tensor(math.nan, requires_grad=True)
+    run.model.extra_loss = lambda output, step: torch.tensor(math.nan, requires_grad=True)
     with pytest.raises(DivergedError, match="the extra loss is nan at step 1"):
         run.train()
 
@@ -58,7 +58,7 @@ def test_the_weight_follows_the_runs_updates(tmp_path):
     run = experiments.start(replace(TINY, model=replace(TINY.model, ponder_warmup=50)), tmp_path)
     seen = []
     extra_loss = run.model.extra_loss
-    run.model.extra_loss = lambda step: seen.append(step) or extra_loss(step)
+    run.model.extra_loss = lambda output, step: seen.append(step) or extra_loss(output, step)
     run.train(max_steps=3)
     assert seen == [0, 1, 2]
 

@@ -1,9 +1,11 @@
 import json
 import math
 import os
+import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict
 from functools import partial
 from itertools import chain
 from types import SimpleNamespace
@@ -67,7 +69,7 @@ def test_the_adaptive_table_covers_both_sides_and_every_share():
     rows = bench_adaptive(sentences=2, length=5, repeats=1)
     assert [(row.side, row.share) for row in rows] == [(s, x) for s in ("enc", "dec") for x in SHARES]
     assert all(row.ratio == 1 for row in rows if row.share == 1)
-    table = format_adaptive(rows)
+    table = str(format_adaptive(rows))
     assert all(f"{share:.0%}" in table for share in SHARES)
     assert f"{rows[1].seconds * 1e3:.2f} ({rows[1].ratio:.0%})" in table
     for share in (0.0, 1.5, float("nan")):
@@ -102,7 +104,7 @@ def test_rows_cover_every_engine_and_the_tile_plan_made_anew():
     assert {(row.workload, row.engine) for row in rows} == {(w.name, name) for w in TINY for name in names}
     assert all(row.seconds > 0 for row in rows)
     assert all(row.ratio == 1 for row in rows if row.engine == "padded")
-    table = format_engines(rows)
+    table = str(format_engines(rows))
     assert all(name in table for name in names)
 
 
@@ -133,15 +135,38 @@ def test_a_window_takes_less_than_20_kib_per_token_of_a_process_of_its_own(token
 
 
 def test_the_command_prints_the_table(monkeypatch):
-    monkeypatch.setattr(
-        benchmarks,
-        "bench_engines",
-        lambda repeats, device: bench_engines(TINY, repeats=repeats, device=device),
-    )
+    monkeypatch.setattr(benchmarks, "WORKLOADS", TINY)
     result = CliRunner().invoke(app, ["bench", "engines", "--repeats", "1"])
     assert result.exit_code == 0, result.output
     assert "tiles, plan included" in result.output
-    assert "tiny" in result.output
+    assert all(f"measuring {workload.name}" in result.output for workload in TINY)
+
+
+def test_workloads_and_engines_can_be_chosen(monkeypatch):
+    monkeypatch.setattr(benchmarks, "WORKLOADS", TINY)
+    first, *others = (workload.name for workload in TINY)
+    command = ["bench", "engines", "--repeats", "1", "--only", first, "--engine", "chunks"]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0, result.output
+    assert first in result.output
+    assert "chunks" in result.output
+    assert not any(name in result.output for name in [*others, "scatter", "tiles"])
+    assert CliRunner().invoke(app, ["bench", "engines", "--only", "nothing"]).exit_code == 2
+
+
+def test_a_layer_of_pyg_is_matched_and_timed(monkeypatch):
+    edge_index = complete([3, 5]).edge_index
+    monkeypatch.setitem(benchmarks.PYG_WORKLOADS, "small", lambda: edge_index)
+    result = CliRunner().invoke(app, ["bench", "pyg", "--repeats", "1", "--only", "small"])
+    assert result.exit_code == 0, result.output
+    assert "small" in result.stdout
+    (row,) = benchmarks.bench_pyg(["small"], 1)
+    assert row.error < 1e-5
+    assert min(row.pyg, row.ours, row.built) > 0
+    monkeypatch.setitem(sys.modules, "torch_geometric", None)
+    result = CliRunner().invoke(app, ["bench", "pyg"])
+    assert result.exit_code == 1
+    assert "pip install torch_geometric" in result.output
 
 
 class TestLong:
@@ -333,7 +358,7 @@ class TestTraining:
         assert rows[0].ratio == 1
         assert rows[1].ratio == pytest.approx(rows[0].tokens_per_second / rows[1].tokens_per_second)
         assert rows[1].share / rows[0].share == pytest.approx(1 / rows[1].ratio)
-        table = format_training(rows)
+        table = str(format_training(rows))
         assert all(name in table for name in (*here, "tiny"))
 
     def test_matrix_work_is_what_torch_counts_for_one_sentence_pair(self):
@@ -348,12 +373,15 @@ class TestTraining:
         attention = 3 * 4 * 8 * 2 * (n * n + n * m + m * (m + 1) / 2)
         assert matrix_work(training, [[pair]]) - attention == pytest.approx(counted, rel=0.01)
 
-    def test_the_command_prints_the_table(self, training_rows, monkeypatch):
+    def test_the_command_prints_and_writes_the_table(self, training_rows, monkeypatch, tmp_path):
         monkeypatch.setattr(benchmarks, "TRAININGS", (self.tiny,))
-        monkeypatch.setattr(benchmarks, "bench_training", lambda trainings, repeats: training_rows)
-        result = CliRunner().invoke(app, ["bench", "training", "--repeats", "1"])
+        monkeypatch.setattr(benchmarks, "bench_training", lambda *arguments: training_rows)
+        result = CliRunner().invoke(app, ["bench", "training", "--repeats", "1", "--out", str(tmp_path)])
         assert result.exit_code == 0, result.output
         assert "nn.Transformer" in result.output
+        written = json.loads((tmp_path / "bench-training.json").read_text())
+        assert written["config"]["name"] == "bench-training"
+        assert written["rows"] == [asdict(row) for row in training_rows]
 
     def test_bad_input(self):
         with pytest.raises(ValueError, match=r"contestant must be one of .*; got 'warp'"):
@@ -401,7 +429,7 @@ class TestDecoding:
         rows = benchmarks.bench_decoding(translate, ["a b c", "d"], repeats=1)
         assert [(row.beam, row.sentences, row.tokens) for row in rows] == [(BEAM, 2, 4), (1, 2, 4)]
         assert set(calls) == {BEAM, 1}
-        table = benchmarks.format_decoding([DecodingRow(5, 1000, 3000, 2.0), DecodingRow(1, 8, 8, 1.0)])
+        table = str(benchmarks.format_decoding([DecodingRow(5, 1000, 3000, 2.0), DecodingRow(1, 8, 8, 1.0)]))
         assert table.splitlines()[2].split() == ["beam", "5", "1,000", "2.00", "500.0", "1,500"]
         assert table.splitlines()[3].startswith("greedy")
 
@@ -411,7 +439,7 @@ class TestDecoding:
         rows = benchmarks.bench_lengths(model, [[3, 4, 5]], *self.SYMBOLS, lengths=(2, 5), repeats=1)
         assert [(row.sentences, row.length) for row in rows] == [(1, 2), (1, 5)]
         assert model.generator.proj.bias[1] == 5
-        table = benchmarks.format_cache([CacheRow(2, 10, 1.0, 3.0), CacheRow(2, 20, 2.5, 12.0)])
+        table = str(benchmarks.format_cache([CacheRow(2, 10, 1.0, 3.0), CacheRow(2, 20, 2.5, 12.0)]))
         first, second = (line.split() for line in table.splitlines()[2:])
         assert first == ["2", "10", "1.000", "3.000", "3.0", "x"]
         assert second == ["2", "20", "2.500", "2.50", "12.000", "4.00", "4.8", "x"]

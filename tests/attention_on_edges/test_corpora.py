@@ -716,7 +716,10 @@ class TestRealFiles:
                     assert steps <= len(parse.words)
 
 
-@pytest.mark.parametrize("processes", [[], ["-n", "1"]], ids=["alone", "another process"])
+@pytest.mark.parametrize(
+    "processes",
+    [pytest.param([], id="alone"), pytest.param(["-n", "1"], id="other", marks=pytest.mark.nightly)],
+)
 def test_without_corpora_their_tests_are_deselected_by_a_printed_line(tmp_path, processes):
     tests = Path(__file__).parents[1]
     (tmp_path / "conftest.py").write_text((tests / "conftest.py").read_text("utf-8"))

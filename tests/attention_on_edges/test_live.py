@@ -378,6 +378,27 @@ def test_undo_brings_back_a_sentence_that_an_experiment_replaced(page):
     assert page.locator("[name=model]").input_value() == "tatoeba"
 
 
+def test_what_the_reader_does_while_a_model_loads_is_not_undone_by_it(page):
+    begin(page)
+    page.evaluate(
+        """async () => {
+            const choose = (name, value) => {
+                const select = document.querySelector(`.edgewise-live [name=${name}]`);
+                select.value = value;
+                select.dispatchEvent(new Event("change"));
+            };
+            const {translator} = document.querySelector(".edgewise-live");
+            choose("model", "multi30k");
+            choose("hole", 2);
+            while (!translator.settings.multi30k.loaded) await new Promise((done) => setTimeout(done));
+        }"""
+    )
+    said = settled(page, "nothing is cut")
+    shown = page.locator("input[name=text]").input_value(), page.locator("[name=model]").input_value()
+    assert shown == (HOLES["tatoeba"][2], "tatoeba")
+    assert "edges" in said
+
+
 def test_what_is_said_of_an_edge_is_said_of_it_as_it_is_now(page):
     begin(page)
     said = part(page, "pointed")
@@ -448,13 +469,13 @@ def test_a_cut_says_what_it_did_to_which_probability(page, translators):
 @pytest.mark.parametrize("name", MODELS)
 def test_ninety_five_in_a_hundred_held_out_sentences_are_not_doubted(name):
     typical = json.loads(read("models.json"))[name]["typical"]
-    model, data = experiments.restore(artifacts.load(name))
-    split = {"tatoeba": "test", "multi30k": "test2016"}[name]
-    ids = [data.encode(source) for source, _ in data.splits[split][:600]]
+    artifact = artifacts.load(name)
+    translator = experiments.load_translator(artifact)
+    ids = [translator.encode(source) for source in experiments.test_sources(artifact)[:600]]
     found = [
         h.log_prob / (len(h.ids) + h.finished)
         for start in range(0, len(ids), 100)
-        for h in greedy(model, ids[start : start + 100], START, END)
+        for h in greedy(translator.model, ids[start : start + 100], START, END)
     ]
     assert np.quantile(np.exp(found), 0.05) == pytest.approx(typical, abs=0.01)
 

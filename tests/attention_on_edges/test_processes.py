@@ -156,6 +156,7 @@ cli.app()
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.proves(
     "12-beyond-one-machine",
     "a killed process ends the job; resumed, the run ends with the same bytes as one left alone",

@@ -397,6 +397,7 @@ def sample_losses(team, folder):
 
 
 @pytest.mark.corpus
+@pytest.mark.nightly
 def test_the_sample_trains_on_one_and_on_two_processes(own_cache, tmp_path):
     one, steps = sample_losses(LOCAL, tmp_path / "one")
     assert steps == STEPS

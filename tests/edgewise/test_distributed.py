@@ -17,7 +17,7 @@ from edgewise.training.checkpoint_files import checkpoints, load_tensors
 from edgewise.training.distributed import MismatchError, ProcessLostError
 from edgewise.training.launch import process_group
 from processes import free_port, in_team, process, set_role, work
-from support import SortingData
+from support import SortingData, scale_states
 
 PLAIN = TrainingConfig(epochs=50, batch_size=7, warmup=20, factor=0.3, grad_accum=2, clip=1.0)
 """44 sentences make seven batches per epoch, the last one smaller and an update of its own."""
@@ -276,14 +276,14 @@ def stop_one(team, folder):
     data = SortingData()
     model = build(data, SMALL, PLAIN)
     run = Trainer(model, data, PLAIN, Path(folder), {}, communicator=team)
-    hidden, seen = model.hidden, []
+    forward, seen = model.run, []
 
     def count(batch):
         seen.append(batch)
         run.stop_requested |= team.rank == 1 and len(seen) == 3
-        return hidden(batch)
+        return forward(batch)
 
-    model.hidden = count
+    model.run = count
     run.start()
     try:
         run.train()
@@ -309,9 +309,8 @@ def diverge(team, folder):
     training = replace(PLAIN, batch_size=10)
     model = build(data, SMALL, training)
     run = Trainer(model, data, training, Path(folder), {}, communicator=team)
-    hidden = model.hidden
     bad = math.nan if team.rank == 1 else 1.0
-    model.hidden = lambda batch: hidden(batch) * (bad if run.step == 1 else 1.0)
+    scale_states(model, lambda: bad if run.step == 1 else 1.0)
     run.start()
     try:
         run.train()

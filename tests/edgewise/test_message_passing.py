@@ -114,6 +114,7 @@ def test_features_of_edges_are_added_to_keys_and_values(graph):
         torch.testing.assert_close(output[receiver], torch.einsum("eh,ehd->hd", weights, values))
 
 
+@pytest.mark.proves("using", "what is not finite spreads along edges and nowhere else, in every engine")
 @engines
 @pytest.mark.parametrize("which", "qkv")
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), 3e38])
@@ -129,12 +130,16 @@ def test_what_is_not_finite_spreads_along_edges_and_nowhere_else(engine, which, 
         torch.testing.assert_close(output[receiver], expected, equal_nan=True)
 
 
+@pytest.mark.proves("using", "tiles and chunks refuse second derivatives, scatter has them")
+@pytest.mark.parametrize("engine", ["scatter", "chunks", "tiles"])
 @pytest.mark.parametrize("graph", [window([9, 5], 2, 1), causal([4, 3])], ids=["window", "causal"])
-def test_tiles_refuse_a_second_derivative_with_a_sentence(graph):
-    q, k, v = random_fields(graph, 1, 2)
-    [gradient] = torch.autograd.grad(
-        propagate_attention(graph, q, k, v, "tiles").square().sum(), q, create_graph=True
-    )
+def test_second_derivatives_are_right_or_refused_with_a_sentence(engine, graph):
+    fields = random_fields(graph, 1, 2, dtype=torch.float64)
+    if engine == "scatter":
+        assert torch.autograd.gradgradcheck(lambda *f: propagate_attention(graph, *f, engine), fields)
+        return
+    output = propagate_attention(graph, *fields, engine).square().sum()
+    [gradient] = torch.autograd.grad(output, fields[0], create_graph=True)
     with pytest.raises((RuntimeError, NotImplementedError), match=r"differentiate twice|not implemented"):
         gradient.sum().backward()
 

@@ -185,67 +185,6 @@ def test_update_graph_runs_on_any_graph():
     check(model, narrow)
 
 
-class TestAttentionMaps:
-    def test_an_evaluated_batch_records_the_attention_of_its_sentence(self):
-        model = small_model()
-        batch = pool(*random_pairs([(2, 3), (4, 2), (3, 3), (5, 4), (2, 2)]))
-        model(batch)
-        e2e, e2d, d2d = model.att_weight_map
-        assert [tuple(x.shape) for x in (e2e, e2d, d2d)] == [(2, 5, 5), (2, 4, 5), (2, 4, 4)]
-        for weights in (e2e, e2d, d2d):
-            torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:2]))
-        assert bool((d2d.triu(1) == 0).all())
-
-    def test_the_map_is_the_attention_that_made_the_output(self):
-        """Rebuild the last layer's message from the map and compare with what was propagated."""
-        model = small_model(N=1)
-        batch = pool(*random_pairs([(4, 3)]))
-        model.viz_index = 0
-        seen = {}
-        plain = type(model).propagate_attention
-
-        def record(graph, q, k, v):
-            wv = plain(model, graph, q, k, v)
-            seen[id(graph)] = (v, wv)
-            return wv
-
-        model.propagate_attention = record
-        model(batch)
-        for weights, graph in zip(model.att_weight_map, (batch.enc, batch.cross, batch.dec), strict=True):
-            v, wv = seen[id(graph)]
-            torch.testing.assert_close(torch.einsum("hji,ihd->jhd", weights, v), wv)
-
-    def test_the_map_of_a_sentence_does_not_depend_on_its_neighbours(self):
-        model, (sources, targets) = small_model(), random_pairs([(2, 3), (4, 2), (3, 4)])
-        batch = pool(sources, targets)
-        for i, pair in enumerate(zip(sources, targets, strict=True)):
-            alone = model.attention_of(pool([pair[0]], [pair[1]]), 0)
-            for mine, other in zip(model.attention_of(batch, i), alone, strict=True):
-                torch.testing.assert_close(mine, other)
-
-    def test_nothing_is_recorded_in_training_or_twice_or_beyond_the_batch(self):
-        model, batch = small_model(), pool(*random_pairs([(2, 2)] * 4))
-        model.train()(batch)
-        assert model.att_weight_map is None
-        model.eval()(pool(*random_pairs([(2, 2)] * 3)))
-        assert model.att_weight_map is None, "there is no sentence 3"
-        model(batch)
-        first = model.att_weight_map
-        model(batch)
-        assert model.att_weight_map is first
-
-    def test_attention_of_any_layer_and_sentence(self):
-        model, batch = small_model(N=2), pool(*random_pairs([(2, 3), (4, 2)]))
-        last, again = model.attention_of(batch, 1), model.attention_of(batch, 1, layer=1)
-        for a, b in zip(last, again, strict=True):
-            assert torch.equal(a, b)
-        assert not torch.equal(model.attention_of(batch, 1, layer=0)[0], last[0])
-        with pytest.raises(IndexError, match=r"sentence must lie in 0\.\.1, got 2"):
-            model.attention_of(batch, 2)
-        with pytest.raises(IndexError, match=r"layer must lie in -2\.\.1, got 2"):
-            model.attention_of(batch, 0, layer=2)
-
-
 def test_weights_can_be_shared_as_the_tutorial_does():
     model = small_model()
     table = model.tgt_embed.lut.weight

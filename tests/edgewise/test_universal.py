@@ -1,10 +1,13 @@
+import copy
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.optim.swa_utils import AveragedModel
 
 from edgewise.decoding import Continuation, beam_search, continuation_of, greedy
 from edgewise.graphs import GraphPool
@@ -158,14 +161,14 @@ def gradients(model, loss):
 
 
 def assert_equals_scalar(model, batch):
-    hidden = model.hidden(batch)
+    output = model.run(batch)
+    hidden, extra = output.hidden, model.extra_loss(output)
     loss = shuffled_loss(hidden)
-    extra = model.extra_loss()
     reference = Scalar(model, model.frozen)
     expected, found = reference(batch)
     assert_equal_as_stated(hidden, expected)
     for side, (steps, weights) in found.items():
-        pondered = model.pondered[side]
+        pondered = output.pondered[side]
         assert pondered.steps.tolist() == steps
         table = torch.zeros(len(steps), model.max_steps).double()
         for token, own in enumerate(weights):
@@ -223,11 +226,11 @@ def test_patterns_differ_where_they_should():
     """The random models above do halt here and there, and the keys and values of halted tokens matter."""
     model = universal(4, bias=-1.0)
     batch = batch_of([(4, 4), (3, 3)])
-    hidden = model.hidden(batch)
-    for pondered in model.pondered.values():
+    output = model.run(batch)
+    for pondered in output.pondered.values():
         assert len(set(pondered.steps.tolist())) > 1
     model.frozen = "input"
-    assert (model.hidden(batch) - hidden).abs().max() > 1e-3
+    assert (model.hidden(batch) - output.hidden).abs().max() > 1e-3
 
 
 def unskipped(model, batch):
@@ -277,8 +280,9 @@ def test_leaving_halted_tokens_out_changes_values_and_gradients_by_rounding_only
     with torch.no_grad():
         wanted_double = unskipped(model.double(), batch)
     model.float()
-    hidden, wanted = model.hidden(batch), unskipped(model, batch)
-    assert len(set(model.pondered["enc"].steps.tolist())) > 2
+    output, wanted = model.run(batch), unskipped(model, batch)
+    hidden = output.hidden
+    assert len(set(output.pondered["enc"].steps.tolist())) > 2
     assert_equal_as_stated(hidden, wanted_double)
     torch.testing.assert_close(hidden, wanted, atol=1e-5, rtol=1e-5)
     model.double()  # in which rounding cannot hide a difference
@@ -295,8 +299,7 @@ def test_work_follows_the_active_tokens():
     seen = {"ff": [], "halt": []}
     for name, module in (("ff", model.encoder.layers[0].feed_forward), ("halt", model.halt_enc)):
         module.register_forward_hook(lambda _, inputs, out, name=name: seen[name].append(len(inputs[0])))
-    model.hidden(batch)
-    steps = model.pondered["enc"].steps
+    steps = model.run(batch).pondered["enc"].steps
     active = [int((steps > n).sum()) for n in range(int(steps.max()))]
     assert seen == {"ff": active, "halt": active}
     assert len(set(active)) > 1
@@ -360,11 +363,13 @@ class TestHalting:
         batch = batch_of([(3, 4), (2, 1)])
         for _ in range(3):
             adam.zero_grad()
-            loss = -model(batch).gather(1, batch.tgt_y[:, None]).mean() + model.extra_loss()
+            output = model.run(batch)
+            log_probs = model.generator(output.hidden)
+            loss = -log_probs.gather(1, batch.tgt_y[:, None]).mean() + model.extra_loss(output)
             loss.backward()
             assert all(p.grad.isfinite().all() for p in model.parameters())
             adam.step()
-        assert set(model.pondered["enc"].steps.tolist()) == {1 if bias > 0 else 3}
+        assert set(output.pondered["enc"].steps.tolist()) == {1 if bias > 0 else 3}
         assert model(batch).isfinite().all()
 
     @pytest.mark.proves(
@@ -401,23 +406,21 @@ class TestHalting:
 
     def test_the_ponder_loss_asks_to_halt_earlier(self):
         model = universal(0, bias=-1.0)
-        model.hidden(batch_of([(3, 4), (2, 1)]))
-        model.extra_loss().backward()
+        model.extra_loss(model.run(batch_of([(3, 4), (2, 1)]))).backward()
         for unit in (model.halt_enc, model.halt_dec):
             assert unit.linear.bias.grad < 0
 
     def test_its_weight_warms_up(self):
         model = universal(0, ponder_warmup=10)
-        model.hidden(batch_of([(3, 4)]))
-        assert model.extra_loss(0) is None
-        full = model.extra_loss().item()
-        assert model.extra_loss(4).item() == pytest.approx(0.4 * full)
-        assert model.extra_loss(10).item() == model.extra_loss(99).item() == full
-        cost = torch.cat([side.cost for side in model.pondered.values()]).mean()
+        output = model.run(batch_of([(3, 4)]))
+        assert model.extra_loss(output, 0) is None
+        full = model.extra_loss(output).item()
+        assert model.extra_loss(output, 4).item() == pytest.approx(0.4 * full)
+        assert model.extra_loss(output, 10).item() == model.extra_loss(output, 99).item() == full
+        cost = torch.cat([side.cost for side in output.pondered.values()]).mean()
         assert full == pytest.approx(0.3 * cost.item())
         still = universal(0, halting="fixed")
-        still.hidden(batch_of([(3, 4)]))
-        assert still.extra_loss() is None
+        assert still.extra_loss(still.run(batch_of([(3, 4)]))) is None
 
     def test_a_unit_begins_at_its_bias(self):
         unit = HaltingUnit(D, -1.0)
@@ -433,11 +436,11 @@ class TestHalting:
         steps = {"enc": [], "dec": []}
         costs = {"enc": [], "dec": []}
         for sizes in ([(3, 4)], [(2, 2), (1, 5)]):
-            model.hidden(batch_of(sizes))
-            count.add(model.pondered)
-            for side, pondered in model.pondered.items():
-                steps[side] += pondered.steps.tolist()
-                costs[side] += pondered.cost.tolist()
+            pondered = model.run(batch_of(sizes)).pondered
+            count.add(pondered)
+            for side, found in pondered.items():
+                steps[side] += found.steps.tolist()
+                costs[side] += found.cost.tolist()
         for side in ("enc", "dec"):
             assert count.histograms[side] == [steps[side].count(n) for n in range(1, 5)]
             assert count.figures[f"steps_{side}"] == pytest.approx(sum(steps[side]) / len(steps[side]))
@@ -449,12 +452,12 @@ class TestHalting:
 def test_attention_can_be_drawn_step_by_step(seed):
     """A map's rows sum to one for the tokens that are active at a step, and are zero for the others."""
     model, batch = universal(seed, bias=-1.0), batch_of([(4, 4), (3, 3)])
-    model.hidden(batch)
+    pondered = model.run(batch).pondered
     for sentence in range(2):
         src, tgt = batch.sentence(sentence)
         sides = ("enc", src), ("dec", tgt), ("dec", tgt)
-        steps = [model.pondered[side].steps[rows] for side, rows in sides]
-        for n in range(min(int(pondered.steps.max()) for pondered in model.pondered.values())):
+        steps = [pondered[side].steps[rows] for side, rows in sides]
+        for n in range(min(int(found.steps.max()) for found in pondered.values())):
             for found, own in zip(model.attention_of(batch, sentence, n), steps, strict=True):
                 rows = found.sum(-1)
                 torch.testing.assert_close(rows, (own > n).to(rows.dtype).expand_as(rows))
@@ -494,8 +497,9 @@ class TestDecoding:
         model = universal(seed, bias=bias, frozen=frozen, halting=halting)
         longest = max(m for _, m in sizes)
         sources, targets = random_pairs([(n, longest) for n, _ in sizes], seed)
-        expected = model.hidden(GraphPool()(sources, targets)).view(len(sizes), longest, -1)
-        steps = model.pondered["dec"].steps.view(len(sizes), longest)
+        output = model.run(GraphPool()(sources, targets))
+        expected = output.hidden.view(len(sizes), longest, -1)
+        steps = output.pondered["dec"].steps.view(len(sizes), longest)
         continuation = continuation_of(model, sources)
         for position in range(longest):
             ids = torch.tensor([target[position] for target in targets])
@@ -510,9 +514,9 @@ class TestDecoding:
         target, steps = [SOS], []
         while True:
             with torch.no_grad():
-                hidden = model.hidden(GraphPool()([source], [[*target, EOS]]))
-                token = int(model.generator(hidden[-1:]).argmax())
-            steps.append(int(model.pondered["dec"].steps[-1]))
+                output = model.run(GraphPool()([source], [[*target, EOS]]))
+                token = int(model.generator(output.hidden[-1:]).argmax())
+            steps.append(int(output.pondered["dec"].steps[-1]))
             if token == EOS:
                 return tuple(target[1:]), True, tuple(steps)
             if len(target) > limit:
@@ -542,16 +546,16 @@ class TestDecoding:
     @torch.no_grad()
     def check(self, model, source, hypothesis):
         batch = GraphPool()([source], [[SOS, *hypothesis.ids, EOS]])
-        log_probs = model.generator(model.hidden(batch)).gather(1, batch.tgt_y[:, None]).squeeze(1)
+        output = model.run(batch)
+        log_probs = model.generator(output.hidden).gather(1, batch.tgt_y[:, None]).squeeze(1)
         last = None if hypothesis.finished else -1
         assert hypothesis.log_prob == pytest.approx(log_probs[:last].sum().item(), abs=1e-4)
-        assert hypothesis.steps == tuple(model.pondered["dec"].steps[:last].tolist())
+        assert hypothesis.steps == tuple(output.pondered["dec"].steps[:last].tolist())
 
     def test_a_pass_that_does_not_count_is_known_by_its_sides(self):
         model = universal()
-        model(batch_of([(3, 4)]))
         counted = StepCount()
-        counted.add(model.pondered, counts=False)
+        counted.add(model.run(batch_of([(3, 4)])).pondered, counts=False)
         assert counted.histograms == {"enc": [0] * 4, "dec": [0] * 4}
         counted.over_all(lambda values: [value + 2 for value in values])  # another process's
         assert counted.figures == {"steps_enc": 2.5, "ponder_enc": 0.25, "steps_dec": 2.5, "ponder_dec": 0.25}
@@ -561,10 +565,9 @@ class TestDecoding:
         assert type(continuation_of(model, [[3]])) is Continuation
         assert greedy(model, [[3]], SOS, EOS)[0].steps is None
         assert beam_search(model, [[3]], SOS, EOS)[0][0].steps is None
-        assert "pondered" not in model.state_dict()
-        model.hidden(batch_of([(2, 2)]))
-        assert model.pondered == {}
-        assert model.extra_loss(3) is None
+        output = model.run(batch_of([(2, 2)]))
+        assert output.pondered == {}
+        assert model.extra_loss(output, 3) is None
 
 
 class TestPonderNet:
@@ -580,14 +583,14 @@ class TestPonderNet:
         model, batch = self.model(dropout=0.0), batch_of([(3, 4), (2, 1)])
         chances = []
         model.halt_dec.register_forward_hook(lambda _, inputs, p: chances.append(p))
-        model.train().hidden(batch)
-        states, weights = model.predictions()
+        output = model.train().run(batch)
+        states, weights = model.predictions(output)
         assert states.shape == (4, batch.n_tokens, D)
         going = torch.ones(batch.n_tokens).double()
         for n, p in enumerate(chances):
             assert_equal_as_stated(weights[n], going * (p if n < 3 else 1))
             going = going * (1 - p)
-        found = model.pondered["dec"]
+        found = output.pondered["dec"]
         mean = (found.states * weights[..., None]).sum(0)
         assert_equal_as_stated(found.output, mean)
         assert set(found.steps.tolist()) == {4}
@@ -597,27 +600,26 @@ class TestPonderNet:
     )
     def test_the_divergence_is_that_from_a_geometric_distribution(self):
         model, batch = self.model(), batch_of([(3, 4), (2, 1)])
-        model.train().hidden(batch)
+        output = model.train().run(batch)
         prior = torch.tensor([0.4, 0.6 * 0.4, 0.36 * 0.4, 0.216]).double()
         parts = []
-        for found in model.pondered.values():
+        for found in output.pondered.values():
             expected = torch.distributions.kl_divergence(
                 torch.distributions.Categorical(probs=found.weights),
                 torch.distributions.Categorical(probs=prior),
             )
             assert_equal_as_stated(found.divergence(0.4), expected)
             parts.append(expected)
-        assert_equal_as_stated(model.extra_loss(), 0.3 * torch.cat(parts).mean())
-        model.eval().hidden(batch)
-        assert model.extra_loss() is None
-        assert model.predictions() is None
+        assert_equal_as_stated(model.extra_loss(output), 0.3 * torch.cat(parts).mean())
+        output = model.eval().run(batch)
+        assert model.extra_loss(output) is None
+        assert model.predictions(output) is None
 
     def test_in_evaluation_a_target_token_halts_at_the_median_and_keeps_its_state_there(self):
         model, batch = self.model(), batch_of([(3, 4), (2, 3)])
         seen = []
         model.halt_dec.register_forward_hook(lambda _, inputs, p: seen.append((inputs[0], p)))
-        model.hidden(batch)
-        found = model.pondered["dec"]
+        found = model.run(batch).pondered["dec"]
         assert len(set(found.steps.tolist())) > 1
         rows, chance = torch.arange(batch.n_tokens), torch.zeros(batch.n_tokens).double()
         for n, (x, p) in enumerate(seen):
@@ -634,7 +636,8 @@ class TestPonderNet:
         for unit in (model.halt_enc, model.halt_dec):
             unit.linear.bias.data.fill_(bias)
         batch = batch_of([(3, 4)])
-        (shuffled_loss(model.hidden(batch)) + model.extra_loss()).backward()
+        output = model.run(batch)
+        (shuffled_loss(output.hidden) + model.extra_loss(output)).backward()
         assert all(p.grad.isfinite().all() for p in model.parameters() if p.grad is not None)
 
     def test_a_run_learns_from_the_expected_loss(self, tmp_path):
@@ -651,8 +654,8 @@ class TestPonderNet:
         taken = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
         torch.manual_seed(0)
         other = make_universal_model(data.vocab_size, data.vocab_size, 3, 16, 16, 2, **size)
-        other.hidden(batch)
-        states, weights = other.predictions()
+        output = other.run(batch)
+        states, weights = other.predictions(output)
         log_probs = other.generator(states)
         losses = [
             torch.stack(
@@ -667,11 +670,42 @@ class TestPonderNet:
         assert reported == pytest.approx(loss.item(), rel=1e-5)
         right = (log_probs.argmax(-1) == batch.tgt_y).to(weights.dtype) * weights
         assert run.loss.accuracy == pytest.approx(right.sum().item() / batch.n_tokens, rel=1e-5)
-        (loss + other.extra_loss()).backward()
+        (loss + other.extra_loss(output)).backward()
         for name, parameter in other.named_parameters():
             torch.testing.assert_close(taken[name], parameter.grad, atol=1e-5, rtol=1e-4)
         with pytest.raises(ValueError, match="R-Drop is not defined for"):
             Trainer(model, data, replace(training, r_drop=1.0), tmp_path, {})._step(batch, 0, sync=True)
+
+
+class TestNothingIsLeftOnTheModel:
+    """A pass returns what it finds: models can be copied, averaged and shared."""
+
+    @pytest.mark.parametrize("make", [make_model, make_universal_model])
+    def test_copies_and_averages_work_after_a_training_step(self, make):
+        model, batch = make(VOCAB, VOCAB, 2, D, FF, HEADS, 0.0).train(), batch_of([(3, 4), (2, 2)])
+        model(batch).sum().backward()
+        before = set(vars(model))
+        twin, average = copy.deepcopy(model), AveragedModel(model)
+        assert torch.equal(twin(batch), model(batch))
+        assert torch.equal(average(batch), model(batch))
+        assert set(vars(model)) == before
+
+    def test_threads_that_share_a_model_mix_nothing_up(self):
+        model = universal(4, bias=-1.0)
+        batches = [batch_of([(n, 7 - n), (3, 2)], seed=n) for n in range(1, 6)]
+        alone = [
+            (model.run(batch).pondered["dec"].steps, model.attention_of(batch, 0, 0)) for batch in batches
+        ]
+
+        def often(index):
+            batch, (steps, maps) = batches[index], alone[index]
+            for _ in range(10):
+                assert torch.equal(model.run(batch).pondered["dec"].steps, steps)
+                for mine, expected in zip(model.attention_of(batch, 0, 0), maps, strict=True):
+                    torch.testing.assert_close(mine, expected)
+
+        with ThreadPoolExecutor(len(batches)) as pool:
+            list(pool.map(often, range(len(batches))))
 
 
 class TestTraining:
@@ -699,10 +733,11 @@ class TestTraining:
         taken = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
         torch.manual_seed(0)
         other = make_universal_model(data.vocab_size, data.vocab_size, 3, 16, 16, 2, **size)
-        log_probs = other(batch)
+        output = other.run(batch)
+        log_probs = other.generator(output.hidden)
         loss = -log_probs.gather(1, batch.tgt_y[:, None]).mean()
         assert reported == pytest.approx(loss.item(), rel=1e-5)
-        cost = torch.cat([side.cost for side in other.pondered.values()]).mean()
+        cost = torch.cat([side.cost for side in output.pondered.values()]).mean()
         (loss + weight * cost).backward()
         for name, parameter in other.named_parameters():
             torch.testing.assert_close(taken[name], parameter.grad, atol=1e-5, rtol=1e-4)

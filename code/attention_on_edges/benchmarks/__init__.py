@@ -21,6 +21,7 @@ from attention_on_edges.benchmarks.engines import (
 from attention_on_edges.benchmarks.loading import LoaderRow, bench_loader, format_loader
 from attention_on_edges.benchmarks.long_context import CONTESTANTS, LENGTHS, bench_long
 from attention_on_edges.benchmarks.memory import MemoryRow, bench_memory, format_memory
+from attention_on_edges.benchmarks.pyg import PYG_WORKLOADS, PygRow, bench_pyg, format_pyg
 from attention_on_edges.benchmarks.scaling import LongRow, exponents, format_long
 from attention_on_edges.benchmarks.timing import interleave
 from attention_on_edges.benchmarks.training import TRAININGS, TrainingRow, bench_training, format_training
@@ -28,6 +29,7 @@ from attention_on_edges.benchmarks.training import TRAININGS, TrainingRow, bench
 __all__ = [
     "CONTESTANTS",
     "LENGTHS",
+    "PYG_WORKLOADS",
     "SHARES",
     "TRAININGS",
     "WORKLOADS",
@@ -39,6 +41,7 @@ __all__ = [
     "LongRow",
     "MemoryRow",
     "PaddedAttention",
+    "PygRow",
     "TrainingRow",
     "Workload",
     "bench_adaptive",
@@ -49,6 +52,7 @@ __all__ = [
     "bench_loader",
     "bench_long",
     "bench_memory",
+    "bench_pyg",
     "bench_training",
     "exponents",
     "format_adaptive",
@@ -58,6 +62,7 @@ __all__ = [
     "format_loader",
     "format_long",
     "format_memory",
+    "format_pyg",
     "format_training",
     "interleave",
 ]

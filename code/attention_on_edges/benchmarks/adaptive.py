@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from attention_on_edges.benchmarks.timing import interleave
-from attention_on_edges.figures import table
+from attention_on_edges.figures import Table, table
 from edgewise.graphs import Batch, GraphPool
 from edgewise.models.universal import Decoding, Encoding, Side, UTransformer, make_universal_model
 
@@ -99,9 +99,9 @@ def _step(model: UTransformer, batch: Batch, name: str, share: float) -> Callabl
     return step
 
 
-def format_adaptive(rows: Sequence[AdaptiveRow]) -> str:
+def format_adaptive(rows: Sequence[AdaptiveRow]) -> Table:
     """Format rows of :func:`bench_adaptive` as a table."""
     cells = {(row.side, row.share): f"{row.seconds * 1e3:.2f} ({row.ratio:.0%})" for row in rows}
     shares = dict.fromkeys(row.share for row in rows)
     lines = [(share, cells["enc", share], cells["dec", share]) for share in shares]
-    return str(table(["active", "encoder, ms", "decoder, ms"], lines, [".0%", "", ""]))
+    return table(["active", "encoder, ms", "decoder, ms"], lines, [".0%", "", ""])

@@ -9,7 +9,7 @@ import torch
 
 from attention_on_edges.benchmarks.baselines import Recomputation
 from attention_on_edges.benchmarks.timing import interleave
-from attention_on_edges.figures import table
+from attention_on_edges.figures import Table, table
 from edgewise.decoding import Continuation, Hypothesis, beam_search
 from edgewise.models.transformer import Transformer
 
@@ -135,7 +135,7 @@ def _compare(
     return CacheRow(len(sources), longest, **seconds)
 
 
-def format_decoding(rows: Sequence[DecodingRow]) -> str:
+def format_decoding(rows: Sequence[DecodingRow]) -> Table:
     """Format rows of :func:`bench_decoding` as a table."""
     lines = [
         (
@@ -148,10 +148,10 @@ def format_decoding(rows: Sequence[DecodingRow]) -> str:
         for row in rows
     ]
     head = ["", "sentences", "seconds", "sentences/s", "target tokens/s"]
-    return str(table(head, lines, ["", "", ".2f", ".1f", ",.0f"]))
+    return table(head, lines, ["", "", ".2f", ".1f", ",.0f"])
 
 
-def format_cache(rows: Sequence[CacheRow]) -> str:
+def format_cache(rows: Sequence[CacheRow]) -> Table:
     """Format rows of :func:`bench_cache` or :func:`bench_lengths` as a table.
 
     The columns ``growth`` are ratios of a row's time to that of the row above.
@@ -164,4 +164,4 @@ def format_cache(rows: Sequence[CacheRow]) -> str:
         times = [row.cached, growth[0], row.recomputed, growth[1]]
         lines.append([row.sentences, row.length, *times, f"{row.recomputed / row.cached:.1f} x"])
     head = ["sources", "length", "cached, s", "growth", "recomputed, s", "growth", "ratio"]
-    return str(table(head, lines, ["", "", ".3f", "", ".3f", "", ""]))
+    return table(head, lines, ["", "", ".3f", "", ".3f", "", ""])

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from attention_on_edges.benchmarks.timing import interleave
-from attention_on_edges.figures import table
+from attention_on_edges.figures import Table, table
 from edgewise.graphs import complete
 from edgewise.message_passing import ENGINES, available_engines, propagate_attention
 from edgewise.validation import check_choice
@@ -136,10 +136,10 @@ def _contestants(
     return contestants
 
 
-def format_engines(rows: Sequence[EngineRow]) -> str:
+def format_engines(rows: Sequence[EngineRow]) -> Table:
     """Format rows of :func:`bench_engines` as a table: a line per engine, a column per workload."""
     workloads = list(dict.fromkeys(row.workload for row in rows))
     cells = {(row.engine, row.workload): f"{row.seconds * 1e3:.2f} ({row.ratio:.2f} x)" for row in rows}
     engines = dict.fromkeys(row.engine for row in rows)
     lines = [[engine, *(cells[engine, name] for name in workloads)] for engine in engines]
-    return str(table(["ms, forward + backward", *workloads], lines))
+    return table(["ms, forward + backward", *workloads], lines)

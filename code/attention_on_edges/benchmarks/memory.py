@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from attention_on_edges.figures import table
+from attention_on_edges.figures import Table, table
 from edgewise.graphs import AttentionGraph, window
 from edgewise.message_passing import ENGINES, available_engines, propagate_attention
 from edgewise.validation import check_choice
@@ -68,7 +68,7 @@ def peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-def format_memory(rows: Sequence[MemoryRow]) -> str:
+def format_memory(rows: Sequence[MemoryRow]) -> Table:
     """Format rows of :func:`bench_memory` as a table."""
     lines = [(row.engine, row.peak / 2**20, row.before / 2**20, row.seconds) for row in rows]
-    return str(table(["engine", "peak MiB", "of it before", "seconds"], lines, ["", ".0f", ".0f", ".2f"]))
+    return table(["engine", "peak MiB", "of it before", "seconds"], lines, ["", ".0f", ".0f", ".2f"])

@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 from attention_on_edges.benchmarks.baselines import PaddedTransformer
 from attention_on_edges.benchmarks.memory import peak
 from attention_on_edges.benchmarks.timing import interleave
-from attention_on_edges.figures import table
+from attention_on_edges.figures import Table, table
 from edgewise.graphs import GraphPool, dgl_available
 from edgewise.models.transformer import make_model
 from edgewise.training import LabelSmoothing, NoamOpt, SimpleLossCompute, StateLossCompute
@@ -213,7 +213,7 @@ def _peak_here(training: Training, contestant: str) -> int:
     return peak()
 
 
-def format_training(rows: Sequence[TrainingRow]) -> str:
+def format_training(rows: Sequence[TrainingRow]) -> Table:
     """Format rows of :func:`bench_training` as a table."""
     lines = [
         (
@@ -227,4 +227,4 @@ def format_training(rows: Sequence[TrainingRow]) -> str:
         for row in rows
     ]
     head = ["", "", "tokens/s", "packed, times", "of the matrix rate", "peak MiB"]
-    return str(table(head, lines, ["", "", ",.0f", ".2f", ".0%", ".0f"]))
+    return table(head, lines, ["", "", ",.0f", ".2f", ".0%", ".0f"])

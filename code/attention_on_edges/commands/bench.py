@@ -1,8 +1,10 @@
 """``edgewise bench``: speed and memory on this machine."""
 
 import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,21 +16,89 @@ from attention_on_edges.experiments import artifacts
 bench = typer.Typer(no_args_is_help=True)
 
 Repeats = Annotated[int, typer.Option(min=1, help="Measured turns of each contestant.")]
+Only = Annotated[
+    list[str] | None, typer.Option(help="Only workloads whose name contains this; may be repeated.")
+]
+
+Out = Annotated[Path | None, typer.Option(help="A folder for the figures, as a study's JSON file.")]
+
+
+class Report:
+    """The figures of a benchmark as a study, if a folder for them is given; commit and date are its start's.
+
+    Parameters
+    ----------
+    out : Path or None
+        The folder.
+    device : str
+        Where it runs.
+    config : dict
+        What is measured: ``name``, ``about`` and more.
+    """
+
+    def __init__(self, out: Path | None, device: str = "cpu", **config: Any):
+        self.out, self.config, self.began = out, config, time.monotonic()
+        self.facts = artifacts.facts(device)
+        if out is not None:
+            out.mkdir(parents=True, exist_ok=True)
+
+    def write(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Write the rows."""
+        if self.out is not None:
+            facts = self.facts | {"seconds": time.monotonic() - self.began}
+            tell(f"Wrote {experiments.Results(self.config, list(rows), facts).write(self.out)}")
+
+
+def chosen(names: Iterable[str], only: list[str] | None) -> list[str]:
+    """Return the names that contain one of the texts of ``only``; all without it."""
+    names = list(names)
+    for text in only or []:
+        if not any(text in name for name in names):
+            raise typer.BadParameter(f"no workload is called {text!r}; there are {', '.join(names)}")
+    return [name for name in names if only is None or any(text in name for text in only)]
 
 
 @bench.command("engines")
-def bench_engines(repeats: Repeats = 5, device: Device = "cpu") -> None:
+def bench_engines(
+    repeats: Repeats = 5,
+    device: Device = "cpu",
+    only: Only = None,
+    engine: Annotated[list[str] | None, typer.Option(help="Only this engine; may be repeated.")] = None,
+    out: Out = None,
+) -> None:
     """Time every engine against hand-written padded attention, forward and backward."""
+    workloads = {workload.name: workload for workload in benchmarks.WORKLOADS}
+    rows = []
     with one_line_errors():
-        rows = benchmarks.bench_engines(repeats=repeats, device=device)
+        report = Report(out, device, name="bench-engines", about="How fast is each engine?", repeats=repeats)
+        for name in chosen(workloads, only):
+            tell(f"measuring {name}")
+            rows += benchmarks.bench_engines([workloads[name]], engine or None, repeats, device)
         typer.echo(f"{artifacts.device_name(device)}\n{benchmarks.format_engines(rows)}")
+        report.write([asdict(row) for row in rows])
+
+
+@bench.command("pyg")
+def bench_pyg(repeats: Repeats = 5, only: Only = None, out: Out = None) -> None:
+    """Time a layer of graph attention against PyG's TransformerConv with the same weights."""
+    rows = []
+    with one_line_errors():
+        report = Report(out, name="bench-pyg", about="How fast is a layer, beside PyG's?", repeats=repeats)
+        for name in chosen(benchmarks.PYG_WORKLOADS, only):
+            tell(f"measuring {name}")
+            rows += benchmarks.bench_pyg([name], repeats)
+        typer.echo(benchmarks.format_pyg(rows))
+        report.write([asdict(row) for row in rows])
 
 
 @bench.command("memory")
-def bench_memory() -> None:
+def bench_memory(out: Out = None) -> None:
     """Peak memory of 'fused' and 'tiles' on 65,536 tokens with 129 in-edges each."""
     with one_line_errors():
-        typer.echo(benchmarks.format_memory(benchmarks.bench_memory()))
+        report = Report(out, name="bench-memory", about="How much memory does a long window take?")
+        rows = benchmarks.bench_memory()
+        typer.echo(benchmarks.format_memory(rows))
+        report.write([asdict(row) for row in rows])
 
 
 @bench.command("long")
@@ -37,47 +107,64 @@ def bench_long(
     longest: Annotated[int, typer.Option(min=1024, help="Longest text, in tokens.")] = 262_144,
     name: Annotated[list[str] | None, typer.Option(help="Only this contestant; may be repeated.")] = None,
     keep: Annotated[bool, typer.Option(help="Whether processes keep memory that they have freed.")] = True,
-    out: Annotated[Path | None, typer.Option(help="A folder for long.json, the figures.")] = None,
+    out: Out = None,
 ) -> None:
     """Time and memory of one layer on 1,024 to 262,144 tokens: dense attention against sparse graphs."""
     with one_line_errors():
-        stage, began = artifacts.facts("cpu"), time.monotonic()
+        names = name or list(benchmarks.CONTESTANTS)
+        settings = {"keep": keep, "repeats": repeats, "names": names, "longest": longest}
+        report = Report(out, name="long", about="What does a long text cost?", **settings)
         lengths = [n for n in benchmarks.LENGTHS if n <= longest]
-        if out is not None:
-            out.mkdir(parents=True, exist_ok=True)
-        rows = benchmarks.bench_long(name or benchmarks.CONTESTANTS, lengths, repeats, keep=keep)
+        rows = benchmarks.bench_long(names, lengths, repeats, keep=keep)
         typer.echo(benchmarks.format_long(rows))
-        if out is not None:
-            about = {"name": "long", "about": "What does a long text cost?", "keep": keep, "repeats": repeats}
-            about |= {"names": name or list(benchmarks.CONTESTANTS), "longest": longest}
-            stage |= {"seconds": time.monotonic() - began}
-            results = experiments.Results(about, [{"variant": r.name} | r.known for r in rows], stage)
-            tell(f"Wrote {results.write(out)}")
+        report.write([{"variant": row.name} | row.known for row in rows])
 
 
 @bench.command("training")
-def bench_training(repeats: Repeats = 5) -> None:
+def bench_training(
+    repeats: Repeats = 5,
+    only: Only = None,
+    contestant: Annotated[list[str] | None, typer.Option(help="Only this one; may be repeated.")] = None,
+    out: Out = None,
+) -> None:
     """Training updates per second: packed, padded torch.nn.Transformer, DGL's built-ins."""
+    trainings = {training.name: training for training in benchmarks.TRAININGS}
+    found = []
     with one_line_errors():
-        for training in benchmarks.TRAININGS:
-            typer.echo(benchmarks.format_training(benchmarks.bench_training([training], repeats=repeats)))
+        report = Report(
+            out, name="bench-training", about="How many tokens a second are trained on?", repeats=repeats
+        )
+        for name in chosen(trainings, only):
+            tell(f"measuring {name}")
+            rows = benchmarks.bench_training([trainings[name]], contestant or None, repeats)
+            typer.echo(benchmarks.format_training(rows))
+            found += rows
+        report.write([asdict(row) for row in found])
 
 
 @bench.command("decoding")
 def bench_decoding(
     model: Annotated[str, typer.Option(help="An experiment on text, or an artifact's folder.")] = "multi30k",
     repeats: Repeats = 3,
+    out: Out = None,
 ) -> None:
     """Translate 1,000 test sentences; decode with and without cached keys and values."""
     with one_line_errors():
         artifact = artifacts.load(model)
         translator, texts = experiments.load_translator(artifact), experiments.test_sources(artifact)[:1000]
-        typer.echo(benchmarks.format_decoding(benchmarks.bench_decoding(translator, texts, repeats)))
+        report = Report(
+            out, name="bench-decoding", about="How fast is decoding?", artifact=model, repeats=repeats
+        )
+        rows = benchmarks.bench_decoding(translator, texts, repeats)
+        typer.echo(benchmarks.format_decoding(rows))
         sources = [translator.encode(text) for text in texts[:100]]
         setting = translator.model, sources, translator.vocabulary.sos_id, translator.vocabulary.eos_id
-        typer.echo(benchmarks.format_cache([benchmarks.bench_cache(*setting, repeats=repeats)]))
+        cached = [benchmarks.bench_cache(*setting, repeats=repeats)]
+        typer.echo(benchmarks.format_cache(cached))
         setting = setting[0], sources[:2], *setting[2:]
-        typer.echo(benchmarks.format_cache(benchmarks.bench_lengths(*setting, repeats=repeats)))
+        lengths = benchmarks.bench_lengths(*setting, repeats=repeats)
+        typer.echo(benchmarks.format_cache(lengths))
+        report.write([asdict(row) for row in [*rows, *cached, *lengths]])
 
 
 @bench.command("loader")

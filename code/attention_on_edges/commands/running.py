@@ -16,7 +16,7 @@ from edgewise.training import DivergedError, Trainer
 from edgewise.training.checkpoint_files import CheckpointError
 from edgewise.training.launch import is_first_on_machine
 
-EXPECTED = (CheckpointError, DivergedError, OSError, ValueError)
+EXPECTED = (CheckpointError, DivergedError, ImportError, OSError, ValueError)
 """Errors that are not bugs."""
 
 shown = {"traceback": False}

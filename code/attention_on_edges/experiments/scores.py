@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from attention_on_edges.data.metrics import bleu, chrf, exact_match, token_accuracy, tokenized_bleu
 from attention_on_edges.data.preparation import moses, plain
@@ -12,7 +13,7 @@ from attention_on_edges.data.text_dataset import TextDataset
 from attention_on_edges.experiments.experiment import Experiment
 from attention_on_edges.experiments.translator import Translator
 from edgewise.decoding import greedy
-from edgewise.graphs import GraphPool
+from edgewise.graphs import Batch, GraphPool
 from edgewise.layers import evaluating
 from edgewise.models.halting import StepCount
 from edgewise.models.transformer import Transformer
@@ -64,7 +65,12 @@ def figures(
     criterion = LabelSmoothing(data.vocab_size, data.pad_id)
     loss = StateLossCompute(model.generator, criterion)
     device, counted = next(model.parameters()).device, StepCount()
-    states = counted.over(model, model.hidden)
+
+    def states(batch: Batch) -> Tensor:
+        output = model.run(batch)
+        counted.add(output.pondered)
+        return output.hidden
+
     with evaluating(model), torch.no_grad():
         run_epoch(data(GraphPool(), mode, 250, device), states, loss, is_train=False)
     forced = {"loss": loss.avg_loss, "accuracy": loss.accuracy} | counted.figures

@@ -8,10 +8,11 @@ from attention_on_edges.figures.pipeline import draw_forward_pass, draw_layers
 from attention_on_edges.figures.shares import draw_shares
 from attention_on_edges.figures.source import show_source
 from attention_on_edges.figures.style import PALETTE, use_style
-from attention_on_edges.figures.table import table
+from attention_on_edges.figures.table import Table, table
 
 __all__ = [
     "PALETTE",
+    "Table",
     "attention_maps",
     "bars",
     "curves",

@@ -33,11 +33,11 @@ def halting_of(model: UTransformer, data: TranslationDataset, source: Sequence[s
     ids = data.encode(list(source))
     target = greedy(model, [ids], data.sos_id, data.eos_id)[0].ids
     with torch.no_grad(), evaluating(model):
-        model(GraphPool()([ids], [[data.sos_id, *target, data.eos_id]]))
+        output = model.run(GraphPool()([ids], [[data.sos_id, *target, data.eos_id]]))
     sides = {"source": ("enc", list(source)), "target": ("dec", [START, *data.decode(list(target))])}
     found = {}
     for name, (side, tokens) in sides.items():
-        taken = model.pondered[side]
+        taken = output.pondered[side]
         rows = zip(taken.weights.tolist(), taken.steps.tolist(), strict=True)
         weights = [[round(w, 5) for w in row[:steps]] for row, steps in rows]
         found[name] = {"tokens": tokens, "weights": weights}

@@ -112,15 +112,24 @@
 
     // Loads a model's data, once, and begins. Throws if they cannot be read.
     async open(name) {
-      const settings = this.settings[name];
+      const settings = this.settings[name], turn = ++this.turn;
       if (!settings.loaded) {
-        if (!globalThis.EdgewiseModels?.[name]) await loadScript(settings.file);
-        settings.loaded = load(globalThis.EdgewiseModels[name]);
+        if (this.model) this.busy(true);
+        try {
+          if (!globalThis.EdgewiseModels?.[name]) await loadScript(settings.file);
+          settings.loaded ??= load(globalThis.EdgewiseModels[name]);
+        } catch (error) {
+          if (this.model && turn === this.turn) this.busy(false);
+          throw error;
+        }
         delete globalThis.EdgewiseModels[name];
+        if (turn !== this.turn) {  // the reader has done something else meanwhile
+          this.root.querySelector("[name=model]").value = this.state.name;
+          return;
+        }
       }
       if (!this.model) this.build();
       Object.assign(this, settings.loaded, { history: [] });
-      this.root.querySelector("[name=model]").value = name;
       const { text } = this.state, own = this.holes.some((hole) => hole.text === text) ? "" : text;  // the reader's own text stays
       if (this.state.name !== name || !text) this.state = { ...WHOLE, name, text: own || this.texts(name)[0] };
       this.offer();
@@ -252,6 +261,7 @@
       this.turn++;
       this.drawing.chosen = null;
       this.form.elements.text.value = this.state.text;
+      this.root.querySelector("[name=model]").value = this.state.name;
       this.part("whole").textContent = this.part("free").textContent = "";
       this.part("doubt").hidden = true;
       const ids = this.state.text.length > 5000 ? null : this.tokenizer.encode(this.state.text);
@@ -394,8 +404,8 @@
       });
       this.root.querySelector("[name=reach]").value = this.state.reach ?? "";
       const frame = this.svg.parentNode;
-      this.hint = frame.scrollWidth > frame.clientWidth + 1 ? `${EMPTY} The picture goes on to the right.` : EMPTY;
-      if (!this.drawing.chosen) this.part("pointed").textContent = this.hint;
+      const hint = frame.scrollWidth > frame.clientWidth + 1 ? `${EMPTY} The picture goes on to the right.` : EMPTY;
+      if (!this.drawing.chosen) this.part("pointed").textContent = hint;
     }
 
     // Tells of the edge that is pointed at, aloud only to those who use the keyboard.

@@ -6,7 +6,6 @@ they differ in speed by two orders of magnitude.
 
 import importlib
 import math
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -15,9 +14,10 @@ from torch.linalg import vector_norm
 from edgewise.graphs import AttentionGraph, dgl_available
 from edgewise.message_passing.chunks import chunks
 from edgewise.message_passing.plan import plan_tiles
+from edgewise.message_passing.precision import Engine
 from edgewise.message_passing.scatter import edge_softmax, scatter, softmax_over_in_edges
 from edgewise.message_passing.tiles import tiles
-from edgewise.validation import check_choice, check_probability
+from edgewise.validation import check_choice, check_floats, check_probability
 
 __all__ = [
     "ENGINES",
@@ -28,9 +28,6 @@ __all__ = [
     "propagate_attention",
     "softmax_over_in_edges",
 ]
-
-Engine = Callable[..., Tensor]
-"""Takes a graph, queries, keys, values, and biases and factors of edges [E, h], each of which may be None."""
 
 
 def _dgl_engine(name: str) -> Engine:
@@ -172,9 +169,7 @@ def _check_tensors(graph: AttentionGraph, **tensors: Tensor) -> None:
     if not isinstance(graph, AttentionGraph):
         raise TypeError(f"graph must be an AttentionGraph, got {type(graph).__name__}")
     for name, x in tensors.items():
-        if not isinstance(x, Tensor) or not x.is_floating_point():
-            kind = x.dtype if isinstance(x, Tensor) else type(x).__name__
-            raise TypeError(f"{name} must be a floating-point tensor, got {kind}")
+        check_floats(name, x)
     q = tensors["q"]
     if q.dim() != 3 or 0 in q.shape[1:]:
         raise ValueError(f"q must be [num_dst, h, d] with h and d at least 1, got {list(q.shape)}")
@@ -196,9 +191,7 @@ def _check_on_edges(
     if x is None:
         return
     expected = torch.Size((graph.num_edges, *q.shape[1 : 1 + len(axes)]))
-    if not isinstance(x, Tensor) or not x.is_floating_point():
-        kind = x.dtype if isinstance(x, Tensor) else type(x).__name__
-        raise TypeError(f"{name} must be a floating-point tensor, got {kind}")
+    check_floats(name, x)
     if x.shape != expected:
         raise ValueError(f"{name} must be [E, {', '.join(axes)}] = {list(expected)}, got {list(x.shape)}")
     if x.dtype != q.dtype or x.device != q.device:

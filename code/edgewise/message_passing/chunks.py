@@ -13,12 +13,14 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from edgewise.graphs import AttentionGraph
+from edgewise.message_passing.precision import in_full_precision
 from edgewise.message_passing.scatter import softmax_over_in_edges
 
 AT_WORK = 2**19
 """Numbers in the messages of one chunk on a CPU; elsewhere all edges are one chunk."""
 
 
+@in_full_precision
 def chunks(
     graph: AttentionGraph,
     q: Tensor,
@@ -28,10 +30,7 @@ def chunks(
     keep: Tensor | None = None,
 ) -> Tensor:
     """Gather, weight and sum, chunk by chunk of edges. There are no second derivatives."""
-    if q.dtype not in (torch.float16, torch.bfloat16):
-        return _Chunks.apply(graph, q, k, v, bias, keep)
-    fields = (x if x is None else x.float() for x in (q, k, v, bias, keep))
-    return _Chunks.apply(graph, *fields).to(q.dtype)  # sums over in-edges would stall
+    return _Chunks.apply(graph, q, k, v, bias, keep)
 
 
 class _Chunks(torch.autograd.Function):

@@ -12,6 +12,10 @@ ROWS = (16, 256)
 """Fewest and most receivers in a tile of a window; between the two, as many as it is wide on average."""
 
 
+HOPELESS = 16
+"""Scores per edge from which higher tiles are not tried: they would waste still more."""
+
+
 @dataclass(frozen=True, eq=False)
 class Cut:
     """Tiles before they are laid out; a tile has rows (receivers) and columns (senders).
@@ -105,7 +109,7 @@ def _cut_edges(graph: AttentionGraph) -> Cut:
             rows = torch.bincount(torch.arange(len(receivers), device=graph.device) // height)
             cheapest = cost
             cut = Cut(receivers, rows, columns, first, (rank, place - first[tile]), keys % graph.num_src)
-        if int(columns.sum()) * height > 16 * graph.num_edges:  # higher tiles would waste still more
+        if int(columns.sum()) * height > HOPELESS * graph.num_edges:
             break
     assert cut is not None  # the first height is cheaper than infinity
     return cut

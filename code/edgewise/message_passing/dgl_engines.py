@@ -1,6 +1,5 @@
 """Attention in DGL, three ways: mailboxes, built-in functions, fused kernels."""
 
-import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -9,21 +8,7 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs import AttentionGraph, load_dgl
-
-Engine = Callable[..., Tensor]
-
-
-def in_full_precision(engine: Engine) -> Engine:
-    """Run an engine on half-precision input in float32: DGL's sums over in-edges stall in bfloat16."""
-
-    @functools.wraps(engine)
-    def wrapped(graph: AttentionGraph, *fields: Tensor | None) -> Tensor:
-        assert fields[0] is not None  # the queries
-        if fields[0].dtype not in (torch.float16, torch.bfloat16):
-            return engine(graph, *fields)
-        return engine(graph, *(x if x is None else x.float() for x in fields)).to(fields[0].dtype)
-
-    return wrapped
+from edgewise.message_passing.precision import in_full_precision
 
 
 @in_full_precision

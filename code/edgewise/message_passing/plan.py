@@ -1,6 +1,7 @@
 """Tile plans: made once per graph, used by every layer and every pass."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -94,6 +95,14 @@ class TilePlan:
     buckets: list[Bucket]
     receivers: Placement | None = None
     senders: Placement | None = None
+
+    def parts(self) -> Iterator[tuple[Bucket, slice, slice]]:
+        """Each bucket, with the slots of its receivers and those of its senders."""
+        row = column = 0
+        for bucket in self.buckets:
+            rows, columns = bucket.num_tiles * bucket.rows, bucket.num_tiles * bucket.columns
+            yield bucket, slice(row, row + rows), slice(column, column + columns)
+            row, column = row + rows, column + columns
 
     @property
     def economical(self) -> bool:
@@ -211,16 +220,14 @@ def _score_places(graph: AttentionGraph, plan: TilePlan) -> tuple[Tensor, Tensor
     assert plan.senders is not None
     real = torch.zeros(len(plan.receivers.source), dtype=torch.bool, device=graph.device)
     real[plan.receivers.slots] = True
-    pairs, absent, row, column = [], [], 0, 0
-    for bucket in plan.buckets:
-        rows, columns = bucket.num_tiles * bucket.rows, bucket.num_tiles * bucket.columns
+    pairs, absent = [], []
+    for bucket, rows, columns in plan.parts():
         shape = (bucket.num_tiles, bucket.rows, bucket.columns)
-        is_real = real[row : row + rows].view(bucket.num_tiles, -1, 1)
-        receiver = plan.receivers.source[row : row + rows].view(bucket.num_tiles, -1, 1)
-        sender = plan.senders.source[column : column + columns].view(bucket.num_tiles, 1, -1)
+        is_real = real[rows].view(bucket.num_tiles, -1, 1)
+        receiver = plan.receivers.source[rows].view(bucket.num_tiles, -1, 1)
+        sender = plan.senders.source[columns].view(bucket.num_tiles, 1, -1)
         connected = bucket.connected(graph.device).expand(shape) & is_real
         pairs.append(torch.where(connected, receiver * graph.num_src + sender, -1).flatten())
         absent.append((is_real & ~connected).flatten())
-        row, column = row + rows, column + columns
     pair, order = torch.cat(pairs).sort()
     return order[torch.searchsorted(pair, graph.dst * graph.num_src + graph.src)], torch.cat(absent)

@@ -53,11 +53,10 @@ def tiles(
     assert plan.senders is not None
     queries, keys, values = spread(q, plan.receivers), spread(k, plan.senders), spread(v, plan.senders)
     biases, factors = _in_tiles(graph, plan, bias, keep)
-    answers, row, column = [], 0, 0
-    for bucket, added, factor in zip(plan.buckets, biases, factors, strict=True):
-        rows, columns = bucket.num_tiles * bucket.rows, bucket.num_tiles * bucket.columns
-        tile_q = _as_tiles(queries[row : row + rows], bucket.num_tiles)
-        tile_k, tile_v = (_as_tiles(x[column : column + columns], bucket.num_tiles) for x in (keys, values))
+    answers = []
+    for (bucket, rows, columns), added, factor in zip(plan.parts(), biases, factors, strict=True):
+        tile_q = _as_tiles(queries[rows], bucket.num_tiles)
+        tile_k, tile_v = (_as_tiles(x[columns], bucket.num_tiles) for x in (keys, values))
         mask, causal = (bucket.mask, bucket.is_causal) if added is None else (added, False)
         if factor is None:
             answer = scaled_dot_product_attention(tile_q, tile_k, tile_v, attn_mask=mask, is_causal=causal)
@@ -65,8 +64,7 @@ def tiles(
             assert mask is not None  # factors come with biases, of zero if there are none
             score = tile_q @ tile_k.transpose(-2, -1) / math.sqrt(q.shape[-1]) + mask
             answer = (score.softmax(-1) * factor) @ tile_v  # [tiles, h, rows, d]
-        answers.append(answer.transpose(1, 2).reshape(rows, *v.shape[1:]))
-        row, column = row + rows, column + columns
+        answers.append(answer.transpose(1, 2).flatten(0, 1))
     return collect(answers[0] if len(answers) == 1 else torch.cat(answers), plan.receivers)
 
 

@@ -14,7 +14,7 @@ from edgewise.attention import MultiHeadAttention
 from edgewise.graphs import AttentionGraph
 from edgewise.layers import EncoderLayer, PositionwiseFeedForward
 from edgewise.message_passing import propagate_attention, softmax_over_in_edges
-from edgewise.validation import check_choice, check_count, check_real
+from edgewise.validation import check_choice, check_count, check_floats, check_real
 
 AGGREGATORS = ("sum", "mean", "max", "attention")
 """Ways to combine the messages that reach a node."""
@@ -257,9 +257,7 @@ def _check_nodes(graph: AttentionGraph, name: str, x: Tensor, axes: tuple[int | 
     """Check that ``x`` has a row per sender and the axes given; a name stands for any size."""
     if not isinstance(graph, AttentionGraph):
         raise TypeError(f"graph must be an AttentionGraph, got {type(graph).__name__}")
-    if not isinstance(x, Tensor) or not x.is_floating_point():
-        kind = x.dtype if isinstance(x, Tensor) else type(x).__name__
-        raise TypeError(f"{name} must be a floating-point tensor, got {kind}")
+    check_floats(name, x)
     fits = x.dim() == 1 + len(axes) and len(x) == graph.num_src
     if not fits or any(a != b for a, b in zip(x.shape[1:], axes, strict=True) if isinstance(b, int)):
         wanted = ", ".join(map(str, (graph.num_src, *axes)))

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -102,15 +102,6 @@ class Pondering:
         return torch.bincount(self.steps, minlength=self.weights.shape[1] + 1)[1:].tolist()
 
 
-class Ponders(Protocol):
-    """A model that keeps the :class:`Pondering` of its latest pass on each side."""
-
-    pondered: Mapping[str, Pondering]
-
-
-Result = TypeVar("Result")
-
-
 class StepCount:
     """Histograms of steps, by side.
 
@@ -123,16 +114,6 @@ class StepCount:
     def __init__(self) -> None:
         self.histograms: dict[str, list[int]] = {}
         self._cost: dict[str, float] = {}
-
-    def over(self, model: Ponders, forward: Callable[[Any], Result]) -> Callable[[Any], Result]:
-        """Return ``forward``, a pass of ``model`` over a batch, with the tokens of each pass counted."""
-
-        def counted(batch: Any) -> Result:
-            result = forward(batch)
-            self.add(model.pondered)
-            return result
-
-        return counted
 
     def add(self, pondered: Mapping[str, Pondering], counts: bool = True) -> None:
         """Count the tokens of one more pass; with ``counts`` false, only register its sides."""

@@ -1,7 +1,7 @@
 """Chapter 6: the Transformer as three graphs and one function that updates them."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -20,7 +20,9 @@ from edgewise.layers import (
     layer_pair,
     share_matrix,
 )
-from edgewise.message_passing import ENGINES, attention_weights, propagate_attention
+from edgewise.message_passing import ENGINES, propagate_attention
+from edgewise.models.halting import Pondering
+from edgewise.models.recording import current_recording, recorded
 from edgewise.validation import check_choice, check_count
 
 State = dict[str, Tensor]
@@ -32,9 +34,21 @@ PreFunc = Callable[[Tensor], dict[str, Tensor]]
 PostFunc = Callable[[Tensor, Tensor], Tensor]
 """States [N, dim_model] and attention's output [N, h, d_k], to new states."""
 
-Round = tuple[AttentionGraph, AttentionGraph, Tensor, Tensor]
-"""One round of attention: a graph of the batch, the graph of its edges that were used, and the queries and
-keys of all its tokens."""
+
+@dataclass(frozen=True, eq=False)
+class Output:
+    """The result of a pass over a batch.
+
+    Attributes
+    ----------
+    hidden : Tensor
+        Final states of the target tokens, [n_tokens, dim_model].
+    pondered : dict of str to Pondering
+        Of a Universal Transformer: steps and weights of both sides, ``"enc"`` and ``"dec"``.
+    """
+
+    hidden: Tensor
+    pondered: Mapping[str, Pondering] = field(default_factory=dict)
 
 
 class Encoder(Stack):
@@ -130,8 +144,6 @@ class Transformer(nn.Module):
         Set it to ``None``: in evaluation mode the next batch that has a sentence ``viz_index`` fills it.
     viz_index : int
         Which sentence of the batch that is, from 0; 3 unless set. Smaller batches are skipped.
-    pondered : dict
-        Empty here; see :class:`edgewise.models.universal.UTransformer`.
     """
 
     def __init__(
@@ -151,19 +163,14 @@ class Transformer(nn.Module):
         self.generator, self.pos_enc = generator, pos_enc
         self.att_weight_map: list[Tensor] | None = None
         self.viz_index = 3
-        self._recorded: list[Round] | None = None
-        self.pondered: dict[str, Any] = {}
 
     def propagate_attention(self, graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Attention on the edges of ``graph``: [num_dst, h, d_k]."""
-        if self._recorded is not None:
-            self._recorded.append(self._note(graph, q, k))
+        if (recording := current_recording()) is not None:
+            recording.add(graph, q, k)
         if q.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
             q, k, v = q.float(), k.float(), v.float()  # in bfloat16 its kernels are rebuilt for each shape
         return propagate_attention(graph, q, k, v, self.engine)
-
-    def _note(self, graph: AttentionGraph, q: Tensor, k: Tensor) -> Round:
-        return graph, graph, q, k
 
     def update_graph(
         self,
@@ -194,11 +201,11 @@ class Transformer(nn.Module):
         wv = self.propagate_attention(graph, **fields)
         return state | {side: post_func(state[side], wv) for post_func, side in post_pairs}
 
-    def extra_loss(self, step: int | None = None) -> Tensor | None:
-        """Return the term that the latest pass adds to the loss per token, after ``step`` updates: none."""
+    def extra_loss(self, output: Output, step: int | None = None) -> Tensor | None:
+        """Return the term that a pass adds to the loss per token, after ``step`` updates: none."""
         return None
 
-    def predictions(self) -> tuple[Tensor, Tensor] | None:
+    def predictions(self, output: Output) -> tuple[Tensor, Tensor] | None:
         """Return several final states per target token with their weights, if the loss averages over them.
 
         Here ``None``: each token has one final state.
@@ -209,9 +216,13 @@ class Transformer(nn.Module):
         """Ids and positions, each int64 [N], to the first layer's input [N, dim_model]."""
         return self.pos_enc.dropout(embed(ids) + self.pos_enc(positions))
 
+    def run(self, batch: Batch) -> Output:
+        """Run encoder and decoder, and return all that a pass finds."""
+        return Output(self.decode(batch, self.encode(batch))["dec"])
+
     def hidden(self, batch: Batch) -> Tensor:
         """Run encoder and decoder: the target tokens' final states [n_tokens, dim_model]."""
-        return self.decode(batch, self.encode(batch))["dec"]
+        return self.run(batch).hidden
 
     def encode(self, batch: Batch) -> State:
         """Embed the source and pass it through the encoder."""
@@ -248,9 +259,9 @@ class Transformer(nn.Module):
         """
         if self.training or self.att_weight_map is not None or self.viz_index >= batch.n_sentences:
             return self.generator(self.hidden(batch))
-        with self._recording() as rounds:
+        with recorded() as recording:
             hidden = self.hidden(batch)
-        self.att_weight_map = _maps(batch, rounds, self.viz_index, -1)
+        self.att_weight_map = recording.maps(batch, self.viz_index, -1)
         return self.generator(hidden)
 
     @torch.no_grad()
@@ -273,32 +284,9 @@ class Transformer(nn.Module):
         IndexError
             If there is no such sentence or layer.
         """
-        with self._recording() as rounds:
+        with recorded() as recording:
             self.hidden(batch)
-        return _maps(batch, rounds, sentence, layer)
-
-    @contextmanager
-    def _recording(self) -> Iterator[list[Round]]:
-        self._recorded = []
-        try:
-            yield self._recorded
-        finally:
-            self._recorded = None
-
-
-def _maps(batch: Batch, recorded: list[Round], sentence: int, layer: int) -> list[Tensor]:
-    """Compute one layer's attention on one sentence from the recorded queries and keys."""
-    src, tgt = batch.sentence(sentence)
-    maps = []
-    for graph, senders, receivers in ((batch.enc, src, src), (batch.cross, src, tgt), (batch.dec, tgt, tgt)):
-        rounds = [noted[1:] for noted in recorded if noted[0] is graph]
-        if not -len(rounds) <= layer < len(rounds):
-            raise IndexError(f"layer must lie in {-len(rounds)}..{len(rounds) - 1}, got {layer}")
-        ran_on, q, k = rounds[layer]
-        part = ran_on.subgraph(senders, receivers)
-        weights = attention_weights(part, q[receivers].detach(), k[senders].detach())
-        maps.append(part.to_matrix(weights).cpu())
-    return maps
+        return recording.maps(batch, sentence, layer)
 
 
 def make_model(

@@ -10,7 +10,8 @@ from edgewise.graphs import AttentionGraph, Batch
 from edgewise.layers import Embeddings, Generator, PositionalEncoding, draw_weights, layer_pair, share_matrix
 from edgewise.message_passing import ENGINES
 from edgewise.models.halting import HaltingUnit, Pondering, Revision, check_halting, ponder
-from edgewise.models.transformer import Decoder, Encoder, PreFunc, Round, State, Transformer
+from edgewise.models.recording import current_recording
+from edgewise.models.transformer import Decoder, Encoder, Output, PreFunc, State, Transformer
 from edgewise.validation import check_choice, check_count
 
 FROZEN = ("state", "input")
@@ -54,11 +55,6 @@ class UTransformer(Transformer):
     ponder_warmup : int
         Updates of a linear warm-up of that weight.
 
-    Attributes
-    ----------
-    pondered : dict of str to Pondering
-        Steps and weights of the latest pass on each side, ``"enc"`` and ``"dec"``.
-
     Raises
     ------
     TypeError, ValueError
@@ -95,7 +91,6 @@ class UTransformer(Transformer):
         self.max_steps, self.eps, self.frozen = max_steps, eps, frozen
         self.halting, self.prior = halting, prior
         self.ponder_weight, self.ponder_warmup = ponder_weight, ponder_warmup
-        self._parts: dict[AttentionGraph, tuple[AttentionGraph, Tensor]] = {}
 
     def advance(self, positions: Tensor) -> Callable[[int, Tensor, Tensor], Tensor]:
         """Return the function that adds the encodings of position and step before each step."""
@@ -106,23 +101,27 @@ class UTransformer(Transformer):
 
         return add
 
+    def run(self, batch: Batch) -> Output:
+        """Run encoder and decoder, and return the final states with each side's steps and weights."""
+        source = self._ponder_source(batch)
+        target = self._ponder_target(batch, self.encoder.norm(source.output))
+        return Output(self.decoder.norm(target.output), {"enc": source, "dec": target})
+
     def encode(self, batch: Batch) -> State:
         """Embed the source and revise it until every token has halted."""
-        self.pondered, self._parts = {}, {}
-        ids, positions = batch.src
-        side = Encoding(self, batch)
-        return {"enc": self.encoder.norm(self._ponder("enc", side, self.src_embed(ids), positions))}
+        return {"enc": self.encoder.norm(self._ponder_source(batch).output)}
 
     def decode(self, batch: Batch, state: State) -> State:
         """Embed the target and revise it until every token has halted."""
-        ids, positions = batch.tgt
-        side = Decoding(self, batch, state["enc"])
-        return state | {"dec": self.decoder.norm(self._ponder("dec", side, self.tgt_embed(ids), positions))}
+        return state | {"dec": self.decoder.norm(self._ponder_target(batch, state["enc"]).output)}
 
-    def _ponder(self, side: str, revision: Revision, x: Tensor, positions: Tensor) -> Tensor:
-        found = self.until_halted(side, revision, x, positions)
-        self.pondered = self.pondered | {side: found}
-        return found.output
+    def _ponder_source(self, batch: Batch) -> Pondering:
+        ids, positions = batch.src
+        return self.until_halted("enc", Encoding(self, batch), self.src_embed(ids), positions)
+
+    def _ponder_target(self, batch: Batch, source: Tensor) -> Pondering:
+        ids, positions = batch.tgt
+        return self.until_halted("dec", Decoding(self, batch, source), self.tgt_embed(ids), positions)
 
     def until_halted(self, side: str, revision: Revision, x: Tensor, positions: Tensor) -> Pondering:
         """Revise states [N, dim_model] of tokens at ``positions``, int64 [N], by the model's halting rule.
@@ -140,25 +139,19 @@ class UTransformer(Transformer):
     def part_of(self, graph: AttentionGraph, rows: Tensor) -> AttentionGraph:
         """Return the graph into some receivers; while attention is recorded, remember its whole."""
         part = graph.select_receivers(rows)
-        if self._recorded is not None:
-            self._parts[part] = (graph, rows)
+        if (recording := current_recording()) is not None:
+            recording.replace(graph, part, rows)
         return part
 
-    def _note(self, graph: AttentionGraph, q: Tensor, k: Tensor) -> Round:
-        if graph not in self._parts:
-            return super()._note(graph, q, k)
-        whole, rows = self._parts[graph]
-        active = torch.zeros(whole.num_dst, dtype=torch.bool, device=whole.device).index_fill(0, rows, True)
-        full = q.new_zeros(whole.num_dst, *q.shape[1:]).index_copy(0, rows, q)
-        return whole, whole.restrict(active), full, k
-
-    def extra_loss(self, step: int | None = None) -> Tensor | None:
-        """Return the term that the latest pass adds to the loss per token: a weighted mean over its tokens.
+    def extra_loss(self, output: Output, step: int | None = None) -> Tensor | None:
+        """Return the term that a pass adds to the loss per token: a weighted mean over its tokens.
 
         ACT: of steps plus remainder. PonderNet: of the divergence from its prior, in training only.
 
         Parameters
         ----------
+        output : Output
+            Of the pass.
         step : int, optional
             Updates made so far, for ``ponder_warmup``; the full weight if not given.
 
@@ -170,21 +163,21 @@ class UTransformer(Transformer):
         weight = self.ponder_weight
         if step is not None and step < self.ponder_warmup:
             weight *= step / self.ponder_warmup
-        sides = self.pondered.values()
+        sides = output.pondered.values()
         if self.halting == "fixed" or weight == 0 or (self.halting == "pondernet" and not self.training):
             return None
         if self.halting == "pondernet":
             return weight * torch.cat([side.divergence(self.prior) for side in sides]).mean()
         return weight * torch.cat([side.cost for side in sides]).mean()
 
-    def predictions(self) -> tuple[Tensor, Tensor] | None:
+    def predictions(self, output: Output) -> tuple[Tensor, Tensor] | None:
         """Return the target's final states after each step, [max_steps, N, dim_model], and their weights.
 
         The weights, [max_steps, N], are the probabilities of halting at each step, over which the loss
         averages (Banino et al. 2021). ``None`` except in training with PonderNet.
         """
-        found = self.pondered.get("dec")
-        if found is None or found.states is None:
+        found = output.pondered["dec"]
+        if found.states is None:
             return None
         return self.decoder.norm(found.states), found.weights.T
 

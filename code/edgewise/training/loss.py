@@ -81,7 +81,7 @@ class StateLossCompute(SimpleLossCompute):
             If the loss, or the model's extra loss, is not finite.
         """
         if not isinstance(hidden, StepOutput):
-            hidden = StepOutput(*self.evaluate(hidden, target), n_tokens, n_tokens)
+            hidden = StepOutput(*self.evaluate(hidden, target), n_tokens, n_tokens, None, {})
         total, correct, extra, self.latest_tokens = self._over_all(hidden)
         if not math.isfinite(total):
             raise DivergedError(f"the loss is {total}")

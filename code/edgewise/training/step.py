@@ -1,13 +1,14 @@
 """A training step as one module: from a batch to its loss."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from edgewise.graphs import Batch
-from edgewise.models.transformer import Transformer
+from edgewise.models.halting import Pondering
+from edgewise.models.transformer import Output, Transformer
 from edgewise.training.config import TrainingConfig
 
 States = Tensor | tuple[Tensor, Tensor]
@@ -33,13 +34,16 @@ class StepOutput(NamedTuple):
     extra : Tensor or None
         The model's extra loss per token, a mean over ``nodes``; part of the gradient, not of the reported
         loss.
+    pondered : dict of str to Pondering
+        As in :class:`edgewise.models.transformer.Output`.
     """
 
     total: Tensor
     correct: float
     tokens: int
     nodes: int
-    extra: Tensor | None = None
+    extra: Tensor | None
+    pondered: Mapping[str, Pondering]
 
 
 class TrainingStep(nn.Module):
@@ -70,24 +74,23 @@ class TrainingStep(nn.Module):
         ValueError
             If R-Drop is combined with a loss averaged over several states.
         """
-        states, extra = self.states(batch, step)
-        total, correct = self.evaluate(states, batch.tgt_y)
-        if not batch.stand_in:
-            return StepOutput(total, correct, batch.n_tokens, batch.n_nodes, extra)
-        return StepOutput(total * 0, 0.0, 0, 0, None if extra is None else extra * 0)
-
-    def states(self, batch: Batch, step: int) -> tuple[States, Tensor | None]:
-        """Return the final states and the model's extra loss per token."""
-        states, extras = [], []
         with torch.autocast(batch.device.type, torch.bfloat16, enabled=self.config.autocast):
-            for _ in range(2 if self.config.r_drop and self.model.training else 1):
-                states.append(self.model.hidden(batch))
-                extras.append(self.model.extra_loss(step))
-            several = self.model.predictions()
-        terms = [term for term in extras if term is not None]
-        extra = torch.stack(terms).mean() if terms else None
-        if several is None:
-            return states[0] if len(states) == 1 else torch.stack(states), extra
-        if len(states) > 1:
+            passes = 2 if self.config.r_drop and self.model.training else 1
+            outputs = [self.model.run(batch) for _ in range(passes)]
+            terms = [self.model.extra_loss(output, step) for output in outputs]
+            states = self._states(outputs)
+        extras = [term for term in terms if term is not None]
+        extra = torch.stack(extras).mean() if extras else None
+        total, correct = self.evaluate(states, batch.tgt_y)
+        pondered = outputs[-1].pondered
+        if not batch.stand_in:
+            return StepOutput(total, correct, batch.n_tokens, batch.n_nodes, extra, pondered)
+        return StepOutput(total * 0, 0.0, 0, 0, None if extra is None else extra * 0, pondered)
+
+    def _states(self, outputs: list[Output]) -> States:
+        several = self.model.predictions(outputs[0])
+        if len(outputs) == 1:
+            return outputs[0].hidden if several is None else several
+        if several is not None:
             raise ValueError("R-Drop is not defined for a loss averaged over several states")
-        return several, extra
+        return torch.stack([output.hidden for output in outputs])

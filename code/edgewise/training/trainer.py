@@ -372,7 +372,7 @@ class Trainer:
 
         def count(batch: Batch) -> StepOutput:
             output = forward(batch, self.step)
-            counted.add(self.model.pondered, counts=not batch.stand_in)
+            counted.add(output.pondered, counts=not batch.stand_in)
             return output
 
         with evaluating(self.model), torch.no_grad():

@@ -5,7 +5,7 @@ from torch import Tensor
 from attention_on_edges.analysis.long_context.recall_tasks import LongBatch
 from edgewise.layers import Embeddings, Generator, PositionalEncoding, draw_weights, layer_pair
 from edgewise.message_passing import ENGINES
-from edgewise.models.transformer import Encoder, Transformer
+from edgewise.models.transformer import Encoder, Output, Transformer
 from edgewise.validation import check_choice, check_count
 
 
@@ -30,9 +30,9 @@ class Reader(Transformer):
     ):
         super().__init__(encoder, None, embed, None, pos_enc, generator, engine)
 
-    def hidden(self, batch: LongBatch) -> Tensor:
+    def run(self, batch: LongBatch) -> Output:
         """Encode the texts and return the states of the questions, [n_tokens, dim_model]."""
-        return self.encode(batch)["enc"].index_select(0, batch.asked)
+        return Output(self.encode(batch)["enc"].index_select(0, batch.asked))
 
     def forward(self, batch: LongBatch) -> Tensor:
         """Return log-probabilities of the answers, [n_tokens, answers]."""

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.graphs import AttentionGraph, Batch, binary_partition, complete, partition_spans, window
-from edgewise.models.transformer import Round, State, Transformer
+from edgewise.models.recording import current_recording
+from edgewise.models.transformer import State, Transformer
 from edgewise.validation import check_choice, check_count, check_counts
 
 
@@ -51,7 +52,6 @@ class SparseTransformer(Transformer):
     source_graph: str = "complete"
     reach: int = 0
     span: nn.Parameter
-    _ran_for: tuple[AttentionGraph, AttentionGraph] | None = None
 
     def encode(self, batch: Batch) -> State:
         """Embed the source, and spans if its graph has some, and pass both through the encoder."""
@@ -64,18 +64,13 @@ class SparseTransformer(Transformer):
             x = torch.cat([x, self.span.expand(len(middle), -1).to(x.dtype)])
             positions = torch.cat([positions, middle])
         state = {"enc": self.pos_enc.dropout(x + self.pos_enc(positions))}
-        self._ran_for = graph, batch.enc
+        if (recording := current_recording()) is not None:
+            recording.replace(batch.enc, graph)
         for i in range(self.encoder.N):
             state = self.update_graph(
                 graph, state, [(self.encoder.pre_func(i), "enc")], [(self.encoder.post_func(i), "enc")]
             )
         return {"enc": state["enc"][:tokens]}
-
-    def _note(self, graph: AttentionGraph, q: Tensor, k: Tensor) -> Round:
-        """Record the sparse graph under the batch's graph that it replaces."""
-        if self._ran_for is not None and graph is self._ran_for[0]:
-            return self._ran_for[1], graph, q, k
-        return super()._note(graph, q, k)
 
 
 def on_source_graph(model: Transformer, source_graph: str = "complete", reach: int = 0) -> SparseTransformer:

@@ -1,0 +1,109 @@
+"""A layer of graph attention against PyG's ``TransformerConv`` with the same weights."""
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from attention_on_edges.benchmarks.timing import interleave
+from attention_on_edges.figures import Table, table
+from edgewise.graph_attention import from_pyg
+from edgewise.graphs import AttentionGraph, complete, window
+
+DIM, HEADS = 128, 4
+
+
+def _sizes(count: int) -> list[int]:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(20, 41, (count,), generator=generator).tolist()
+
+
+def _sparse(count: int, degree: int) -> Tensor:
+    """Graphs of 20 to 40 nodes side by side; each node attends to ``degree`` of its graph, drawn."""
+    generator = torch.Generator().manual_seed(0)
+    edges, first = [], 0
+    for size in _sizes(count):
+        senders = torch.rand(size, size, generator=generator).argsort(1)[:, :degree]
+        receivers = torch.arange(size).repeat_interleave(degree)
+        edges.append(first + torch.stack([senders.flatten(), receivers]))
+        first += size
+    return torch.cat(edges, 1)
+
+
+PYG_WORKLOADS: dict[str, Callable[[], Tensor]] = {
+    "128 complete graphs of 20-40 nodes": lambda: complete(_sizes(128)).edge_index,
+    "a window of 129 on 16,384 tokens": lambda: window(16_384, 64, 64).edge_index,
+    "512 graphs of 20-40 nodes, degree 3": lambda: _sparse(512, 3),
+}
+"""Each an edge_index."""
+
+
+@dataclass(frozen=True)
+class PygRow:
+    """Seconds of a layer, forward and backward; ``built`` includes making the graph from its edge_index.
+
+    ``error`` is the largest difference between the two layers' outputs.
+    """
+
+    workload: str
+    pyg: float
+    ours: float
+    built: float
+    error: float
+
+
+def bench_pyg(workloads: Sequence[str] = tuple(PYG_WORKLOADS), repeats: int = 5) -> list[PygRow]:
+    """Time a layer of width 128 with 4 heads and a skip connection, in float32, projections included.
+
+    Parameters
+    ----------
+    workloads : sequence of str
+        Among ``PYG_WORKLOADS``.
+    repeats : int
+        Measured turns of each.
+
+    Raises
+    ------
+    ImportError
+        If PyG is not installed.
+    """
+    if importlib.util.find_spec("torch_geometric") is None:
+        raise ImportError("the comparison needs PyG: pip install torch_geometric")
+    return [_row(name, PYG_WORKLOADS[name](), repeats) for name in workloads]
+
+
+def _row(name: str, edge_index: Tensor, repeats: int) -> PygRow:
+    torch.manual_seed(0)
+    conv = importlib.import_module("torch_geometric.nn").TransformerConv(DIM, DIM // HEADS, HEADS)
+    layer, nodes = from_pyg(conv), int(edge_index.max()) + 1
+    graph = AttentionGraph.from_edge_index(edge_index, nodes)
+    x, upstream = torch.randn(nodes, DIM, requires_grad=True), torch.randn(nodes, DIM)
+
+    def both_ways(attend: Callable[[], Tensor], weights: list[Tensor]) -> Callable[[], object]:
+        return lambda: torch.autograd.grad(attend(), [x, *weights], upstream)
+
+    theirs, ours = list(conv.parameters()), list(layer.parameters())
+    seconds = interleave(
+        {
+            "pyg": both_ways(lambda: conv(x, edge_index), theirs),
+            "ours": both_ways(lambda: layer(graph, x), ours),
+            "built": both_ways(lambda: layer(AttentionGraph.from_edge_index(edge_index, nodes), x), ours),
+        },
+        repeats,
+    )
+    with torch.no_grad():
+        error = float((layer(graph, x) - conv(x, edge_index)).abs().max())
+    return PygRow(name, **seconds, error=error)
+
+
+def format_pyg(rows: Sequence[PygRow]) -> Table:
+    """Format rows of :func:`bench_pyg` as a table."""
+    head = ["ms, forward + backward", "TransformerConv", "GraphAttention", "", "graph made anew", "", "error"]
+    lines = [
+        (r.workload, r.pyg * 1e3, r.ours * 1e3, r.pyg / r.ours, r.built * 1e3, r.pyg / r.built, r.error)
+        for r in rows
+    ]
+    return table(head, lines, ["", ".1f", ".1f", ".2f", ".1f", ".2f", ".0e"])
