@@ -20,6 +20,8 @@ RENDER_FROM := _config.yml _toc.yml $(wildcard code/attention_on_edges/live/*) $
 # Tests that read the built book.
 BUILT := tests/book/test_book.py tests/book/test_downloads.py
 
+# Without bytecode, each of the hundred processes to come would compile PyTorch's modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 export JUPYTER_PREFER_ENV_PATH := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export IPYTHONDIR := $(CURDIR)/_build/ipython
