@@ -36,7 +36,7 @@ from edgewise.models.transformer import Transformer, make_model
 from edgewise.models.universal import UTransformer, make_universal_model
 from edgewise.training import Trainer, TrainingConfig
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "AttentionGraph",

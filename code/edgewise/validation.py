@@ -43,6 +43,8 @@ def check_counts(name: str, values: object, minimum: int = 0) -> list[int]:
     if isinstance(values, Tensor):
         values = values.tolist()
     if isinstance(values, list | tuple | range):
+        if all(type(value) is int and value >= minimum for value in values):
+            return list(values)
         return [check_count(f"{name}[{i}]", value, minimum) for i, value in enumerate(values)]
     return [check_count(name, values, minimum)]
 

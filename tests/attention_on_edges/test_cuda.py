@@ -8,7 +8,7 @@ import torch
 from typer.testing import CliRunner
 
 from attention_on_edges import benchmarks, experiments
-from attention_on_edges.benchmarks.engines import PADDED, TILES_PLANNED, Workload
+from attention_on_edges.benchmarks.engines import Workload
 from attention_on_edges.commands import app as cli
 from attention_on_edges.data import tasks
 from attention_on_edges.experiments import EXPERIMENTS, artifacts, scores
@@ -78,7 +78,7 @@ def test_a_training_step_equals_the_cpus_double_precision(device):
 def test_the_table_of_engines(device):
     workload = Workload("tiny", (3, 5), 2, 4)
     rows = benchmarks.bench_engines([workload], ["scatter", "tiles"], repeats=1, device=device)
-    assert [row.engine for row in rows] == [PADDED, "scatter", "tiles", TILES_PLANNED]
+    assert [row.engine.partition(",")[0] for row in rows] == ["padded"] * 2 + ["scatter"] + ["tiles"] * 3
     assert "tiny" in str(benchmarks.format_engines(rows))
 
 

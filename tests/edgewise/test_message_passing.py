@@ -279,8 +279,20 @@ class TestPlan:
         same = AttentionGraph(graph.src[order], graph.dst[order], 300)
         assert plan_tiles(same).scores == plan_tiles(graph).scores
 
-    def test_a_plan_is_made_once(self):
-        graph = complete([2, 3])
+    def test_graphs_of_equal_lengths_share_a_plan_if_one_was_among_the_latest(self, monkeypatch):
+        planning.forget_plans()
+        plan = plan_tiles(complete([2, 3]))
+        assert plan_tiles(complete([2, 3])) is plan
+        others = complete([3, 2]), causal([2, 3]), bipartite([2, 3], [2, 3]), bipartite([2], [3])
+        active = complete([2, 3]).restrict(torch.tensor([True, True, False, True, True]))
+        for other in (*others, active):
+            assert plan_tiles(other) is not plan
+        monkeypatch.setattr(planning, "RECENT", 2)
+        plan_tiles(complete([4]))
+        assert plan_tiles(complete([2, 3])) is not plan
+
+    def test_a_plan_of_a_graph_without_lengths_is_kept_with_it(self):
+        graph = window([2, 3], 1, 1)
         assert plan_tiles(graph) is plan_tiles(graph)
 
     def test_tall_and_wide_tiles_do_not_share_a_bucket(self):

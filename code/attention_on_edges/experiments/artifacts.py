@@ -4,6 +4,7 @@ An artifact is a folder ``book/artifacts/NAME`` of ``config.json``, ``metrics.js
 ``model.safetensors`` (half precision); its metrics are those of the saved, rounded weights.
 """
 
+import importlib.metadata
 import json
 import os
 import platform
@@ -86,7 +87,9 @@ def load(name: str | Path) -> Artifact:
         root = artifacts_folder()
         if root is None:
             raise FileNotFoundError(
-                "no folder book/artifacts: it comes with a clone of the book, not with the package alone"
+                f"no model {str(name)!r} here: models come with a clone of the book, not with the package. "
+                f"Run git clone {_address()} and work inside it, or give the folder of a model that you have "
+                "trained"
             )
         folder = root / name
         if not folder.is_dir():
@@ -95,6 +98,12 @@ def load(name: str | Path) -> Artifact:
     if missing:
         raise FileNotFoundError(f"{folder} is no artifact: it has no {', '.join(missing)}")
     return Artifact(folder, *(_read_json(folder / f"{file}.json") for file in FILES))
+
+
+def _address() -> str:
+    """Where this package's repository is."""
+    urls = importlib.metadata.metadata("edgewise").get_all("Project-URL") or []
+    return next(url.split(", ")[1] for url in urls if url.startswith("Repository, "))
 
 
 def _read_json(path: Path) -> dict[str, Any]:

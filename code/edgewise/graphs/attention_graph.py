@@ -39,6 +39,8 @@ class AttentionGraph:
         Whether senders and receivers are the same tokens.
     intervals : tuple of Tensor, or None
         ``start`` and ``stop``, as in :meth:`from_intervals`, of a graph in interval form.
+    lengths : tuple, or None
+        Of whole sentences or pairs: what determines the graph. Graphs of equal lengths share their plans.
 
     Raises
     ------
@@ -65,6 +67,7 @@ class AttentionGraph:
                 raise ValueError(f"edges must be distinct, got {edge} more than once")
         self._edges: tuple[Tensor, Tensor] | None = (src, dst)
         self.intervals: tuple[Tensor, Tensor] | None = None
+        self.lengths: tuple[Any, ...] | None = None
         self._cache: dict[str, Any] = {}
 
     @classmethod
@@ -123,13 +126,14 @@ class AttentionGraph:
         TypeError, ValueError
             If a length is not an integer, or negative.
         """
-        sizes = torch.tensor(check_counts("lengths", lengths), dtype=torch.int64)
+        counts = check_counts("lengths", lengths)
+        sizes = torch.tensor(counts, dtype=torch.int64)
         if isinstance(lengths, Tensor):
             sizes = sizes.to(lengths.device)
         start = (sizes.cumsum(0) - sizes).repeat_interleave(sizes)
         last = torch.arange(len(start), device=sizes.device) + 1
         stop = last if causal else start + sizes.repeat_interleave(sizes)
-        return cls.unchecked(len(start), None, (start, stop))
+        return cls.unchecked(len(start), None, (start, stop), lengths=(tuple(counts), causal))
 
     @classmethod
     def from_edge_index(
@@ -246,6 +250,7 @@ class AttentionGraph:
         num_dst: int | None,
         intervals: tuple[Tensor, Tensor] | None = None,
         edges: tuple[Tensor, Tensor] | None = None,
+        lengths: tuple[Any, ...] | None = None,
     ) -> "AttentionGraph":
         """Build without checks, for graphs that are right by construction.
 
@@ -256,15 +261,18 @@ class AttentionGraph:
         intervals, edges : tuple of two Tensor
             One of the two: ``start`` and ``stop`` for each receiver, or ``src`` and ``dst`` without
             repetition, as the constructors take them.
+        lengths : tuple, optional
+            What determines the whole graph, to be compared: graphs of equal lengths share their plans.
         """
         graph = cls.__new__(cls)
         graph._set_sides(num_src, num_dst)
         graph._edges = edges
         graph.intervals = intervals
+        graph.lengths = lengths
         graph._cache = {}
         return graph
 
-    def _like(self, **form: tuple[Tensor, Tensor]) -> "AttentionGraph":
+    def _like(self, **form: Any) -> "AttentionGraph":
         """Build a graph over the same tokens."""
         return self.unchecked(self.num_src, None if self.self_attention else self.num_dst, **form)
 
@@ -337,7 +345,7 @@ class AttentionGraph:
         held = self.intervals or self._derive_edges()
         first, second = (x.to(device) for x in held)
         form = "edges" if self.intervals is None else "intervals"
-        return self if first is held[0] else self._like(**{form: (first, second)})
+        return self if first is held[0] else self._like(lengths=self.lengths, **{form: (first, second)})
 
     def restrict(self, active: Tensor) -> "AttentionGraph":
         """Keep only the edges into active receivers; the numbering does not change.

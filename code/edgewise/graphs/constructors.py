@@ -55,7 +55,8 @@ def bipartite(src_sizes: int | Sequence[int], dst_sizes: int | Sequence[int]) ->
     length = torch.tensor(src_sizes, dtype=torch.int64)
     first, receivers = length.cumsum(0) - length, torch.tensor(dst_sizes, dtype=torch.int64)
     start, stop = (x.repeat_interleave(receivers) for x in (first, first + length))
-    return AttentionGraph.unchecked(sum(src_sizes), len(start), (start, stop))
+    lengths = (tuple(src_sizes), tuple(dst_sizes))
+    return AttentionGraph.unchecked(sum(src_sizes), len(start), (start, stop), lengths=lengths)
 
 
 def window(sizes: int | Sequence[int], left: int, right: int) -> AttentionGraph:

@@ -1,8 +1,11 @@
 """Tile plans: made once per graph, used by every layer and every pass."""
 
 import math
-from collections.abc import Iterator
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -96,13 +99,10 @@ class TilePlan:
     receivers: Placement | None = None
     senders: Placement | None = None
 
-    def parts(self) -> Iterator[tuple[Bucket, slice, slice]]:
-        """Each bucket, with the slots of its receivers and those of its senders."""
-        row = column = 0
-        for bucket in self.buckets:
-            rows, columns = bucket.num_tiles * bucket.rows, bucket.num_tiles * bucket.columns
-            yield bucket, slice(row, row + rows), slice(column, column + columns)
-            row, column = row + rows, column + columns
+    @property
+    def slots(self) -> tuple[list[int], list[int]]:
+        """Slots of receivers and of senders in each bucket."""
+        return [b.num_tiles * b.rows for b in self.buckets], [b.num_tiles * b.columns for b in self.buckets]
 
     @property
     def economical(self) -> bool:
@@ -115,9 +115,42 @@ class TilePlan:
         return self.economical or self.scores <= ALWAYS_AFFORDABLE
 
 
+Mask = Callable[[Tensor, Tensor], dict[str, Any]]
+"""Rows [tiles, height] of a bucket and which of its columns are real [tiles, width], to its mask."""
+
+
+RECENT = 64
+"""Plans of sentences kept for later graphs of the same lengths."""
+
+_recent: OrderedDict[tuple[Any, torch.device], TilePlan] = OrderedDict()
+_lock = threading.Lock()
+
+
 def plan_tiles(graph: AttentionGraph) -> TilePlan:
-    """Return the graph's plan; made on first use and cached on the graph."""
-    return graph.cached("tiles", lambda: _plan(graph))
+    """Return the graph's plan; made on first use and cached on the graph.
+
+    Graphs of sentences of equal lengths share one, if there was such a graph among the latest.
+    """
+    return graph.cached("tiles", lambda: _plan(graph) if graph.lengths is None else _shared(graph))
+
+
+def forget_plans() -> None:
+    """Forget the plans that graphs to come would share."""
+    with _lock:
+        _recent.clear()
+
+
+def _shared(graph: AttentionGraph) -> TilePlan:
+    key = graph.lengths, graph.device
+    with _lock:
+        plan = _recent.pop(key, None)
+    if plan is None:
+        plan = _plan(graph)
+    with _lock:
+        _recent[key] = plan
+        if len(_recent) > RECENT:
+            _recent.popitem(last=False)
+    return plan
 
 
 def _plan(graph: AttentionGraph) -> TilePlan:
@@ -126,80 +159,105 @@ def _plan(graph: AttentionGraph) -> TilePlan:
     cut = cut_graph(graph)
     longer = torch.maximum(cut.rows, cut.columns)
     for sides in (longer, longer), (cut.rows, cut.columns):
-        groups = _group_by_size(*sides)
-        shapes = [(int(cut.rows[tiles].max()), int(cut.columns[tiles].max())) for tiles in groups]
-        scores = sum(len(tiles) * r * c for tiles, (r, c) in zip(groups, shapes, strict=True))
-        plan = TilePlan(scores, graph.num_edges, [])
+        groups = _group_by_size(cut, *sides)
+        plan = TilePlan(groups.scores, graph.num_edges, [])
         if plan.economical:
             break
-    return _lay_out(graph, cut, groups, shapes, scores) if plan.affordable else plan
+    return _lay_out(graph, cut, groups) if plan.affordable else plan
 
 
-def _group_by_size(*sides: Tensor) -> list[Tensor]:
-    """Tiles of similar size, by the logarithms of two lengths."""
+class _Groups(NamedTuple):
+    """Tiles of similar size: their numbers, group by group; each group's tiles, rows and columns."""
+
+    order: Tensor
+    tiles: list[int]
+    rows: list[int]
+    columns: list[int]
+
+    @property
+    def scores(self) -> int:
+        return sum(n * r * c for n, r, c in zip(self.tiles, self.rows, self.columns, strict=True))
+
+
+def _group_by_size(cut: Cut, *sides: Tensor) -> _Groups:
+    """Group tiles by the logarithms of two lengths; a group is as high and wide as its largest tile."""
     first, second = ((side.double().log() / math.log(BUCKET_RATIO)).long() for side in sides)
-    group = first * (int(second.max()) + 1) + second
-    return [(group == g).nonzero().squeeze(1) for g in group.unique().tolist()]
-
-
-def _lay_out(
-    graph: AttentionGraph, cut: Cut, groups: list[Tensor], shapes: list[tuple[int, int]], scores: int
-) -> TilePlan:
-    """Assign a slot to every row and column of every tile, bucket by bucket."""
-    first_row = cut.rows.cumsum(0) - cut.rows
-    buckets: list[Bucket] = []
-    sources: tuple[list[Tensor], list[Tensor]] = ([], [])
-    reals: tuple[list[Tensor], list[Tensor]] = ([], [])
-    for tiles, (height, width) in zip(groups, shapes, strict=True):
-        row, real_row = _padded(first_row[tiles], cut.rows[tiles], height)
-        column, real_column = _padded(cut.first[tiles], cut.columns[tiles], width)
-        if cut.senders is None:
-            buckets.append(_bucket_of_runs(cut, row, real_row, real_column))
-        else:
-            buckets.append(_bucket_of_pairs(cut, row, real_row, width))
-            column = cut.senders[column]
-        for side, source, real in ((0, cut.receivers[row], real_row), (1, column, real_column)):
-            sources[side].append(source.flatten())
-            reals[side].append(real.flatten())
-    receivers, senders = (
-        Placement.of(count, torch.cat(sources[side]), torch.cat(reals[side]))
-        for side, count in ((0, graph.num_dst), (1, graph.num_src))
+    _, group, tiles = (first * (int(second.max()) + 1) + second).unique(
+        return_inverse=True, return_counts=True
     )
-    return TilePlan(scores, graph.num_edges, buckets, receivers, senders)
+    none = torch.zeros_like(tiles)
+    largest = (none.scatter_reduce(0, group, lengths, "amax") for lengths in (cut.rows, cut.columns))
+    return _Groups(group.argsort(stable=True), *(x.tolist() for x in (tiles, *largest)))
 
 
-def _padded(first: Tensor, count: Tensor, width: int) -> tuple[Tensor, Tensor]:
-    """Runs ``first .. first + count - 1`` as rows of ``width``, the last element repeated as padding."""
-    place = torch.arange(width, device=first.device)
-    index = first[:, None] + torch.minimum(place, count[:, None] - 1)
-    return index, place < count[:, None]
+def _lay_out(graph: AttentionGraph, cut: Cut, groups: _Groups) -> TilePlan:
+    """Assign a slot to every row and column of every tile, group by group."""
+    first_row = cut.rows.cumsum(0) - cut.rows
+    row, real_row = _padded(first_row, cut.rows, groups.order, groups.tiles, groups.rows)
+    column, real_column = _padded(cut.first, cut.columns, groups.order, groups.tiles, groups.columns)
+    received, sent = cut.receivers[row], column if cut.senders is None else cut.senders[column]
+    receivers = senders = Placement.of(graph.num_dst, received, real_row)
+    if graph.num_src != graph.num_dst or not torch.equal(received, sent):
+        senders = Placement.of(graph.num_src, sent, real_column)
+    attends = _pairs(cut) if cut.senders is not None else _runs(cut, first_row)
+    buckets = []
+    shapes = list(zip(groups.tiles, groups.rows, groups.columns, strict=True))
+    rows, columns = row.split([n * r for n, r, _ in shapes]), real_column.split([n * c for n, _, c in shapes])
+    for shape, own, real in zip(shapes, rows, columns, strict=True):
+        buckets.append(Bucket(*shape, **attends(own.view(shape[0], -1), real.view(shape[0], -1))))
+    return TilePlan(groups.scores, graph.num_edges, buckets, receivers, senders)
 
 
-def _bucket_of_runs(cut: Cut, row: Tensor, real_row: Tensor, real_column: Tensor) -> Bucket:
-    """The bucket if each row attends to a run of columns: unmasked, causal or masked."""
-    (num_tiles, height), width = row.shape, real_column.shape[1]
-    start, stop = (x[row] for x in cut.attended)  # [tiles, height]
-    place = torch.arange(width, device=row.device)
+def _padded(
+    first: Tensor, count: Tensor, order: Tensor, tiles: list[int], lengths: list[int]
+) -> tuple[Tensor, Tensor]:
+    """Runs ``first .. first + count - 1``, in an order, each made as long as its group by its last element.
+
+    Returns the elements of all runs, and which of them are no repetitions.
+    """
+    group_length, group_tiles = (order.new_tensor(x) for x in (lengths, tiles))
+    length = group_length.repeat_interleave(group_tiles)
+    tile = order.repeat_interleave(length)
+    before = (length.cumsum(0) - length).repeat_interleave(length)
+    place = torch.arange(len(tile), device=tile.device) - before
+    count = count[tile]
+    return first[tile] + torch.minimum(place, count - 1), place < count
+
+
+def _runs(cut: Cut, first_row: Tensor) -> Mask:
+    """Masks where each row attends to a run of columns: none, causal, of padding alone, or of each row."""
+    start, stop = cut.attended
     from_first = not bool(start.any())
-    if from_first and torch.equal(stop, real_column.sum(1, keepdim=True).expand_as(stop)):
-        if bool(real_column.all()):
-            return Bucket(num_tiles, height, width)
-        return Bucket(num_tiles, height, width, real_column[:, None, None])
-    if from_first and height == width and bool((stop == place + 1)[real_row].all()):
-        return Bucket(num_tiles, height, width, is_causal=True)
-    mask = (place >= start[..., None]) & (place < stop[..., None])
-    return Bucket(num_tiles, height, width, mask[:, None])
+    if from_first and torch.equal(stop, cut.columns.repeat_interleave(cut.rows)):
+        return lambda row, real: {} if bool(real.all()) else {"mask": real[:, None, None]}
+    number = torch.arange(len(stop), device=stop.device) - first_row.repeat_interleave(cut.rows)
+    if from_first and torch.equal(stop, number + 1):
+        return lambda row, real: {"is_causal": True}
+
+    def each_row(row: Tensor, real: Tensor) -> dict[str, Any]:
+        place = torch.arange(real.shape[1], device=row.device)
+        return {"mask": ((place >= start[row][..., None]) & (place < stop[row][..., None]))[:, None]}
+
+    return each_row
 
 
-def _bucket_of_pairs(cut: Cut, row: Tensor, real_row: Tensor, width: int) -> Bucket:
-    """The bucket of single pairs, all others masked; padding repeats the row before it."""
-    slot_of = torch.full((len(cut.receivers),), -1, dtype=torch.int64, device=row.device)
-    slot_of[row[real_row]] = real_row.flatten().nonzero().squeeze(1)
-    slot, column = slot_of[cut.attended[0]], cut.attended[1]
-    mask = torch.zeros(row.numel(), width, dtype=torch.bool, device=row.device)
-    mask[slot[slot >= 0], column[slot >= 0]] = True
-    mask = mask[slot_of[row.flatten()]]
-    return Bucket(row.shape[0], row.shape[1], width, mask.view(len(row), 1, -1, width))
+def _pairs(cut: Cut) -> Mask:
+    """Masks of single pairs; a row of padding repeats the one before it."""
+    receiver, column = cut.attended
+    by_receiver = receiver.argsort(stable=True)
+    degree = torch.bincount(receiver, minlength=len(cut.receivers))
+    first = degree.cumsum(0) - degree
+
+    def of_pairs(row: Tensor, real: Tensor) -> dict[str, Any]:
+        rows = row.flatten()
+        count = degree[rows]
+        slot = torch.arange(len(rows), device=row.device).repeat_interleave(count)
+        place = torch.arange(len(slot), device=row.device) - (count.cumsum(0) - count)[slot]
+        mask = torch.zeros(len(rows), real.shape[1], dtype=torch.bool, device=row.device)
+        mask[slot, column[by_receiver[first[rows][slot] + place]]] = True
+        return {"mask": mask.view(len(row), 1, -1, real.shape[1])}
+
+    return of_pairs
 
 
 def score_places(graph: AttentionGraph) -> tuple[Tensor, Tensor]:
@@ -221,13 +279,16 @@ def _score_places(graph: AttentionGraph, plan: TilePlan) -> tuple[Tensor, Tensor
     real = torch.zeros(len(plan.receivers.source), dtype=torch.bool, device=graph.device)
     real[plan.receivers.slots] = True
     pairs, absent = [], []
-    for bucket, rows, columns in plan.parts():
+    rows, columns = plan.slots
+    parts = zip(
+        real.split(rows), plan.receivers.source.split(rows), plan.senders.source.split(columns), strict=True
+    )
+    for bucket, (is_real, receiver, sender) in zip(plan.buckets, parts, strict=True):
         shape = (bucket.num_tiles, bucket.rows, bucket.columns)
-        is_real = real[rows].view(bucket.num_tiles, -1, 1)
-        receiver = plan.receivers.source[rows].view(bucket.num_tiles, -1, 1)
-        sender = plan.senders.source[columns].view(bucket.num_tiles, 1, -1)
-        connected = bucket.connected(graph.device).expand(shape) & is_real
-        pairs.append(torch.where(connected, receiver * graph.num_src + sender, -1).flatten())
-        absent.append((is_real & ~connected).flatten())
+        there = is_real.view(bucket.num_tiles, -1, 1)
+        connected = bucket.connected(graph.device).expand(shape) & there
+        number = receiver.view(bucket.num_tiles, -1, 1) * graph.num_src + sender.view(bucket.num_tiles, 1, -1)
+        pairs.append(torch.where(connected, number, -1).flatten())
+        absent.append((there & ~connected).flatten())
     pair, order = torch.cat(pairs).sort()
     return order[torch.searchsorted(pair, graph.dst * graph.num_src + graph.src)], torch.cat(absent)

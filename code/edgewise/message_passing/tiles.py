@@ -51,12 +51,15 @@ def tiles(
         )
     assert plan.receivers is not None  # the graph has edges
     assert plan.senders is not None
-    queries, keys, values = spread(q, plan.receivers), spread(k, plan.senders), spread(v, plan.senders)
-    biases, factors = _in_tiles(graph, plan, bias, keep)
+    rows, columns = plan.slots
+    queries = spread(q, plan.receivers).split(rows)
+    keys, values = (spread(x, plan.senders).split(columns) for x in (k, v))
+    terms = zip(*_in_tiles(graph, plan, bias, keep), strict=True)
     answers = []
-    for (bucket, rows, columns), added, factor in zip(plan.parts(), biases, factors, strict=True):
-        tile_q = _as_tiles(queries[rows], bucket.num_tiles)
-        tile_k, tile_v = (_as_tiles(x[columns], bucket.num_tiles) for x in (keys, values))
+    for bucket, fields, (added, factor) in zip(
+        plan.buckets, zip(queries, keys, values, strict=True), terms, strict=True
+    ):
+        tile_q, tile_k, tile_v = (_as_tiles(x, bucket.num_tiles) for x in fields)
         mask, causal = (bucket.mask, bucket.is_causal) if added is None else (added, False)
         if factor is None:
             answer = scaled_dot_product_attention(tile_q, tile_k, tile_v, attn_mask=mask, is_causal=causal)
