@@ -19,14 +19,14 @@ LONG = 1.0
 def interleave(functions: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, float]:
     """Time functions in turns, so that a slow moment of the machine hits all of them.
 
-    A turn begins with an unmeasured call, because the previous function affects caches and allocator; a
-    function slower than ``LONG`` seconds skips it. A function faster than ``TURN`` seconds is called several
-    times.
+    A turn begins with an unmeasured call, because the previous function affects caches and allocator. A
+    function faster than ``TURN`` seconds is called several times in its turn; one slower than ``LONG`` is
+    called once, and its second call is its first turn.
 
     Parameters
     ----------
     functions : mapping of str to callable
-        Each is called twice unmeasured, then has ``repeats`` turns.
+        Each is called twice, then has ``repeats`` turns.
     repeats : int
         At least 1.
 
@@ -36,17 +36,18 @@ def interleave(functions: Mapping[str, Callable[[], object]], repeats: int) -> d
         Median seconds of each.
     """
     check_count("repeats", repeats, 1)
-    calls, in_vain = {}, {}
+    first, times = {}, {}
     for name, function in functions.items():
         function()
-        seconds = _seconds(function)
-        calls[name] = min(1 + int(TURN / seconds), MOST_CALLS)
-        in_vain[name] = 1 if seconds < LONG else 0
-    times: dict[str, list[float]] = {name: [] for name in functions}
-    for _ in range(repeats):
+        first[name] = _seconds(function)
+        times[name] = [first[name]] if first[name] >= LONG else []
+    for turn in range(repeats):
         for name, function in functions.items():
-            turn = [_seconds(function) for _ in range(in_vain[name] + calls[name])]
-            times[name] += turn[in_vain[name] :]
+            if first[name] < LONG:
+                calls = 1 + min(1 + int(TURN / first[name]), MOST_CALLS)
+                times[name] += [_seconds(function) for _ in range(calls)][1:]
+            elif turn > 0:
+                times[name].append(_seconds(function))
     return {name: statistics.median(seconds) for name, seconds in times.items()}
 
 

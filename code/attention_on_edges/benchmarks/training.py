@@ -60,8 +60,7 @@ class Training:
 TRAININGS = (
     Training("d 128, random", 4, 128, 256, 4),
     Training("d 128, bucketed", 4, 128, 256, 4, bucketed=True),
-    Training("d 512, random", 4, 512, 2048, 8, num_batches=2),
-    Training("d 512, bucketed", 4, 512, 2048, 8, bucketed=True, num_batches=2),
+    Training("d 512, 2 layers", 2, 512, 2048, 8, num_batches=1),
     Training("8 x 200-300, d 128", 4, 128, 256, 4, long=True, num_batches=1),
 )
 
@@ -81,7 +80,7 @@ class TrainingRow:
     share : float
         Of this machine's rate on one large float32 matrix product.
     peak : int
-        Peak memory of a process that makes the same updates once, in bytes.
+        Peak memory of a process that makes the last of the updates, in bytes.
     """
 
     training: str
@@ -93,7 +92,7 @@ class TrainingRow:
 
 
 def bench_training(
-    trainings: Sequence[Training] = TRAININGS, contestants: Sequence[str] | None = None, repeats: int = 5
+    trainings: Sequence[Training] = TRAININGS, contestants: Sequence[str] | None = None, repeats: int = 3
 ) -> list[TrainingRow]:
     """Measure updates of the same architecture on the same batches.
 
@@ -123,7 +122,7 @@ def bench_training(
         square = torch.randn(2048, 2048)
         seconds = interleave(functions | {"matrix": lambda square=square: square @ square}, repeats)
         rate = 2 * 2048**3 / seconds.pop("matrix")
-        first = seconds[contestants[0]]
+        first, peaks = seconds[contestants[0]], _peaks_of(training, contestants)
         rows += [
             TrainingRow(
                 training.name,
@@ -131,7 +130,7 @@ def bench_training(
                 tokens / s,
                 s / first,
                 matrix_work(training, batches) / s / rate,
-                _peak_of(training, name),
+                peaks[name],
             )
             for name, s in seconds.items()
         ]
@@ -203,13 +202,15 @@ CONTESTANTS: dict[str, Callable[[Training, list[Pairs]], Callable[[], None]]] = 
 }
 
 
-def _peak_of(training: Training, contestant: str) -> int:
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(_peak_here, (training, contestant))
+def _peaks_of(training: Training, contestants: Sequence[str]) -> dict[str, int]:
+    """Peaks of processes of their own, two at a time."""
+    with multiprocessing.get_context("spawn").Pool(2, maxtasksperchild=1) as pool:
+        peaks = pool.starmap(_peak_here, [(training, name) for name in contestants], chunksize=1)
+    return dict(zip(contestants, peaks, strict=True))
 
 
 def _peak_here(training: Training, contestant: str) -> int:
-    CONTESTANTS[contestant](training, training.batches())()
+    CONTESTANTS[contestant](training, training.batches()[-1:])()
     return peak()
 
 

@@ -122,7 +122,7 @@ def bench_long(
 
 @bench.command("training")
 def bench_training(
-    repeats: Repeats = 5,
+    repeats: Repeats = 3,
     only: Only = None,
     contestant: Annotated[list[str] | None, typer.Option(help="Only this one; may be repeated.")] = None,
     out: Out = None,
