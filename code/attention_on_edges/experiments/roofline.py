@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from edgewise.graphs import GraphPool
+from edgewise.message_passing.plan import forget_plans
 from edgewise.models.transformer import Transformer, make_model
 from edgewise.training import LabelSmoothing, TrainingConfig, TrainingStep, output_loss
 from edgewise.training.step import States
@@ -148,6 +149,7 @@ def tally_pass(plan: Plan, layers: int, dim_model: int, vocab: int, sentences: i
         return output_loss(states, output.weight, output.bias, target, criterion, plan.rows * vocab)
 
     config = TrainingConfig(epochs=1, batch_size=sentences, autocast=plan.autocast)
+    forget_plans()  # each batch of a training has its own
     with Tally() as tally:
         TrainingStep(model, config, evaluate)(batch, 0).total.backward()
     return tally.costs
