@@ -177,7 +177,7 @@ class TestLoading:
         with pytest.raises(FileNotFoundError, match=r"is no artifact: it has no config\.json, metrics\.json"):
             artifacts.load(tmp_path)
         monkeypatch.setattr(artifacts, "artifacts_folder", lambda: None)
-        with pytest.raises(FileNotFoundError, match="comes with a clone of the book"):
+        with pytest.raises(FileNotFoundError, match="come with a clone of the book"):
             artifacts.load("copy")
         assert artifacts.names() == []
 
