@@ -22,6 +22,7 @@ from edgewise.training import (
     StoppedError,
     Trainer,
     TrainingConfig,
+    chunked_loss,
     run_epoch,
 )
 from edgewise.training.checkpoint_files import CheckpointError, checkpoints
@@ -331,14 +332,21 @@ class TestStateLoss:
         assert lengths[1e-3][1] == pytest.approx(1e-3, rel=1e-3)
 
 
-def test_half_precision_products_run_and_learn(tmp_path):
+def test_half_precision_products_run_and_learn(tmp_path, monkeypatch):
     run = begin(tmp_path, replace(TRAINING, autocast=True))
     dtypes = set()
     run.model.encoder.layers[0].feed_forward.inner.register_forward_hook(
         lambda module, args, output: dtypes.add(output.dtype)
     )
+    products = set()
+    write_logits = chunked_loss._write_logits
+    monkeypatch.setattr(
+        chunked_loss,
+        "_write_logits",
+        lambda logits, states, *rest: (products.add(states.dtype), write_logits(logits, states, *rest)),
+    )
     run.train()
-    assert dtypes == {torch.bfloat16}
+    assert dtypes == products == {torch.bfloat16}
     assert run.epochs[-1]["train"]["loss"] < run.epochs[0]["train"]["loss"]
     assert {p.dtype for p in run.model.parameters()} == {torch.float32}
 

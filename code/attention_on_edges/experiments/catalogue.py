@@ -76,6 +76,7 @@ EXPERIMENTS = {
                 clip=25.0,
                 average=10,
                 patience=10,
+                autocast=True,
             ),
             TokenizerConfig(10_256, moses=("en", "de")),  # 10,000 merges
             ("test2016", "test2017"),

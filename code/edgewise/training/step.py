@@ -79,9 +79,9 @@ class TrainingStep(nn.Module):
             outputs = [self.model.run(batch) for _ in range(passes)]
             terms = [self.model.extra_loss(output, step) for output in outputs]
             states = self._states(outputs)
+            total, correct = self.evaluate(states, batch.tgt_y)
         extras = [term for term in terms if term is not None]
         extra = torch.stack(extras).mean() if extras else None
-        total, correct = self.evaluate(states, batch.tgt_y)
         pondered = outputs[-1].pondered
         if not batch.stand_in:
             return StepOutput(total, correct, batch.n_tokens, batch.n_nodes, extra, pondered)
