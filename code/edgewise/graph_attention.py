@@ -40,7 +40,8 @@ class GraphAttention(nn.Module):
     dropout : float
         Probability in [0, 1) of dropping a weight in training.
     output : str
-        One of ``OUTPUTS``.
+        What becomes of the heads: ``"project"`` concatenates and projects them, ``"concat"`` concatenates
+        them, ``"mean"`` averages them.
     skip : bool
         Whether to add a linear map of the receiver's own state.
     bias : bool
@@ -79,7 +80,10 @@ class GraphAttention(nn.Module):
         check_choice("engine", engine, ["auto", *ENGINES])
         self.output, self.engine = output, engine
         if output != "mean" and self.dim_out % num_heads:
-            raise ValueError(f"dim_out ({self.dim_out}) must be divisible by num_heads ({num_heads})")
+            name = "dim_model" if dim_out is None else "dim_out"
+            raise ValueError(f"{name} ({self.dim_out}) must be divisible by num_heads ({num_heads})")
+        if self.edge_dim is not None and engine not in ("auto", "scatter"):
+            raise ValueError(f"engine {engine!r} takes no edge features: use 'scatter' or 'auto'")
         inner = self.dim_out * (num_heads if output == "mean" else 1)
         self.query = nn.Linear(self.dim_model, inner, bias)
         self.key, self.value = (nn.Linear(self.dim_context, inner, bias) for _ in range(2))
@@ -137,10 +141,15 @@ class GraphAttention(nn.Module):
                 f"the graph is over {sides} of tokens, but "
                 + ("context was not given" if context is None else "context was given")
             )
-        senders = x if context is None else context
-        _check_rows("x", x, (graph.num_dst, self.dim_model))
-        _check_rows("context", senders, (graph.num_src, self.dim_context))
+        self._check_rows("x", x, (graph.num_dst, self.dim_model))
+        if context is not None:
+            self._check_rows("context", context, (graph.num_src, self.dim_context))
+        elif self.dim_context != self.dim_model:
+            raise ValueError(f"the layer was made with dim_context={self.dim_context} and needs a context")
         q, k, v, own = self._project(x, context)
+        if edge_bias is not None:
+            self._check_rows("edge_bias", edge_bias, (graph.num_edges, self.num_heads))
+            edge_bias = edge_bias.to(q.dtype)  # which differs under autocast
         received = propagate_attention(
             graph,
             q,
@@ -174,8 +183,16 @@ class GraphAttention(nn.Module):
         if edge_features is None:
             raise ValueError(f"the layer was made with edge_dim={self.edge_dim} and needs edge_features")
         assert self.edge_dim is not None
-        _check_rows("edge_features", edge_features, (graph.num_edges, self.edge_dim))
+        self._check_rows("edge_features", edge_features, (graph.num_edges, self.edge_dim))
         return self.edge(edge_features).unflatten(-1, (self.num_heads, -1))
+
+    def _check_rows(self, name: str, x: Tensor, shape: tuple[int, int]) -> None:
+        check_floats(name, x)
+        if x.shape != torch.Size(shape):
+            raise ValueError(f"{name} must be {list(shape)} for this graph and layer, got {list(x.shape)}")
+        own = self.query.weight
+        if x.dtype != own.dtype and not torch.is_autocast_enabled(own.device.type):
+            raise ValueError(f"{name} must be {own.dtype} as the layer's weights are, got {x.dtype}")
 
     def extra_repr(self) -> str:
         """Return the settings, for ``repr``."""
@@ -184,7 +201,7 @@ class GraphAttention(nn.Module):
 
 
 def from_pyg(conv: Any, engine: str = "auto") -> GraphAttention:
-    """Return a layer with the weights of PyG's ``TransformerConv``, and equal to it.
+    """Return a layer with the weights of PyG's ``TransformerConv``, equal to it, and in its mode.
 
     Edges keep their order: give ``edge_attr`` as ``edge_features``, and the graph by
     :meth:`AttentionGraph.from_edge_index`.
@@ -201,12 +218,20 @@ def from_pyg(conv: Any, engine: str = "auto") -> GraphAttention:
     TypeError
         If it is no ``TransformerConv``.
     ValueError
-        If it has a gate (``beta=True``), which this layer has not.
+        If it has what this layer has not: a gate (``beta=True``), another sum than PyG's default (``aggr``),
+        edges that point the other way (``flow``), or widths that it has not seen yet.
     """
     if type(conv).__name__ != "TransformerConv":
         raise TypeError(f"conv must be a TransformerConv of PyG, got {type(conv).__name__}")
     if conv.beta:
         raise ValueError("a TransformerConv with beta=True has a gate, which GraphAttention has not")
+    if conv.aggr != "add" or conv.flow != "source_to_target":
+        raise ValueError(
+            "GraphAttention adds up messages from sources to targets; the TransformerConv has "
+            f"aggr={conv.aggr!r} and flow={conv.flow!r}"
+        )
+    if any(isinstance(p, nn.UninitializedParameter) for p in conv.parameters()):
+        raise ValueError("the TransformerConv does not know its widths yet: pass a graph through it first")
     width = conv.out_channels * (conv.heads if conv.concat else 1)
     layer = GraphAttention(
         conv.lin_query.weight.shape[1],
@@ -225,17 +250,20 @@ def from_pyg(conv: Any, engine: str = "auto") -> GraphAttention:
     pairs += [(layer.own, conv.lin_skip)] if layer.own is not None else []
     for ours, theirs in pairs:
         ours.load_state_dict(theirs.state_dict())
-    return layer.to(conv.lin_key.weight)
+        for name, parameter in theirs.named_parameters():
+            ours.get_parameter(name).requires_grad_(parameter.requires_grad)
+    return layer.to(conv.lin_key.weight).train(conv.training)
 
 
 def _linear(x: Tensor, layers: list[nn.Linear]) -> list[Tensor]:
-    """Apply several linear maps of the same input as one."""
+    """Apply several linear maps of the same input as one, unless one of them was changed."""
+    if any(type(layer) is not nn.Linear or _has_hooks(layer) for layer in layers):
+        return [layer(x) for layer in layers]
     weight = torch.cat([layer.weight for layer in layers])
     bias = None if layers[0].bias is None else torch.cat([layer.bias for layer in layers])
     return list(nn.functional.linear(x, weight, bias).split([layer.out_features for layer in layers], -1))
 
 
-def _check_rows(name: str, x: Tensor, shape: tuple[int, int]) -> None:
-    check_floats(name, x)
-    if x.shape != torch.Size(shape):
-        raise ValueError(f"{name} must be {list(shape)} for this graph and layer, got {list(x.shape)}")
+def _has_hooks(layer: nn.Module) -> bool:
+    hooks = layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks
+    return any(hooks)

@@ -1,4 +1,4 @@
-"""Argument checks shared by every module; messages say what was given and what is allowed."""
+"""Errors and argument checks shared by every module; messages say what was given and what is allowed."""
 
 import operator
 from collections.abc import Iterable
@@ -7,6 +7,22 @@ from typing import SupportsIndex, cast
 
 import torch
 from torch import Tensor
+
+
+class InputError(ValueError):
+    """A file, name or setting that somebody gave cannot be used; the message is for them.
+
+    Unlike any other :class:`ValueError`, which may be a fault of the program, a command line shows it without
+    a traceback.
+    """
+
+
+class UnknownNameError(InputError):
+    """There is nothing of the name that somebody gave."""
+
+
+class MissingPackageError(ImportError):
+    """An optional package is not installed; the message says which."""
 
 
 def check_count(name: str, value: object, minimum: int = 0) -> int:
@@ -72,17 +88,21 @@ def check_real(name: str, value: float) -> float:
 
 
 def check_choice(name: str, value: object, allowed: Iterable[str]) -> None:
-    """Raise ``ValueError`` unless ``value`` is one of ``allowed``."""
+    """Raise :class:`UnknownNameError`, a ``ValueError``, unless ``value`` is one of ``allowed``."""
     allowed = list(allowed)
     if value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}")
+        raise UnknownNameError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}")
+
+
+def kind_of(x: object) -> str:
+    """What an argument is, for messages: a tensor's dtype, else the name of its type."""
+    return str(x.dtype) if isinstance(x, Tensor) else type(x).__name__
 
 
 def check_floats(name: str, x: object) -> None:
     """Raise ``TypeError`` unless ``x`` is a floating-point tensor."""
     if not isinstance(x, Tensor) or not x.is_floating_point():
-        kind = x.dtype if isinstance(x, Tensor) else type(x).__name__
-        raise TypeError(f"{name} must be a floating-point tensor, got {kind}")
+        raise TypeError(f"{name} must be a floating-point tensor, got {kind_of(x)}")
 
 
 def check_ids(name: str, ids: Tensor, size: int) -> None:
@@ -96,7 +116,7 @@ def check_ids(name: str, ids: Tensor, size: int) -> None:
         If an id is out of range.
     """
     if not isinstance(ids, Tensor) or ids.dtype != torch.int64:
-        raise TypeError(f"{name} must be a tensor of int64, got {getattr(ids, 'dtype', type(ids).__name__)}")
+        raise TypeError(f"{name} must be a tensor of int64, got {kind_of(ids)}")
     if ids.numel():
         low, high = (int(x) for x in ids.aminmax())
         if low < 0 or high >= size:

@@ -6,6 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
+from torch.nn.utils import prune
 from torch.optim.swa_utils import AveragedModel
 from torch_geometric.nn import TransformerConv
 
@@ -165,7 +166,7 @@ GOOD = torch.zeros(3, 6)
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: GraphAttention(6, 4), ValueError, r"dim_out \(6\) must be divisible by num_heads \(4\)"),
+        (lambda: GraphAttention(6, 4), ValueError, r"dim_model \(6\) must be divisible by num_heads \(4\)"),
         (lambda: GraphAttention(6, 0), ValueError, "num_heads must be at least 1, got 0"),
         (lambda: GraphAttention(6, 2, output="sum"), ValueError, "output must be one of 'project', 'concat'"),
         (lambda: GraphAttention(6, 2, engine="fast"), ValueError, "engine must be one of 'auto'.*got 'fast'"),
@@ -208,8 +209,59 @@ GOOD = torch.zeros(3, 6)
         ),
         (lambda: from_pyg(nn.Linear(2, 2)), TypeError, "must be a TransformerConv of PyG, got Linear"),
         (lambda: from_pyg(TransformerConv(4, 2, beta=True)), ValueError, "beta=True has a gate"),
+        (lambda: from_pyg(TransformerConv(4, 2, aggr="max")), ValueError, "has aggr='max' and flow='source"),
+        (lambda: from_pyg(TransformerConv(4, 2, flow="target_to_source")), ValueError, "flow='target_to"),
+        (lambda: from_pyg(TransformerConv(-1, 2)), ValueError, "does not know its widths yet"),
+        (
+            lambda: GraphAttention(6, 2, edge_dim=1, engine="tiles"),
+            ValueError,
+            "engine 'tiles' takes no edge features",
+        ),
+        (
+            lambda: GraphAttention(6, 2, dim_context=4)(complete([3]), GOOD),
+            ValueError,
+            "was made with dim_context=4 and needs a context",
+        ),
+        (
+            lambda: GraphAttention(6, 2)(complete([3]), GOOD.double()),
+            ValueError,
+            "x must be torch.float32 as the layer's weights are, got torch.float64",
+        ),
+        (
+            lambda: GraphAttention(6, 2)(complete([3]), GOOD, edge_bias=torch.zeros(9, 1)),
+            ValueError,
+            r"edge_bias must be \[9, 2\]",
+        ),
     ],
 )
 def test_bad_input(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+def test_a_layer_from_pyg_is_in_the_mode_of_the_one_it_comes_from():
+    conv = TransformerConv(4, 2, dropout=0.5)
+    conv.lin_key.weight.requires_grad_(False)
+    layer = from_pyg(conv.eval())
+    assert not layer.training
+    assert [name for name, p in layer.named_parameters() if not p.requires_grad] == ["key.weight"]
+    assert from_pyg(conv.train()).training
+
+
+def test_pruned_and_hooked_projections_do_what_they_do_alone():
+    layer, graph, seen = GraphAttention(6, 2), complete([3]), []
+    layer.value.register_forward_hook(lambda module, given, output: seen.append(output))
+    prune.l1_unstructured(layer.query, "weight", 0.5)
+    for _ in range(2):
+        layer(graph, GOOD).sum().backward()
+    assert len(seen) == 2
+    assert (layer.query.weight == 0).sum() == layer.query.weight.numel() // 2
+
+
+def test_under_autocast_a_bias_takes_the_precision_of_the_scores():
+    layer, graph = GraphAttention(6, 2), complete([3])
+    bias = torch.randn(9, 2)
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = layer(graph, GOOD, edge_bias=bias)
+    assert rounded.dtype == torch.bfloat16
+    torch.testing.assert_close(rounded.float(), layer(graph, GOOD, edge_bias=bias), atol=0.05, rtol=0.05)

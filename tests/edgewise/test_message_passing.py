@@ -1,4 +1,5 @@
 import importlib
+import math
 
 import pytest
 import torch
@@ -138,10 +139,54 @@ def test_second_derivatives_are_right_or_refused_with_a_sentence(engine, graph):
     if engine == "scatter":
         assert torch.autograd.gradgradcheck(lambda *f: propagate_attention(graph, *f, engine), fields)
         return
-    output = propagate_attention(graph, *fields, engine).square().sum()
-    [gradient] = torch.autograd.grad(output, fields[0], create_graph=True)
-    with pytest.raises((RuntimeError, NotImplementedError), match=r"differentiate twice|not implemented"):
-        gradient.sum().backward()
+    for power in (1, 2):  # the gradient that comes from above is a constant, or is not
+        output = propagate_attention(graph, *fields, engine).pow(power).sum()
+        with pytest.raises(RuntimeError, match=r"second derivatives use|not implemented"):
+            torch.autograd.grad(output, fields[0], create_graph=True)[0].square().sum().backward()
+
+
+def test_a_sender_in_two_tiles_gets_all_of_its_gradient():
+    """Senders and receivers have the same slots here, but not the same padding."""
+    runs = [(17 * j, 17 * j + 17) for j in range(14) for _ in range(16)]
+    runs += [(238 + i, 240 + i) for i in range(31)] + [(270, 287)] * 15 + [(287, 295)] * 25
+    start, stop = torch.tensor(runs).T
+    graph = AttentionGraph.from_intervals(start, stop, len(runs), self_attention=False)
+    check(graph, "tiles", 1, 2)
+
+
+@pytest.mark.parametrize("engine", ["tiles", "chunks", "scatter"])
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+@pytest.mark.parametrize(("dtype", "factor"), [(torch.bfloat16, 6.0), (torch.float16, 150.0)])
+def test_scores_of_half_precision_are_not_rounded(engine, dropout, dtype, factor):
+    graph, generator = complete([30]), torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(30, 2, 8, generator=generator).mul(m).to(dtype) for m in (factor, factor, 1))
+    outputs = []
+    for fields, by in (((q, k, v), engine), ([x.double() for x in (q, k, v)], "scatter")):
+        torch.manual_seed(1)
+        with pytest.MonkeyPatch.context() as patch:
+            keep = torch.rand(graph.num_edges, 2) > dropout
+            kept = keep.to(fields[0].dtype) / (1 - dropout)
+            patch.setattr(torch.Tensor, "bernoulli_", lambda x, p, kept=kept: x.copy_(kept * p))
+            outputs.append(propagate_attention(graph, *fields, by, dropout=dropout).double())
+    assert (outputs[0] - outputs[1]).abs().max() < 0.02
+
+
+@engines
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_biases_that_are_not_finite_do_what_they_do_to_a_dense_softmax(engine, value):
+    """Minus infinity hides an edge; at all in-edges of a receiver it leaves nothing to attend to: NaN."""
+    for graph in (complete([4, 3]), causal([5])):
+        fields = random_fields(graph, 1, 2)
+        for hidden, edges in ((False, graph.dst == 1), (True, (graph.dst == 2) & (graph.src == 0))):
+            bias = torch.zeros(graph.num_edges, 1).masked_fill(edges[:, None], value)
+            outputs, values = [], []
+            for by in (engine, "scatter"):
+                outputs.append(propagate_attention(graph, *fields, by, bias=bias))
+                values.append(torch.autograd.grad(outputs[-1].sum(), fields[2])[0])
+            torch.testing.assert_close(*outputs, equal_nan=True)
+            torch.testing.assert_close(*values, equal_nan=True)
+            wrong = outputs[0].isnan().flatten(1).any(1).nonzero().flatten().tolist()
+            assert wrong == ([] if hidden and value < 0 else [2] if hidden else [1])
 
 
 @engines

@@ -683,12 +683,12 @@ class TestNothingIsLeftOnTheModel:
     @pytest.mark.parametrize("make", [make_model, make_universal_model])
     def test_copies_and_averages_work_after_a_training_step(self, make):
         model, batch = make(VOCAB, VOCAB, 2, D, FF, HEADS, 0.0).train(), batch_of([(3, 4), (2, 2)])
-        model(batch).sum().backward()
         before = set(vars(model))
+        model(batch).sum().backward()
+        assert set(vars(model)) == before
         twin, average = copy.deepcopy(model), AveragedModel(model)
         assert torch.equal(twin(batch), model(batch))
         assert torch.equal(average(batch), model(batch))
-        assert set(vars(model)) == before
 
     def test_threads_that_share_a_model_mix_nothing_up(self):
         model = universal(4, bias=-1.0)

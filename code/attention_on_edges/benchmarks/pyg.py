@@ -12,6 +12,7 @@ from attention_on_edges.benchmarks.timing import interleave
 from attention_on_edges.figures import Table, table
 from edgewise.graph_attention import from_pyg
 from edgewise.graphs import AttentionGraph, complete, window
+from edgewise.validation import MissingPackageError
 
 DIM, HEADS = 128, 4
 
@@ -79,11 +80,11 @@ def bench_pyg(workloads: Sequence[str] = tuple(PYG_WORKLOADS), repeats: int = 5)
 
     Raises
     ------
-    ImportError
+    MissingPackageError
         If PyG is not installed.
     """
     if importlib.util.find_spec("torch_geometric") is None:
-        raise ImportError("the comparison needs PyG: pip install torch_geometric")
+        raise MissingPackageError("the comparison needs PyG: pip install torch_geometric")
     return [_row(name, PYG_WORKLOADS[name](), repeats) for name in workloads]
 
 

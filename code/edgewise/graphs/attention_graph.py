@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs.interop import load_dgl
-from edgewise.validation import check_count, check_counts, check_ids
+from edgewise.validation import check_count, check_counts, check_ids, kind_of
 
 if TYPE_CHECKING:
     import networkx
@@ -158,9 +158,13 @@ class AttentionGraph:
         ValueError
             If it is not [2, E], or an edge is out of range or occurs twice.
         """
+        if isinstance(num_nodes, tuple) and len(num_nodes) != 2:
+            raise ValueError(
+                f"num_nodes must be a number, or one of senders and one of receivers: {num_nodes}"
+            )
         num_src, num_dst = num_nodes if isinstance(num_nodes, tuple) else (num_nodes, None)
         if not isinstance(edge_index, Tensor) or edge_index.dtype != torch.int64:
-            kind = getattr(edge_index, "dtype", type(edge_index).__name__)
+            kind = kind_of(edge_index)
             raise TypeError(f"edge_index must be a tensor of int64, got {kind}")
         if edge_index.dim() != 2 or len(edge_index) != 2:
             raise ValueError(f"edge_index must be [2, E], got {list(edge_index.shape)}")
@@ -185,9 +189,8 @@ class AttentionGraph:
         ValueError
             If it is no matrix, or no square one for self-attention.
         """
-        kind = getattr(mask, "dtype", type(mask).__name__)
-        if kind != torch.bool:
-            raise TypeError(f"mask must be bool (True = attends), got {kind}")
+        if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+            raise TypeError(f"mask must be a tensor of bool (True = attends), got {kind_of(mask)}")
         if mask.dim() != 2:
             raise ValueError(f"mask must be [num_dst, num_src], got {list(mask.shape)}")
         num_dst, num_src = mask.shape
@@ -343,7 +346,7 @@ class AttentionGraph:
     def to(self, device: torch.device | str) -> "AttentionGraph":
         """Return the same graph on another device."""
         held = self.intervals or self._derive_edges()
-        first, second = (x.to(device) for x in held)
+        first, second = (x.to(torch.device(device)) for x in held)
         form = "edges" if self.intervals is None else "intervals"
         return self if first is held[0] else self._like(lengths=self.lengths, **{form: (first, second)})
 
@@ -470,7 +473,7 @@ class AttentionGraph:
 
         Raises
         ------
-        ImportError
+        MissingPackageError
             If DGL cannot be imported.
         """
         dgl = load_dgl()

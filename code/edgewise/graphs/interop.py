@@ -7,6 +7,8 @@ import sys
 import types
 from typing import Any
 
+from edgewise.validation import MissingPackageError
+
 
 def load_dgl() -> Any:
     """Import DGL and return the module.
@@ -16,7 +18,7 @@ def load_dgl() -> Any:
 
     Raises
     ------
-    ImportError
+    MissingPackageError
         If DGL is missing or raises while it is imported; the message says how to install it and what works
         without it.
     """
@@ -26,7 +28,7 @@ def load_dgl() -> Any:
             sys.modules.setdefault("dgl.graphbolt", types.ModuleType("dgl.graphbolt"))
         return importlib.import_module("dgl")
     except Exception as error:  # whatever an installation that does not fit raises while it is imported
-        raise ImportError(
+        raise MissingPackageError(
             f'DGL cannot be imported ({type(error).__name__}: {error}). Install it with "pip install '
             "'edgewise[dgl]'\" on Python 3.11 or 3.12; without it use the engines 'tiles' and 'scatter', "
             "which need PyTorch alone."
@@ -37,6 +39,6 @@ def dgl_available() -> bool:
     """Whether DGL can be imported here."""
     try:
         load_dgl()
-    except ImportError:
+    except MissingPackageError:
         return False
     return True

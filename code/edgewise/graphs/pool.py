@@ -95,7 +95,7 @@ class Batch:
 
         Raises
         ------
-        ImportError
+        MissingPackageError
             If DGL cannot be imported.
         ValueError
             If the batch's graphs are no longer the complete, causal and bipartite ones of its lengths.
@@ -249,7 +249,7 @@ class GraphPool:
 
         Raises
         ------
-        ImportError
+        MissingPackageError
             If DGL cannot be imported.
         """
         if (num_src, num_tgt) not in self._pairs:

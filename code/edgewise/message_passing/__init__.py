@@ -14,7 +14,7 @@ from torch.linalg import vector_norm
 from edgewise.graphs import AttentionGraph, dgl_available
 from edgewise.message_passing.chunks import chunks
 from edgewise.message_passing.plan import plan_tiles
-from edgewise.message_passing.precision import Engine
+from edgewise.message_passing.precision import Engine, in_full_precision
 from edgewise.message_passing.scatter import edge_softmax, scatter, softmax_over_in_edges
 from edgewise.message_passing.tiles import tiles
 from edgewise.validation import check_choice, check_floats, check_probability
@@ -75,7 +75,8 @@ def propagate_attention(
                       {\sum_{i' \to j} \exp(q_j^\top k_{i'} / \sqrt{d} + b_{i'j})}
 
     NaN and infinities spread along edges, as they do in a dense softmax over a receiver's senders, and
-    nowhere else; in compiled programs and on a GPU, ``tiles`` may spread them within a tile.
+    nowhere else; in compiled programs, on a GPU and in the gradient that comes from above, ``tiles`` may
+    spread them within a tile. ``scatter`` alone has second derivatives.
 
     Parameters
     ----------
@@ -88,7 +89,8 @@ def propagate_attention(
     v : Tensor
         Values [num_src, h, d_v]; ``d_v`` is often ``d``.
     engine : str
-        One of ``ENGINES``, or ``"auto"``: ``tiles`` if it wastes few scores, else ``chunks``.
+        ``tiles``, ``chunks``, ``scatter``; ``fused``, ``builtin`` or ``mailbox``, which need DGL; or
+        ``"auto"``: ``tiles`` if it wastes few scores, else ``chunks``.
     bias : Tensor, optional
         [E, h], in the order of ``graph.src``: added to the scores (relative positions, ALiBi).
     dropout : float
@@ -110,7 +112,7 @@ def propagate_attention(
     ValueError
         If shapes, dtypes or devices do not fit, ``dropout`` is no probability below one, or the engine is
         unknown, takes no edge features or has limits that the graph exceeds.
-    ImportError
+    MissingPackageError
         If the engine needs DGL and it cannot be imported.
     """
     check_choice("engine", engine, ["auto", *ENGINES])
@@ -129,7 +131,8 @@ def propagate_attention(
             return scatter(graph, q, k, v, bias, keep, edge_features)
         name = _choose(graph) if engine == "auto" else engine
         # DGL makes no output field where no message is sent, and tiles multiply what is masked by zero.
-        if graph.num_edges == 0 or (name not in ("scatter", "chunks") and not _finite(q, k, v)):
+        elsewhere = name not in ("scatter", "chunks") and not (_finite(q, k, v) and _bounded(graph, bias))
+        if graph.num_edges == 0 or elsewhere:
             name = "scatter"
         return ENGINES[name](graph, q, k, v, bias, keep)
 
@@ -154,6 +157,23 @@ def _finite(*tensors: Tensor) -> bool:
         return all(float(vector_norm(x, dtype=wide)) < most for x in tensors)
 
 
+def _bounded(graph: AttentionGraph, bias: Tensor | None) -> bool:
+    """Whether biases leave each receiver with in-edges a finite score; asked of a CPU alone.
+
+    Minus infinity hides an edge, which every engine can do, but not all edges of a receiver.
+    """
+    if bias is None or bias.device.type != "cpu" or torch.compiler.is_compiling():
+        return True
+    with torch.no_grad():
+        if bool(bias.isfinite().all()):
+            return True
+        if not bool((bias < math.inf).all()):  # false of NaN too
+            return False
+        receiver = graph.dst[:, None].expand_as(bias)
+        highest = bias.new_zeros(graph.num_dst, bias.shape[1])
+        return bool(highest.scatter_reduce(0, receiver, bias, "amax", include_self=False).isfinite().all())
+
+
 def attention_weights(graph: AttentionGraph, q: Tensor, k: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return the attention weights: one per edge and head, [E, h], in the order of ``graph.src``.
 
@@ -162,7 +182,7 @@ def attention_weights(graph: AttentionGraph, q: Tensor, k: Tensor, bias: Tensor 
     """
     _check_tensors(graph, q=q, k=k)
     _check_on_edges(graph, q, "bias", bias, ("h",))
-    return edge_softmax(graph, q, k, bias)
+    return in_full_precision(edge_softmax)(graph, q, k, bias)
 
 
 def _check_tensors(graph: AttentionGraph, **tensors: Tensor) -> None:

@@ -10,10 +10,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from edgewise.graphs import AttentionGraph
-from edgewise.message_passing.precision import in_full_precision
+from edgewise.message_passing.precision import in_full_precision, without_second_derivatives
 from edgewise.message_passing.scatter import softmax_over_in_edges
 
 AT_WORK = 2**19
@@ -57,7 +56,7 @@ class _Chunks(torch.autograd.Function):
         return output
 
     @staticmethod
-    @once_differentiable
+    @without_second_derivatives("engine='scatter'")
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (q, k, v, weight, keep), graph = ctx.saved_tensors, ctx.graph
         used, of_weight = weight if keep is None else weight * keep, torch.empty_like(weight)

@@ -197,7 +197,10 @@ def _lay_out(graph: AttentionGraph, cut: Cut, groups: _Groups) -> TilePlan:
     column, real_column = _padded(cut.first, cut.columns, groups.order, groups.tiles, groups.columns)
     received, sent = cut.receivers[row], column if cut.senders is None else cut.senders[column]
     receivers = senders = Placement.of(graph.num_dst, received, real_row)
-    if graph.num_src != graph.num_dst or not torch.equal(received, sent):
+    same = (
+        graph.num_src == graph.num_dst and torch.equal(received, sent) and torch.equal(real_row, real_column)
+    )
+    if not same:
         senders = Placement.of(graph.num_src, sent, real_column)
     attends = _pairs(cut) if cut.senders is not None else _runs(cut, first_row)
     buckets = []

@@ -1,25 +1,50 @@
-"""What an engine is, and how those that add up edge by edge treat half precision."""
+"""What an engine is, and what several engines share: full precision, and no second derivatives."""
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from edgewise.graphs import AttentionGraph
 
+HALF = (torch.float16, torch.bfloat16)
+
 Engine = Callable[..., Tensor]
 """Takes a graph, queries, keys, values, and biases and factors of edges [E, h], each of which may be None."""
 
 
 def in_full_precision(engine: Engine) -> Engine:
-    """Run an engine on half-precision input in float32: a sum over many in-edges stalls in bfloat16."""
+    """Run an engine on half-precision input in float32: scores round, and sums over many in-edges stall."""
 
     @functools.wraps(engine)
     def wrapped(graph: AttentionGraph, *fields: Tensor | None) -> Tensor:
         assert fields[0] is not None  # the queries
-        if fields[0].dtype not in (torch.float16, torch.bfloat16):
+        if fields[0].dtype not in HALF:
             return engine(graph, *fields)
         return engine(graph, *(x if x is None else x.float() for x in fields)).to(fields[0].dtype)
 
     return wrapped
+
+
+def without_second_derivatives(instead: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make a ``backward`` refuse to be differentiated itself; ``instead`` says what can be.
+
+    PyTorch's own ``once_differentiable`` refuses only where the gradient that comes from above is
+    differentiable too, and takes the result for a constant elsewhere.
+    """
+
+    def decorated(backward: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(backward)
+        def wrapped(*given: Any) -> Any:
+            if torch.is_grad_enabled():  # as with create_graph=True
+                raise RuntimeError(
+                    f"this gradient cannot be differentiated again: for second derivatives use {instead}, "
+                    "else leave create_graph=True out"
+                )
+            return backward(*given)
+
+        return wrapped
+
+    return decorated

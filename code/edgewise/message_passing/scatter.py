@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs import AttentionGraph
+from edgewise.message_passing.precision import in_full_precision
 
 
 def edge_softmax(graph: AttentionGraph, q: Tensor, k: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -26,6 +27,7 @@ def softmax_over_in_edges(graph: AttentionGraph, score: Tensor) -> Tensor:
     return weight / total[dst]
 
 
+@in_full_precision
 def scatter(
     graph: AttentionGraph,
     q: Tensor,

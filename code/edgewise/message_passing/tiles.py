@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn.functional import scaled_dot_product_attention
 
 from edgewise.graphs import AttentionGraph
@@ -22,6 +21,7 @@ from edgewise.message_passing.plan import (
     plan_tiles,
     score_places,
 )
+from edgewise.message_passing.precision import HALF, in_full_precision, without_second_derivatives
 
 
 def tiles(
@@ -43,6 +43,8 @@ def tiles(
         If the graph's tiles would compute more than ``MOST_WASTE`` scores per edge and more than
         ``ALWAYS_AFFORDABLE`` in all.
     """
+    if keep is not None and q.dtype in HALF:  # scores are multiplied out below, not in one kernel
+        return in_full_precision(tiles)(graph, q, k, v, bias, keep)
     plan = plan_tiles(graph)
     if not plan.affordable:
         raise ValueError(
@@ -120,7 +122,7 @@ class _Spread(torch.autograd.Function):
         return tokens.index_select(0, placement.source)
 
     @staticmethod
-    @once_differentiable
+    @without_second_derivatives("engine='scatter'")
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         return _sum_slots(grad, ctx.placement), None
 
@@ -134,7 +136,7 @@ class _Collect(torch.autograd.Function):
         return _sum_slots(slots, placement)
 
     @staticmethod
-    @once_differentiable
+    @without_second_derivatives("engine='scatter'")
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         place = ctx.placement
         slots = grad.new_zeros(len(place.source), *grad.shape[1:])

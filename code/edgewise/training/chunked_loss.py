@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from edgewise.message_passing.precision import without_second_derivatives
 from edgewise.training.smoothing import LabelSmoothing
 from edgewise.validation import check_count
 
@@ -136,7 +136,7 @@ class _OutputLoss(torch.autograd.Function):
         return loss.to(hidden.dtype), correct
 
     @staticmethod
-    @once_differentiable
+    @without_second_derivatives("LabelSmoothing")
     def backward(ctx: Any, upstream: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         grads = (None if grad is None else grad * upstream for grad in ctx.saved_tensors)
         return *grads, None, None, None, None, None
