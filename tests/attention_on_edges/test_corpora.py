@@ -9,10 +9,12 @@ import subprocess
 import sys
 import tarfile
 import threading
+import time
 import tracemalloc
 import warnings
 import zipfile
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -54,6 +56,8 @@ class Page:
     ranges: bool = True
     shift: int = 0  # how wrong the range is that it says it sends
     lengths: bool = True
+    length: str | None = None  # what it says instead of the length
+    pause: float = 0.0  # seconds between bytes
     asked: list = field(default_factory=list)
     sent: int = 0
 
@@ -73,12 +77,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
             last = len(page.data) - 1
             self.send_header("Content-Range", f"bytes {start + page.shift}-{last}/{len(page.data)}")
         if page.lengths:
-            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Content-Length", page.length or str(len(body)))
         self.end_headers()
         if page.cut is not None and page.cuts > 0:
             page.cuts -= 1
             body = body[: page.cut]
         page.sent += len(body)
+        if page.pause:
+            with suppress(OSError):
+                for byte in body:
+                    self.wfile.write(bytes([byte]))
+                    time.sleep(page.pause)
+            return
         self.wfile.write(body)
 
     def log_message(self, *_):
@@ -198,6 +208,20 @@ class TestDownload:
         page = Page(DATA, cut=8_000)
         assert fetch(served(server, page)).read_bytes() == DATA
         assert len(page.asked) == 13
+
+    @pytest.mark.parametrize("length", ["many", "-1", "1e6", "12 "])
+    def test_a_length_that_is_no_number_is_said_and_the_next_address_tried(self, server, length):
+        file = served(server, Page(DATA, length=length), Page(DATA))
+        assert fetch(file).read_bytes() == DATA
+        with pytest.raises(CorpusError, match=f"sent the Content-Length '{length.strip()}'"):
+            download.download(replace(file, addresses=file.addresses[:1]), Path(f"{fetch(file)}.other"))
+
+    def test_a_server_that_drips_is_given_up(self, server, monkeypatch):
+        monkeypatch.setattr(download, "PATIENCE", 0.3)
+        drips = Page(DATA, pause=0.01)
+        assert fetch(served(server, drips, Page(DATA))).read_bytes() == DATA
+        with pytest.raises(CorpusError, match=r"sent only [0-9]+ bytes a second"):
+            fetch(served(server, drips, data=DATA[::-1]))
 
     def test_without_ranges_it_begins_anew(self, server):
         page = Page(DATA, cut=30_000, cuts=2, ranges=False)

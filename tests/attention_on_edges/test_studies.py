@@ -120,7 +120,7 @@ class TestStudy:
         assert "Study small: 2 runs of 20" in results.caption
         with pytest.raises(ValueError, match="variant must be one of h 1; got 'h 3'"):
             results.figures("h 3", "loss")
-        with pytest.raises(FileNotFoundError, match=r"no study 'large' in .*; there are: small"):
+        with pytest.raises(ValueError, match=r"no study 'large' in .*; there are: small"):
             load_study("large")
 
     def test_the_command(self, small, tmp_path, monkeypatch):
@@ -131,7 +131,7 @@ class TestStudy:
         second = CliRunner().invoke(app, ["study", "small", *out])
         assert (second.exit_code, second.output.strip()) == (0, str(tmp_path / "small.json"))
         third = CliRunner().invoke(app, ["study", "large", *out])
-        assert third.exit_code == 1
+        assert third.exit_code == 2
         assert "study must be one of" in third.stderr
 
 

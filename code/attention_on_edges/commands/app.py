@@ -1,6 +1,7 @@
 """The commands of ``edgewise``, also ``python -m attention_on_edges``.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 130 stopped by Ctrl-C. An error is one line on standard error.
+Exit codes: 0 done, 1 failed, 2 wrong usage, 130 stopped by Ctrl-C. An error is one line on standard error;
+a fault of the program itself shows its traceback.
 """
 
 import gc
@@ -19,17 +20,19 @@ from attention_on_edges import experiments
 from attention_on_edges.commands.bench import bench
 from attention_on_edges.commands.options import Device, Name
 from attention_on_edges.commands.running import Commands, alone, one_line_errors, shown, stopping, tell
-from attention_on_edges.data.corpora.text import decoded
+from attention_on_edges.commands.translating import translate
 from attention_on_edges.experiments import artifacts
 from edgewise.graphs import dgl_available
 from edgewise.message_passing import available_engines
 from edgewise.training import LocalCommunicator, StoppedError, Trainer
 from edgewise.training.launch import is_first_on_machine, process_group
+from edgewise.validation import check_choice
 
 gc.freeze()  # imported modules stay; collecting them would cost every command half a second
 
 app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(bench, name="bench", help="Measure speed and memory on this machine.")
+app.command()(translate)
 
 
 @app.callback()
@@ -121,55 +124,33 @@ def study(
 
     If NAME is a measurement, evaluate a committed model instead, on the CPU.
     """
-    with one_line_errors(), alone(out / f"{name}.lock"):
-        if name in experiments.MEASUREMENTS:
-            typer.echo(experiments.run_measurement(experiments.MEASUREMENTS[name], out))
-            return
-        missing = experiments.run_study(experiments.get_study(name), out, device, runs)
-        typer.echo(f"{missing} runs are missing" if missing else out / f"{name}.json")
+    with one_line_errors():
+        check_choice("study", name, [*experiments.STUDIES, *experiments.MEASUREMENTS])
+        with alone(out / f"{name}.lock"):
+            if name in experiments.MEASUREMENTS:
+                typer.echo(experiments.run_measurement(experiments.MEASUREMENTS[name], out))
+                return
+            missing = experiments.run_study(experiments.get_study(name), out, device, runs)
+            typer.echo(f"{missing} runs are missing" if missing else out / f"{name}.json")
 
 
 @app.command()
 def evaluate(
-    name: Annotated[str, typer.Argument(help="An experiment, or an artifact's folder.")],
+    name: Annotated[str, typer.Argument(help="An experiment, or the path of an artifact's folder.")],
     limit: Annotated[int | None, typer.Option(min=1, help="Decode only this many sequences.")] = None,
 ) -> None:
     """Score a committed model on its test split; print the recorded figures next to the new ones."""
     with one_line_errors():
         artifact = artifacts.load(name)
-        experiment = experiments.Experiment.of(artifact.config)
-        search = experiments.search_of(artifact)
+        experiment, search = artifact.experiment, experiments.search_of(artifact)
+        recorded = {split: artifact.figures(split) for split in experiment.tests}
         found = experiments.final_figures(experiment, *experiments.restore(artifact), search, limit)
         typer.echo(artifact.caption)
         for split, figures in found.items():
             typer.echo(f"{split}, found     {_figures(figures)}")
-            typer.echo(f"{split}, recorded  {_figures(artifact.metrics[split])}")
+            typer.echo(f"{split}, recorded  {_figures(recorded[split])}")
         if limit is not None:
             typer.echo(f"decoded here: the first {limit}; recorded: all")
-
-
-@app.command()
-def translate(
-    texts: Annotated[
-        list[str] | None, typer.Argument(help="What to translate; lines of input if none.")
-    ] = None,
-    model: Annotated[str, typer.Option(help="An experiment on text, or an artifact's folder.")] = "multi30k",
-    beam: Annotated[int, typer.Option(min=1, help="Hypotheses kept for each text.")] = 5,
-    nbest: Annotated[int, typer.Option(min=1, help="Translations shown for each text, with scores.")] = 1,
-    attention: Annotated[bool, typer.Option("--attention", help="Show what each piece attended to.")] = False,
-) -> None:
-    """Translate with a committed model; needs no corpus and no network."""
-    with one_line_errors():
-        translator = experiments.load_translator(artifacts.load(model))
-        given = texts or list(decoded(sys.stdin.buffer, "standard input"))
-        for text, found in zip(given, translator(given, beam=beam, n_best=nbest), strict=True):
-            for translation in found:
-                score = f"{translation.hypothesis.score:8.3f}  " if nbest > 1 else ""
-                typer.echo(score + translation.text)
-                if attention:
-                    typer.echo(
-                        "\n".join(f"    {line}" for line in translator.most_attended(text, translation))
-                    )
 
 
 @app.command()

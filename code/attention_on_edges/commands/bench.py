@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from attention_on_edges import benchmarks, experiments
-from attention_on_edges.commands.options import Device, TextName
+from attention_on_edges.commands.options import Device, Model, TextName
 from attention_on_edges.commands.running import one_line_errors, tell
 from attention_on_edges.experiments import artifacts
 
@@ -144,7 +144,7 @@ def bench_training(
 
 @bench.command("decoding")
 def bench_decoding(
-    model: Annotated[str, typer.Option(help="An experiment on text, or an artifact's folder.")] = "multi30k",
+    model: Model = "multi30k",
     repeats: Repeats = 3,
     out: Out = None,
 ) -> None:

@@ -45,6 +45,8 @@ Name = Annotated[
     typer.Argument(callback=check_experiment, help=f"One of: {', '.join(experiments.EXPERIMENTS)}."),
 ]
 
+Model = Annotated[str, typer.Option(help="An experiment on text, or the path of an artifact's folder.")]
+
 TextName = Annotated[
     str,
     typer.Argument(

@@ -1,6 +1,7 @@
 """Around a command: one-line errors, one process per folder, Ctrl-C."""
 
 import fcntl
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -13,11 +14,12 @@ import typer
 from typer.core import TyperGroup
 
 from edgewise.training import DivergedError, Trainer
-from edgewise.training.checkpoint_files import CheckpointError
+from edgewise.training.checkpoint_files import CheckpointError, naming
 from edgewise.training.launch import is_first_on_machine
+from edgewise.validation import InputError, MissingPackageError, UnknownNameError
 
-EXPECTED = (CheckpointError, DivergedError, ImportError, OSError, ValueError)
-"""Errors that are not bugs."""
+EXPECTED = (CheckpointError, DivergedError, InputError, MissingPackageError, OSError)
+"""Errors that are no faults of the program; any other keeps its traceback."""
 
 shown = {"traceback": False}
 """Whether an error's traceback is shown."""
@@ -32,6 +34,8 @@ class Commands(TyperGroup):
     def main(self, *arguments: Any, **options: Any) -> NoReturn:
         """Run the command that the arguments name; end the program."""
         try:
+            if sys.stdout is None:
+                raise UsageError("standard output is closed")
             code = super().main(*arguments, **options | {"standalone_mode": False})
         except UsageError as error:
             # A group without a command has shown its help by now; that is the whole message.
@@ -44,6 +48,12 @@ class Commands(TyperGroup):
         sys.exit(code if isinstance(code, int) else 0)
 
 
+def write(line: str) -> None:
+    """Write a line to standard output, now."""
+    with naming("standard output"):
+        typer.echo(line)
+
+
 def tell(line: str) -> None:
     """Announce slow work on standard error."""
     typer.echo(line, err=True)
@@ -51,22 +61,25 @@ def tell(line: str) -> None:
 
 @contextmanager
 def one_line_errors(speaks: Callable[[], bool] = lambda: True) -> Iterator[None]:
-    """Turn an expected error into one line, if this process ``speaks``, and exit code 1."""
+    """Turn an expected error into one line, if this process ``speaks``, and exit code 1, or 2 for a name."""
     try:
         yield
+    except BrokenPipeError:  # whoever read the output has enough
+        sys.stdout = None
+        raise typer.Exit(1) from None
     except EXPECTED as error:
         if shown["traceback"]:
             raise
         if speaks():
             typer.echo(f"error: {' '.join(str(error).split())}", err=True)
-        raise typer.Exit(1) from None
+        raise typer.Exit(2 if isinstance(error, UnknownNameError) else 1) from None
 
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
     """Keep a second process out of a run's folder; the system lifts the lock with the process."""
     folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / ".lock", "wb") as lock:
+    with open(os.open(folder / ".lock", os.O_RDWR | os.O_CREAT), "wb") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

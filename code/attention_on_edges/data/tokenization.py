@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from edgewise.validation import check_count, check_probability
+from edgewise.validation import InputError, check_count, check_probability
 
 UNKNOWN = "<unk>"
 
@@ -65,14 +65,14 @@ class BPE:
         ------
         FileNotFoundError
             If there is no such file.
-        ValueError
+        InputError
             If it holds no tokenizer.
         """
-        text = Path(path).read_text("utf-8")
+        data = Path(path).read_bytes()
         try:
-            return cls(Tokenizer.from_str(text))
+            return cls(Tokenizer.from_str(data.decode("utf-8")))
         except Exception as error:  # the library raises nothing narrower
-            raise ValueError(f"{path} holds no tokenizer: {error}") from None
+            raise InputError(f"{path} holds no tokenizer: {error}") from None
 
     def to_json(self) -> str:
         """Return what a file for :meth:`load` should hold."""

@@ -1,11 +1,11 @@
 """The results of a finished training run: configuration, metrics, weights and provenance.
 
-An artifact is a folder ``book/artifacts/NAME`` of ``config.json``, ``metrics.json``, ``provenance.json`` and
-``model.safetensors`` (half precision); its metrics are those of the saved, rounded weights.
+An artifact is a folder ``book/artifacts/NAME`` of ``config.json``, ``metrics.json``, ``model.safetensors``
+(half precision), for text ``tokenizer.json``, and ``provenance.json``, which holds the checksums of the
+others and a digest of itself. Its metrics are those of the saved, rounded weights.
 """
 
 import importlib.metadata
-import json
 import os
 import platform
 import shutil
@@ -17,14 +17,29 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import safetensors.torch
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
-from edgewise.training.checkpoint_files import load_tensors, save_tensors, write_atomically
+from attention_on_edges.data.corpora.files import sha256_of
+from attention_on_edges.experiments.experiment import Experiment
+from attention_on_edges.experiments.json_files import (
+    Provenance,
+    check_seal,
+    read_json,
+    sealed,
+    typed,
+    write_json,
+)
+from edgewise.training.checkpoint_files import write_atomically
+from edgewise.validation import InputError, UnknownNameError
 
-FILES = ("config", "metrics", "provenance")
+CONFIG, METRICS, WEIGHTS = NEEDED = ("config.json", "metrics.json", "model.safetensors")
 
-WEIGHTS = "model.safetensors"
+TOKENIZER = "tokenizer.json"
+
+PROVENANCE = "provenance.json"
 
 
 @dataclass(frozen=True)
@@ -50,9 +65,44 @@ class Artifact:
         return self.config["name"]
 
     @cached_property
+    def experiment(self) -> Experiment:
+        """What was run.
+
+        Raises
+        ------
+        InputError
+            If the configuration is none.
+        """
+        return Experiment.of(self.config, self.folder / CONFIG)
+
+    def figures(self, split: str) -> dict[str, float]:
+        """Return the metrics of a split.
+
+        Raises
+        ------
+        InputError
+            If there are none.
+        """
+        where = f"{self.folder / METRICS}, {split}"
+        return typed(self.metrics.get(split), dict[str, float], where)
+
+    @cached_property
     def weights(self) -> dict[str, Tensor]:
-        """Parameters of the model, float32, by name."""
-        tensors, _ = load_tensors(self.folder / WEIGHTS)
+        """Parameters of the model, float32, by name.
+
+        Raises
+        ------
+        InputError
+            If they cannot be read, or hold NaN or infinities.
+        """
+        path = self.folder / WEIGHTS
+        try:
+            tensors = safetensors.torch.load_file(path)
+        except SafetensorError as error:
+            raise InputError(f"{path} is no safetensors file ({error})") from None
+        for name, x in tensors.items():
+            if not x.isfinite().all():
+                raise InputError(f"{path}: {name} holds NaN or infinities")
         return {name: x.float() if x.is_floating_point() else x for name, x in tensors.items()}
 
     @property
@@ -74,30 +124,55 @@ def artifacts_folder() -> Path | None:
     return None
 
 
-def load(name: str | Path) -> Artifact:
-    """Read the committed artifact of an experiment, or the one in a folder.
+def find(name: str | Path) -> Path:
+    """Return the folder of a committed artifact, given its name, or the folder itself, given its path.
+
+    A text without ``/`` is a name, whatever folders there are here.
 
     Raises
     ------
-    FileNotFoundError
-        If there is none of that name; the message lists those that exist.
+    InputError
+        If there is none; the message lists those that exist.
     """
-    folder = Path(name)
-    if not folder.is_absolute() and len(folder.parts) == 1 and not folder.is_dir():
-        root = artifacts_folder()
-        if root is None:
-            raise FileNotFoundError(
-                f"no model {str(name)!r} here: models come with a clone of the book, not with the package. "
-                f"Run git clone {_address()} and work inside it, or give the folder of a model that you have "
-                "trained"
-            )
-        folder = root / name
-        if not folder.is_dir():
-            raise FileNotFoundError(f"no artifact {name!r}; there are: {', '.join(names()) or 'none'}")
-    missing = [file for file in (*(f"{f}.json" for f in FILES), WEIGHTS) if not (folder / file).is_file()]
-    if missing:
-        raise FileNotFoundError(f"{folder} is no artifact: it has no {', '.join(missing)}")
-    return Artifact(folder, *(_read_json(folder / f"{file}.json") for file in FILES))
+    if isinstance(name, Path) or "/" in name:
+        if not Path(name).is_dir():
+            raise UnknownNameError(f"there is no folder {name}")
+        return Path(name)
+    root = artifacts_folder()
+    if root is None:
+        raise UnknownNameError(
+            f"no model {name!r} here: models come with a clone of the book, not with the package. "
+            f"Run git clone {_address()} and work inside it, or give the folder of a model that you have "
+            "trained, with a slash in it"
+        )
+    if name not in names():
+        here = f"; ./{name} would be the folder here" if name and Path(name).is_dir() else ""
+        raise UnknownNameError(f"no artifact {name!r}; there are: {', '.join(names()) or 'none'}{here}")
+    return root / name
+
+
+def load(name: str | Path) -> Artifact:
+    """Read the committed artifact of an experiment, or the one in a folder, as :func:`find` finds it.
+
+    Raises
+    ------
+    InputError
+        If there is none, or one of its files is missing or not the one that was written.
+    """
+    folder = find(name)
+    path = folder / PROVENANCE
+    provenance = read_json(path)
+    typed(provenance, Provenance, path)
+    check_seal(provenance, path)
+    files = typed(provenance.get("files"), dict[str, str], f"{path}, files")
+    if wrong := set(NEEDED) - files.keys() or files.keys() - {*NEEDED, TOKENIZER}:
+        raise InputError(f"{path}, files: {', '.join(sorted(wrong))} is missing or unknown")
+    for file, digest in files.items():
+        if not (folder / file).is_file():
+            raise InputError(f"{folder} is no artifact: it has no {file}")
+        if sha256_of(folder / file) != digest:
+            raise InputError(f"{folder / file} is damaged, or another model's: it is not what was written")
+    return Artifact(folder, read_json(folder / CONFIG), read_json(folder / METRICS), provenance)
 
 
 def _address() -> str:
@@ -106,17 +181,10 @@ def _address() -> str:
     return next(url.split(", ")[1] for url in urls if url.startswith("Repository, "))
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        return json.loads(path.read_text("utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged: {error}") from None
-
-
 def names() -> list[str]:
     """Return the committed artifacts."""
     root = artifacts_folder()
-    return sorted(p.name for p in root.iterdir() if (p / "provenance.json").is_file()) if root else []
+    return sorted(p.name for p in root.iterdir() if (p / PROVENANCE).is_file()) if root else []
 
 
 def write(
@@ -125,7 +193,7 @@ def write(
     config: Mapping[str, Any],
     metrics: Mapping[str, Any],
     provenance: Mapping[str, Any],
-    extra: Mapping[str, str] | None = None,
+    tokenizer: str | None = None,
 ) -> Artifact:
     """Write an artifact's folder under a temporary name, then rename it; an old one is replaced.
 
@@ -137,23 +205,31 @@ def write(
         As returned by :func:`halved`.
     config, metrics, provenance : mapping
         JSON.
-    extra : mapping of str to str, optional
-        Further files: name to text.
+    tokenizer : str, optional
+        JSON of the tokeniser.
     """
     fresh, old = (folder.with_name(f".{folder.name}.{what}") for what in ("part", "old"))
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
-    for file, facts in zip(FILES, (config, metrics, provenance), strict=True):
-        write_atomically(fresh / f"{file}.json", (json.dumps(facts, indent=1) + "\n").encode())
-    for file, text in (extra or {}).items():
-        write_atomically(fresh / file, text.encode())
-    save_tensors(fresh / WEIGHTS, weights, {"name": config["name"]})
+    write_json(fresh / CONFIG, config)
+    write_json(fresh / METRICS, metrics)
+    write_atomically(fresh / WEIGHTS, safetensors.torch.save(dict(weights)))
+    if tokenizer is not None:
+        write_atomically(fresh / TOKENIZER, tokenizer.encode())
+    seal(fresh, provenance)
     if folder.exists():
         shutil.rmtree(old, ignore_errors=True)
         os.replace(folder, old)
     os.replace(fresh, folder)
     shutil.rmtree(old, ignore_errors=True)
     return load(folder)
+
+
+def seal(folder: Path, provenance: Mapping[str, Any]) -> None:
+    """Write the provenance of an artifact whose other files are there, with their checksums."""
+    found = {file: sha256_of(folder / file) for file in (*NEEDED, TOKENIZER) if (folder / file).exists()}
+    facts = {key: value for key, value in provenance.items() if key not in ("files", "digest")}
+    write_json(folder / PROVENANCE, sealed(facts | {"files": found}))
 
 
 def halved(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -10,10 +11,15 @@ import torch
 from attention_on_edges.analysis import make_mixing_model
 from attention_on_edges.analysis.long_context import on_source_graph
 from attention_on_edges.data.tokenizer_config import StreamingConfig, TokenizerConfig
+from attention_on_edges.experiments.json_files import typed
 from edgewise.models.halting import check_halting
 from edgewise.models.transformer import Transformer, make_model
 from edgewise.models.universal import UTransformer, make_universal_model
 from edgewise.training import TrainingConfig
+from edgewise.validation import check_count
+
+MOST_LAYERS = 1000
+"""On a side: a hundred times those of the largest model here. More would take minutes only to build."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +33,10 @@ class ModelConfig:
     dropout: float = 0.0
     norm_first: bool = True
     shared: bool = False
+
+    def __post_init__(self):
+        if check_count("N", self.N, 1) > MOST_LAYERS:
+            raise ValueError(f"N must be at most {MOST_LAYERS} layers, got {self.N}")
 
     def build(self, vocab_size: int) -> Transformer:
         """Return a model of this size."""
@@ -87,6 +97,19 @@ class SparseConfig(ModelConfig):
         return on_source_graph(make_model(vocab_size, vocab_size, **size), *graph)
 
 
+@dataclass(frozen=True)
+class _Config:
+    """The configuration of an experiment, as JSON holds it."""
+
+    name: str
+    about: str
+    task: str
+    model: dict[str, Any]
+    training: dict[str, Any]
+    tokenizer: dict[str, Any] | None
+    tests: tuple[str, ...]
+
+
 class Described:
     """Base of a study's entries: their configuration as JSON."""
 
@@ -128,18 +151,25 @@ class Experiment(Described):
     tests: tuple[str, ...] = ("test",)
 
     @classmethod
-    def of(cls, config: Mapping[str, Any]) -> "Experiment":
-        """Build the experiment that ``config`` describes."""
-        model, training, tokenizer = (config[part] for part in ("model", "training", "tokenizer"))
+    def of(cls, config: Mapping[str, Any], where: Path | str = "configuration") -> "Experiment":
+        """Build the experiment that ``config`` describes; ``where`` is for messages.
+
+        Raises
+        ------
+        InputError
+            If a field is missing, unknown, of another type or out of its range.
+        """
+        found = typed(dict(config), _Config, where)
         kinds = {"max_steps": UniversalConfig, "how": MixingConfig, "source_graph": SparseConfig}
-        kind = next((kind for mark, kind in kinds.items() if mark in model), ModelConfig)
-        parts = {"model": kind(**model), "tests": tuple(config["tests"])}
-        parts["training"] = TrainingConfig(**training | {"betas": tuple(training["betas"])})
-        if tokenizer:
-            kind = StreamingConfig if "sample" in tokenizer else TokenizerConfig
-            moses = tokenizer.get("moses")
-            parts["tokenizer"] = kind(**tokenizer | {"moses": tuple(moses) if moses else None})
-        return cls(**{**config, **parts})
+        kind = next((kind for mark, kind in kinds.items() if mark in found.model), ModelConfig)
+        parts = {
+            "model": typed(found.model, kind, f"{where}, model"),
+            "training": typed(found.training, TrainingConfig, f"{where}, training"),
+        }
+        if found.tokenizer is not None:
+            kind = StreamingConfig if "sample" in found.tokenizer else TokenizerConfig
+            parts["tokenizer"] = typed(found.tokenizer, kind, f"{where}, tokenizer")
+        return cls(**{**vars(found), **parts})
 
     def build(self, vocab_size: int) -> Transformer:
         """Return the model, initialised from its seed; dropout continues the same generator."""

@@ -19,7 +19,6 @@ from attention_on_edges.experiments import artifacts
 from attention_on_edges.experiments.annotated import Rows, measure_alignment, measure_syntax
 from attention_on_edges.experiments.artifacts import Artifact
 from attention_on_edges.experiments.circuits import SENTENCES, measure_circuits, measure_golf
-from attention_on_edges.experiments.experiment import Experiment
 from attention_on_edges.experiments.runs import restore
 from attention_on_edges.experiments.scores import translate
 from attention_on_edges.experiments.studies import Results
@@ -55,7 +54,7 @@ def run_measurement(measurement: Measurement, folder: Path) -> Path:
 
     Raises
     ------
-    FileNotFoundError
+    InputError
         If there is no such artifact.
     CorpusError
         If the data cannot be had or used.
@@ -159,13 +158,13 @@ def _alignment(artifact: Artifact) -> Rows:
 
 def _circuits(artifact: Artifact) -> Rows:
     model, data = restore(artifact)
-    texts = data.splits[Experiment.of(artifact.config).tests[0]][:SENTENCES]
+    texts = data.splits[artifact.experiment.tests[0]][:SENTENCES]
     return measure_circuits(model, [data.encode(source) for source, _ in texts])
 
 
 def _syntax(artifact: Artifact) -> Rows:
     model, data = restore(artifact)
-    drawn = Experiment.of(artifact.config).build(data.vocab_size).eval()
+    drawn = artifact.experiment.build(data.vocab_size).eval()
     splits = {split: treebank(split) for split in ("valid", "test")}
     return measure_syntax({"trained": model, "drawn": drawn}, data, splits)
 

@@ -16,6 +16,7 @@ from attention_on_edges.data.tokenizer_config import StreamingConfig, TokenizerC
 from attention_on_edges.experiments import artifacts
 from attention_on_edges.experiments.artifacts import Artifact
 from attention_on_edges.experiments.experiment import Experiment
+from attention_on_edges.experiments.json_files import typed
 from attention_on_edges.experiments.loading import digest_of, digest_of_symbols, load_data
 from attention_on_edges.experiments.scores import (
     GREEDY,
@@ -29,11 +30,10 @@ from attention_on_edges.experiments.translator import Translator
 from edgewise.models.transformer import Transformer
 from edgewise.training import LOCAL, LocalCommunicator, Trainer
 from edgewise.training.epoch import Progress
+from edgewise.validation import InputError
 
 VALIDATED = 200
 """Validation sequences decoded after each epoch; of text in memory, all are."""
-
-TOKENIZER = "tokenizer.json"
 
 
 def start(
@@ -67,15 +67,14 @@ def start(
     data = load_data(experiment, None, workers, say)
     found = {"data": {"pairs": digest_of(data)[:16], "vocabulary": digest_of_symbols(data)[:16]}}
     communicator.assert_same(found)
-    processes = {"processes": communicator.size} if communicator.size > 1 else {}
-    stage = artifacts.facts(device) | processes
+    stage = artifacts.facts(device) | {"processes": communicator.size}
     model = experiment.build(data.vocab_size).to(device)
     trainer = Trainer(
         model,
         data,
         experiment.training,
         folder,
-        _identity(experiment) | found | processes,
+        _identity(experiment) | found,
         score=lambda m: decoded_figures(
             m, data, "valid", None if type(experiment.tokenizer) is TokenizerConfig else VALIDATED
         ),
@@ -126,10 +125,9 @@ def finish(trainer: Trainer, experiment: Experiment) -> Artifact:
         "seconds": sum(stage["seconds"] for stage in stages),
         "stages": stages,
     }
-    extra = {TOKENIZER: trainer.data.splitter.to_json()} if isinstance(trainer.data, TextDataset) else {}
-    return artifacts.write(
-        trainer.folder / "artifact", weights, experiment.config, metrics, provenance, extra
-    )
+    tokenizer = trainer.data.splitter.to_json() if isinstance(trainer.data, TextDataset) else None
+    folder = trainer.folder / "artifact"
+    return artifacts.write(folder, weights, experiment.config, metrics, provenance, tokenizer)
 
 
 def deviation(trainer: Trainer, experiment: Experiment) -> float | None:
@@ -140,7 +138,7 @@ def deviation(trainer: Trainer, experiment: Experiment) -> float | None:
     if experiment.name not in artifacts.names():
         return None
     recorded = artifacts.load(experiment.name)
-    if Experiment.of(recorded.config) != experiment:
+    if recorded.experiment != experiment:
         return None
     pairs = zip(trainer.losses, recorded.metrics["losses"], strict=False)
     return max(abs(ours - theirs) / abs(theirs) for ours, theirs in pairs)
@@ -154,25 +152,39 @@ def restore(artifact: Artifact) -> tuple[Transformer, TranslationDataset]:
     CorpusError
         If the data are a corpus that cannot be had.
     """
-    experiment = Experiment.of(artifact.config)
+    experiment = artifact.experiment
     data = load_data(experiment, restore_splitter(artifact) if experiment.tokenizer else None)
     return restore_model(artifact, data.vocab_size), data
 
 
 def restore_splitter(artifact: Artifact) -> BPE:
     """Return the tokeniser of an artifact's model."""
-    return BPE.load(artifact.folder / TOKENIZER)
+    return BPE.load(artifact.folder / artifacts.TOKENIZER)
 
 
 def search_of(artifact: Artifact) -> Search:
     """Return the search settings behind an artifact's metrics."""
-    return Search(**artifact.metrics["search"]) if "search" in artifact.metrics else GREEDY
+    if "search" not in artifact.metrics:
+        return GREEDY
+    return typed(artifact.metrics["search"], Search, f"{artifact.folder / artifacts.METRICS}, search")
 
 
 def restore_model(artifact: Artifact, vocab_size: int) -> Transformer:
-    """Return an artifact's model, in evaluation mode."""
-    model = Experiment.of(artifact.config).build(vocab_size)
-    load_weights(model, artifact.weights)
+    """Return an artifact's model, in evaluation mode.
+
+    Raises
+    ------
+    InputError
+        If its configuration is that of no model, or of another than the weights'.
+    """
+    weights, experiment = artifact.weights, artifact.experiment
+    try:
+        with torch.device("meta"):  # shapes alone: of a wrong size nothing is allocated
+            check_weights(experiment.build(vocab_size), weights)
+    except (ValueError, RuntimeError) as error:  # PyTorch's, of sizes that are beyond 64 bits
+        raise InputError(f"{artifact.folder / artifacts.CONFIG}, model: {error}") from None
+    model = experiment.build(vocab_size)
+    load_weights(model, weights)
     return model.eval()
 
 
@@ -181,15 +193,15 @@ def load_translator(artifact: Artifact) -> Translator:
 
     Raises
     ------
-    ValueError
-        If the artifact is of a toy task.
+    InputError
+        If the artifact is of a toy task, or cannot be used.
     """
-    if not artifact.config.get("tokenizer"):
-        raise ValueError(f"{artifact.name} is not a model of text: it cannot translate")
+    tokenizer = artifact.experiment.tokenizer
+    if tokenizer is None:
+        raise InputError(f"{artifact.name} is not a model of text: it cannot translate")
     splitter = restore_splitter(artifact)
     model = restore_model(artifact, len(SPECIAL) + len(splitter.symbols))
-    languages = Experiment.of(artifact.config).tokenizer.moses
-    return Translator(model, splitter, search_of(artifact).length_penalty, languages)
+    return Translator(model, splitter, search_of(artifact).length_penalty, tokenizer.moses)
 
 
 def test_sources(artifact: Artifact) -> list[str]:
@@ -200,7 +212,7 @@ def test_sources(artifact: Artifact) -> list[str]:
     CorpusError
         If the corpus cannot be had.
     """
-    experiment = Experiment.of(artifact.config)
+    experiment = artifact.experiment
     streamed = isinstance(experiment.tokenizer, StreamingConfig)
     corpus = open_stream(experiment.task).corpus if streamed else corpora.load(experiment.task)
     return [source for source, _ in corpus.splits[experiment.tests[0]]]
@@ -212,13 +224,18 @@ def load_weights(model: torch.nn.Module, weights: Mapping[str, torch.Tensor]) ->
 
     Raises
     ------
-    ValueError
-        If a name is missing, unknown, or of another shape.
+    InputError
+        As by :func:`check_weights`.
     """
+    check_weights(model, weights)
+    for name, parameter in model.named_parameters():
+        parameter.copy_(weights[name])
+
+
+def check_weights(model: torch.nn.Module, weights: Mapping[str, torch.Tensor]) -> None:
+    """Raise ``InputError`` if a parameter's name is missing, unknown, or of another shape."""
     parameters = dict(model.named_parameters())
     wrong = sorted(parameters.keys() ^ weights.keys())
     wrong += [n for n, p in parameters.items() if n in weights and weights[n].shape != p.shape]
     if wrong:
-        raise ValueError(f"weights must be those of the model; these are not, or not alike: {wrong[:3]}")
-    for name, parameter in parameters.items():
-        parameter.copy_(weights[name])
+        raise InputError(f"weights must be those of the model; these are not, or not alike: {wrong[:3]}")

@@ -4,6 +4,7 @@ import json
 import os
 import tempfile
 import time
+import warnings
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,20 @@ import torch
 
 from attention_on_edges.experiments import artifacts
 from attention_on_edges.experiments.experiment import Experiment
+from attention_on_edges.experiments.json_files import (
+    Provenance,
+    check_seal,
+    parse_object,
+    read_json,
+    sealed,
+    typed,
+    write_json,
+)
 from attention_on_edges.experiments.long_context import ReaderRun, TaggerRun
 from attention_on_edges.experiments.runs import start
 from edgewise.training import DivergedError
-from edgewise.training.checkpoint_files import write_atomically
+from edgewise.training.checkpoint_files import naming
+from edgewise.validation import InputError, UnknownNameError
 
 Entry = Experiment | ReaderRun | TaggerRun
 
@@ -60,7 +71,7 @@ class Results:
 
     config: dict[str, Any]
     rows: list[dict[str, Any]]
-    provenance: dict[str, Any]
+    provenance: Provenance
 
     def figures(self, variant: str, figure: str) -> list[float]:
         """Return one metric for all seeds of a variant, in order, without diverged runs.
@@ -84,7 +95,7 @@ class Results:
         """Write ``NAME.json`` into a folder, for :func:`load_study`; return where it is."""
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{self.config['name']}.json"
-        write_atomically(path, (json.dumps(asdict(self), indent=1) + "\n").encode())
+        write_json(path, sealed(asdict(self)))
         return path
 
     @property
@@ -105,7 +116,8 @@ def run_study(
     """Run the entries that have no results in the folder yet; return how many are still missing.
 
     Results are written after each run, so a stopped study resumes with the run it was stopped in. After the
-    last run, ``NAME.json`` is written.
+    last run, ``NAME.json`` is written. A line of results that was cut off is dropped with a warning, and its
+    run made again.
 
     Parameters
     ----------
@@ -120,19 +132,18 @@ def run_study(
 
     Raises
     ------
-    ValueError
-        If the folder holds results of an earlier version of the study.
+    InputError
+        If the folder holds results of an earlier version of the study, or damaged ones.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{study.name}.jsonl"
-    lines = path.read_text("utf-8").splitlines() if path.exists() else []
-    done = [json.loads(line) for line in lines]
+    done = _rows_done(path)
     expected = [entry.config for entry in study.entries[: len(done)]]
     if [row["config"] for row in done] != expected:
-        raise ValueError(f"{path} holds figures of another version of this study: move it away")
+        raise InputError(f"{path} holds figures of another version of this study: move it away")
     for entry in study.entries[len(done) :][:limit]:
         done.append({"config": entry.config} | _run(entry, device))
-        with open(path, "a", encoding="utf-8") as log:
+        with naming(path), open(path, "a", encoding="utf-8") as log:
             log.write(json.dumps(done[-1]) + "\n")
             log.flush()
             os.fsync(log.fileno())
@@ -144,6 +155,31 @@ def run_study(
         }
         Results(study.config, [row["row"] for row in done], last).write(folder)
     return len(study.entries) - len(done)
+
+
+def _rows_done(path: Path) -> list[dict[str, Any]]:
+    """Read the lines of results that are there; cut off one that is not whole."""
+    if not path.exists():
+        return []
+    if not path.is_file():
+        raise InputError(f"{path} is no regular file")
+    *lines, rest = path.read_bytes().split(b"\n")
+    if rest:
+        warnings.warn(f"the last line of {path} is not whole: its run is made again", stacklevel=3)
+        os.truncate(path, path.stat().st_size - len(rest))
+    found = [parse_object(line, f"{path}, line {number}") for number, line in enumerate(lines, 1)]
+    for number, row in enumerate(found, 1):
+        typed(row, _Line, f"{path}, line {number}")
+    return found
+
+
+@dataclass(frozen=True)
+class _Line:
+    """What is kept of a run: its configuration, results and provenance."""
+
+    config: dict[str, Any]
+    row: dict[str, Any]
+    stage: Provenance
 
 
 def _run(entry: Entry, device: torch.device | str) -> dict[str, Any]:
@@ -170,14 +206,17 @@ def load_study(name: str) -> Results:
 
     Raises
     ------
-    FileNotFoundError
-        If there are none of that name; lists the existing ones.
+    InputError
+        If there are none of that name (lists the existing ones), or the file was changed.
     """
     root = artifacts.artifacts_folder()
     folder = root.parent / "studies" if root else Path("book", "studies")
     path = folder / f"{name}.json"
     if not path.is_file():
         there = ", ".join(sorted(p.stem for p in folder.glob("*.json"))) or "none"
-        raise FileNotFoundError(f"no study {name!r} in {folder}; there are: {there}")
-    found = json.loads(path.read_text("utf-8"))
-    return Results(found["config"], found["rows"], found["provenance"])
+        raise UnknownNameError(f"no study {name!r} in {folder}; there are: {there}")
+    found = read_json(path)
+    check_seal(found, path)
+    parts = {key: value for key, value in found.items() if key != "digest"}
+    typed(parts, Results, path)
+    return Results(**parts)

@@ -11,9 +11,10 @@ from attention_on_edges.data.tokenization import BPE
 from edgewise.decoding import Hypothesis, beam_search
 from edgewise.graphs import GraphPool
 from edgewise.models.transformer import Transformer
+from edgewise.validation import InputError
 
-MOST_PIECES = 500
-"""Longest text that is translated, in pieces: about ten times the longest in training."""
+MOST_PIECES = 250
+"""Longest text that is translated, in pieces: about five times the longest in training."""
 
 BATCH = 100
 """Texts decoded together."""
@@ -65,7 +66,7 @@ class Translator:
 
         Raises
         ------
-        ValueError
+        InputError
             If a text is empty, longer than ``MOST_PIECES`` or not Unicode; says which.
         """
         penalty = self.length_penalty if length_penalty is None else length_penalty
@@ -85,19 +86,19 @@ class Translator:
 
         Raises
         ------
-        ValueError
+        InputError
             If the text is empty, longer than ``MOST_PIECES`` or not Unicode; says so of ``name``.
         """
         text = text.strip()
         if not text:
-            raise ValueError(f"{name} must not be empty")
+            raise InputError(f"{name} must not be empty")
         try:
             text.encode()
         except UnicodeEncodeError:  # what the system does with arguments that are not UTF-8
-            raise ValueError(f"{name} must be Unicode, got half a character or none: {text[:40]!r}") from None
+            raise InputError(f"{name} must be Unicode, got half a character or none: {text[:40]!r}") from None
         pieces = self.split(text)
         if len(pieces) > MOST_PIECES:
-            raise ValueError(
+            raise InputError(
                 f"{name} must have at most {MOST_PIECES} pieces, got {len(pieces)}: {text[:40]!r}..."
             )
         return self.vocabulary.encode(pieces)

@@ -2,16 +2,17 @@
 
 What a run saves to resume bit for bit is decided in :mod:`~edgewise.training.trainer`.
 
-A checkpoint is a safetensors file. Its tensors are those of a tree of dicts and lists, named by their paths;
-its header holds the rest of the tree as JSON, the format's version, the configuration it belongs to and a
-digest of the tensors. A new file is written beside the old ones, flushed to the disk and only then renamed;
-the one before it is kept.
+A checkpoint is a safetensors file. Its tensors are those of a tree of dicts and lists, numbered; its header
+holds the rest of the tree as JSON, the format's version and the configuration it belongs to, and a digest of
+all that and of the tensors. A new file is written beside the old ones, flushed to the disk and only then
+renamed; the one before it is kept.
 """
 
 import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-FORMAT = 1
-"""Version of the format that this code writes, and the newest that it reads."""
-
-TENSOR = "<tensor>"
-"""Marks the place of a tensor in the JSON."""
+FORMAT = 2
+"""Version of the format that this code writes and reads."""
 
 KEPT = 2
 """Checkpoints in a folder: the newest and the one before it."""
@@ -32,6 +30,17 @@ KEPT = 2
 
 class CheckpointError(Exception):
     """A checkpoint cannot be used; the message says which, why, and what to do."""
+
+
+@contextmanager
+def naming(path: Path | str) -> Iterator[None]:
+    """Let errors of the operating system, a full disk for instance, say which file they concern."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None or error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -44,7 +53,7 @@ def write_atomically(path: Path, data: bytes) -> None:
     """
     fresh = path.with_name(f".{path.name}.part")
     try:
-        with open(fresh, "wb") as file:
+        with naming(path), open(fresh, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -64,37 +73,34 @@ def rename_durably(fresh: Path, path: Path) -> None:
         os.close(folder)
 
 
-def save_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:
-    """Write named tensors and a JSON header, atomically."""
-    tensors = {name: x.detach().cpu().contiguous().clone() for name, x in tensors.items()}
-    facts = {"format": FORMAT, "digest": _digest(tensors), **header}
-    write_atomically(path, save(tensors, {"edgewise": json.dumps(facts)}))
-
-
-def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read what :func:`save_tensors` wrote.
+def _read(path: Path) -> tuple[list[Tensor], dict[str, Any]]:
+    """Return the tensors and the facts of a checkpoint.
 
     Raises
     ------
     CheckpointError
-        If the file is missing, truncated, altered, of another kind or of a newer format.
+        If the file is missing, truncated, altered, of another kind or of another format.
     """
+    if not path.is_file():
+        raise CheckpointError(f"{path} {'is no regular file' if path.exists() else 'does not exist'}")
     try:
         with safe_open(path, "pt") as file:
-            facts = json.loads((file.metadata() or {}).get("edgewise", "null"))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no iterator)
-    except FileNotFoundError:
-        raise CheckpointError(f"{path} does not exist") from None
+            header = file.metadata() or {}
+            text, digest = header.get("edgewise", "null"), header.get("digest")
+            facts = json.loads(text)
+            named = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no iterator)
     except (SafetensorError, OSError, ValueError) as error:
         raise CheckpointError(f"{path} is truncated or no safetensors file ({error})") from None
     if not isinstance(facts, dict) or not isinstance(facts.get("format"), int):
         raise CheckpointError(f"{path} was not written by edgewise: it has no header of ours")
-    if facts["format"] > FORMAT:
+    if facts["format"] != FORMAT:
+        age = "newer" if facts["format"] > FORMAT else "older"
         raise CheckpointError(
-            f"{path} has format {facts['format']}, newer than {FORMAT}, which this edgewise reads; update it"
+            f"{path} has format {facts['format']}, {age} than {FORMAT}, which this edgewise reads"
         )
-    if facts.get("digest") != _digest(tensors):
-        raise CheckpointError(f"{path} is damaged: its tensors are not those that were written")
+    tensors = [named[name] for name in sorted(named)]
+    if digest != _digest(text, tensors):
+        raise CheckpointError(f"{path} is damaged: it is not what was written")
     return tensors, facts
 
 
@@ -108,25 +114,26 @@ def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any], config: M
     step : int
         Names the file.
     state : mapping
-        A tree of dicts and lists of tensors, numbers, strings, booleans and ``None``.
+        A tree of tensors, numbers, strings, booleans and ``None`` in lists and in mappings whose keys are
+        strings or integers. It comes back equal, tuples as lists.
     config : mapping
         The run's configuration, JSON; a run with another one cannot continue from this checkpoint.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for part in folder.glob(".step-*.part"):
         part.unlink(missing_ok=True)  # of a process that was killed
-    tensors: dict[str, Tensor] = {}
+    tensors: list[Tensor] = []
     tree = _take_tensors(state, "state", tensors)
+    text = json.dumps({"format": FORMAT, "config": dict(config), "tree": tree})
+    named = {f"{number:06d}": tensor for number, tensor in enumerate(tensors)}
     path = folder / f"step-{step:08d}.safetensors"
-    save_tensors(path, tensors, {"config": dict(config), "tree": tree})
+    write_atomically(path, save(named, {"edgewise": text, "digest": _digest(text, tensors)}))
     for old in checkpoints(folder)[:-KEPT]:
         old.unlink()
     return path
 
 
-def load_checkpoint(
-    path: Path, config: Mapping[str, Any], usual: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
+def load_checkpoint(path: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     """Read a state back.
 
     Parameters
@@ -135,8 +142,6 @@ def load_checkpoint(
         As :func:`save_checkpoint` returned it.
     config : mapping
         The configuration of the run that continues.
-    usual : mapping, optional
-        Values of the fields that a configuration may leave out.
 
     Raises
     ------
@@ -144,15 +149,14 @@ def load_checkpoint(
         If the file cannot be used or belongs to another configuration. Names the previous checkpoint, if
         that one is intact.
     """
-    usual = json.loads(json.dumps(dict(usual or {})))
-    ours = usual | json.loads(json.dumps(dict(config)))
+    ours = json.loads(json.dumps(dict(config)))
     try:
-        tensors, facts = load_tensors(path)
-        if (theirs := _config(facts, usual)) != ours:
-            raise CheckpointError(f"{path} is of another configuration: {difference(theirs, ours)}")
+        tensors, facts = _read(path)
+        if facts["config"] != ours:
+            raise CheckpointError(f"{path} is of another configuration: {difference(facts['config'], ours)}")
     except CheckpointError as error:
-        raise CheckpointError(f"{error}; {_advice(path, ours, usual)}") from None
-    return _put_tensors(facts["tree"], "state", tensors)
+        raise CheckpointError(f"{error}; {_advice(path, ours)}") from None
+    return _put_tensors(facts["tree"], tensors)
 
 
 def checkpoints(folder: Path) -> list[Path]:
@@ -160,20 +164,14 @@ def checkpoints(folder: Path) -> list[Path]:
     return sorted(folder.glob("step-*.safetensors"))
 
 
-def _config(facts: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any] | None:
-    found = facts.get("config")
-    return None if found is None else {**usual, **found}
-
-
-def _advice(path: Path, config: Mapping[str, Any], usual: Mapping[str, Any]) -> str:
+def _advice(path: Path, config: Mapping[str, Any]) -> str:
     for other in reversed([p for p in checkpoints(path.parent) if p < path]):
         try:
-            _, facts = load_tensors(other)
+            _, facts = _read(other)
         except CheckpointError:
             continue
-        if _config(facts, usual) != config:
-            continue
-        return f"the one before it, {other.name}, is whole: remove {path.name} to go on from there"
+        if facts["config"] == config:
+            return f"the one before it, {other.name}, is whole: remove {path.name} to go on from there"
     return (
         f"there is no whole checkpoint of this configuration before it in {path.parent}: "
         "start again in another folder"
@@ -189,38 +187,38 @@ def difference(theirs: Any, ours: Any, places: tuple[str, str] = ("there", "here
     return f"{name or 'it'} is {theirs!r} {places[0]} and {ours!r} {places[1]}"
 
 
-def _take_tensors(tree: Any, path: str, tensors: dict[str, Tensor]) -> Any:
-    """Move the tensors of a tree into ``tensors``; return what is left, which JSON can hold."""
+def _take_tensors(tree: Any, place: str, tensors: list[Tensor]) -> Any:
+    """Move the tensors of a tree into ``tensors``; return what is left, which JSON can hold.
+
+    An object of the JSON has one key, which says what it stands for: a tensor or a mapping.
+    """
     if isinstance(tree, Tensor):
-        tensors[path] = tree
-        return TENSOR
+        tensors.append(tree.detach().cpu().contiguous().clone())
+        return {"tensor": len(tensors) - 1}
     if isinstance(tree, Mapping):
-        return {str(key): _take_tensors(value, f"{path}/{key}", tensors) for key, value in tree.items()}
+        if wrong := [key for key in tree if type(key) not in (str, int)]:
+            raise TypeError(f"keys of a checkpoint are strings or integers, got {wrong[0]!r} at {place}")
+        return {"mapping": [[k, _take_tensors(v, f"{place}/{k}", tensors)] for k, v in tree.items()]}
     if isinstance(tree, list | tuple):
-        return [_take_tensors(value, f"{path}/{i}", tensors) for i, value in enumerate(tree)]
+        return [_take_tensors(value, f"{place}/{i}", tensors) for i, value in enumerate(tree)]
     if tree is None or isinstance(tree, bool | int | float | str):
         return tree
-    raise TypeError(f"a checkpoint holds tensors and JSON, got {type(tree).__name__} at {path}")
+    raise TypeError(f"a checkpoint holds tensors and JSON, got {type(tree).__name__} at {place}")
 
 
-def _put_tensors(tree: Any, path: str, tensors: dict[str, Tensor]) -> Any:
-    if tree == TENSOR:
-        return tensors[path]
-    if isinstance(tree, dict):
-        return {key: _put_tensors(value, f"{path}/{key}", tensors) for key, value in tree.items()}
+def _put_tensors(tree: Any, tensors: list[Tensor]) -> Any:
     if isinstance(tree, list):
-        return [_put_tensors(value, f"{path}/{i}", tensors) for i, value in enumerate(tree)]
-    return tree
+        return [_put_tensors(value, tensors) for value in tree]
+    if not isinstance(tree, dict):
+        return tree
+    if "tensor" in tree:
+        return tensors[tree["tensor"]]
+    return {key: _put_tensors(value, tensors) for key, value in tree["mapping"]}
 
 
-def _digest(tensors: Mapping[str, Tensor]) -> str:
-    digest = hashlib.sha256()
-    for part in _bytes_of(tensors):
-        digest.update(part)
+def _digest(text: str, tensors: list[Tensor]) -> str:
+    digest = hashlib.sha256(text.encode())
+    for x in tensors:
+        digest.update(f"{x.dtype} {list(x.shape)}\n".encode())
+        digest.update(x.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def _bytes_of(tensors: Mapping[str, Tensor]) -> Iterator[bytes]:
-    for name, x in sorted(tensors.items()):
-        yield f"{name} {x.dtype} {list(x.shape)}\n".encode()
-        yield x.reshape(-1).view(torch.uint8).numpy().tobytes()

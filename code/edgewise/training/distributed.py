@@ -15,13 +15,14 @@ from torch.nn.parallel import DistributedDataParallel
 from edgewise.models.universal import UTransformer
 from edgewise.training.checkpoint_files import difference
 from edgewise.training.communicator import LocalCommunicator, Result
+from edgewise.validation import InputError
 
 
 class ProcessLostError(ConnectionError):
     """Another training process has died."""
 
 
-class MismatchError(ValueError):
+class MismatchError(InputError):
     """Two training processes have different settings."""
 
 

@@ -10,6 +10,7 @@ import torch.distributed as dist
 
 from edgewise.training.communicator import LOCAL, LocalCommunicator
 from edgewise.training.distributed import DistributedCommunicator
+from edgewise.validation import InputError
 
 RENDEZVOUS_TIMEOUT = timedelta(seconds=60)
 """Timeout of the rendezvous."""
@@ -52,7 +53,7 @@ def process_group(device: str) -> Iterator[tuple[LocalCommunicator, str]]:
 
     Raises
     ------
-    ValueError
+    InputError
         If the device cannot be distributed, or the environment is not ``torchrun``'s.
     ConnectionError
         If the rendezvous fails.
@@ -85,7 +86,7 @@ def process_group(device: str) -> Iterator[tuple[LocalCommunicator, str]]:
 def _number(name: str) -> int:
     value = os.environ.get(name, "")
     if not value.isdecimal():
-        raise ValueError(f"{name} must be a number, got {value!r}: start several processes with torchrun")
+        raise InputError(f"{name} must be a number, got {value!r}: start several processes with torchrun")
     return int(value)
 
 
@@ -93,16 +94,16 @@ def _device_of(device: str, local: int) -> torch.device:
     """Return the device of the process with local rank ``local``."""
     kind, _, number = device.partition(":")
     if kind not in ("cpu", "cuda") or (number and kind == "cuda"):
-        raise ValueError(f"several processes need --device cpu or --device cuda, got {device!r}")
+        raise InputError(f"several processes need --device cpu or --device cuda, got {device!r}")
     if kind == "cpu":
         return torch.device("cpu")
     if not (torch.cuda.is_available() and dist.is_nccl_available()):
-        raise ValueError(
+        raise InputError(
             "--device cuda needs NCCL and a GPU for each process, and here is none: use --device cpu"
         )
     here, count = int(os.environ.get("LOCAL_WORLD_SIZE", local + 1)), torch.cuda.device_count()
     if max(here, local + 1) > count:
-        raise ValueError(f"rank {local} of this machine has no GPU: {here} processes, {count} GPUs")
+        raise InputError(f"rank {local} of this machine has no GPU: {here} processes, {count} GPUs")
     torch.cuda.set_device(local)
     return torch.device("cuda", local)
 

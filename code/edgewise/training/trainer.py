@@ -3,6 +3,7 @@
 import json
 import os
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
@@ -16,7 +17,7 @@ from edgewise.graphs import Batch, GraphPool
 from edgewise.layers import evaluating
 from edgewise.models.halting import StepCount
 from edgewise.models.transformer import Transformer
-from edgewise.training.checkpoint_files import checkpoints, load_checkpoint, save_checkpoint
+from edgewise.training.checkpoint_files import checkpoints, load_checkpoint, naming, save_checkpoint
 from edgewise.training.communicator import LOCAL, LocalCommunicator
 from edgewise.training.config import TrainingConfig
 from edgewise.training.dataset import TrainingData
@@ -25,7 +26,7 @@ from edgewise.training.loss import DivergedError, StateLossCompute
 from edgewise.training.schedule import NoamOpt
 from edgewise.training.smoothing import LabelSmoothing
 from edgewise.training.step import StepOutput, TrainingStep
-from edgewise.validation import check_choice
+from edgewise.validation import InputError, check_choice
 
 
 class StoppedError(Exception):
@@ -50,7 +51,8 @@ class Trainer:
     folder : Path
         For ``checkpoints/`` and ``metrics.jsonl``.
     run_config : mapping
-        Everything that identifies the run, JSON; a checkpoint with another one is refused.
+        Everything that identifies the run, JSON; a checkpoint with another one, or of another number of
+        processes, is refused.
     score : callable, optional
         Further validation metrics after each epoch, besides loss and token accuracy.
     stage : mapping, optional
@@ -92,7 +94,8 @@ class Trainer:
         progress: Progress | None = None,
         communicator: LocalCommunicator = LOCAL,
     ):
-        self.model, self.data, self.config, self.run_config = model, data, config, run_config
+        self.model, self.data, self.config = model, data, config
+        self.run_config = {**run_config, "processes": communicator.size}
         self.folder, self.score, self.save_every, self.progress = Path(folder), score, save_every, progress
         self.device = next(model.parameters()).device
         adam = torch.optim.Adam(model.parameters(), lr=0.0, betas=config.betas, eps=config.eps)
@@ -140,8 +143,8 @@ class Trainer:
             If the folder holds a run and ``resume`` is false.
         CheckpointError
             If the newest checkpoint cannot be used.
-        ValueError
-            If past epochs would have had other learning rates under this configuration's learning-rate decay.
+        InputError
+            If past epochs would have been different under this configuration or device.
         """
         found = checkpoints(self.folder / "checkpoints")
         if found and not resume:
@@ -150,8 +153,7 @@ class Trainer:
             )
         self.communicator.assert_same({"checkpoint": found[-1].name if found else None})
         if found:
-            defaults = {"processes": 1, "data": self.run_config.get("data")}  # defaults of old checkpoints
-            self._restore(load_checkpoint(found[-1], self.run_config, defaults))
+            self._restore(load_checkpoint(found[-1], self.run_config))
         else:
             self.communicator.seed_by_rank(self.config.seed)
         if self.communicator.rank == 0:
@@ -160,10 +162,24 @@ class Trainer:
         self._began = self._saved_at = time.monotonic()
 
     def _open_log(self) -> None:
+        """Cut the log back to what the checkpoint knows; later batches will be repeated, and logged again."""
+        log = self._log_path
         self.folder.mkdir(parents=True, exist_ok=True)
-        with open(self.folder / "metrics.jsonl", "ab") as log:
-            self._log_end = min(self._log_end, log.tell())  # truncating to more would append zeros
-            log.truncate(self._log_end)  # later batches will be repeated, and logged again
+        if log.exists() and not log.is_file():
+            raise InputError(f"{log} is no regular file")
+        with naming(log):
+            written = log.read_bytes()[: self._log_end] if log.exists() else b""
+            whole = written[: written.rfind(b"\n") + 1]
+            if len(whole) < self._log_end:
+                lost = self._log_end - len(whole)
+                warnings.warn(f"{log} lacks the last {lost:,} bytes that were written to it", stacklevel=4)
+            with open(log, "ab") as file:
+                file.truncate(len(whole))
+        self._log_end = len(whole)
+
+    @property
+    def _log_path(self) -> Path:
+        return self.folder / "metrics.jsonl"
 
     def train(self, max_steps: int | None = None) -> None:
         """Train to the last epoch, or until ``max_steps`` updates are made; :meth:`start` goes first.
@@ -268,7 +284,7 @@ class Trainer:
         self.stages[-1] |= {"to_step": self.step, "seconds": time.monotonic() - self._began}
         state = self._state()
         if self.communicator.rank == 0:
-            with open(self.folder / "metrics.jsonl", "ab") as log:
+            with naming(self._log_path), open(self._log_path, "ab") as log:
                 os.fsync(log.fileno())
             save_checkpoint(self.folder / "checkpoints", self.step, state, self.run_config)
         self._saved_at = time.monotonic()
@@ -303,10 +319,8 @@ class Trainer:
     def _restore(self, state: dict[str, Any]) -> None:
         random = state["processes"][self.communicator.rank] if self.communicator.size > 1 else state
         if self.device.type == "cuda" and "random_cuda" not in random:
-            raise ValueError(f"{self.folder} was begun without a GPU: go on so, or name another folder")
+            raise InputError(f"{self.folder} was begun without a GPU: go on so, or name another folder")
         self.model.load_state_dict(state["model"])
-        adam = state["opt"]["optimizer"]
-        adam["state"] = {int(number): moments for number, moments in adam["state"].items()}
         self.opt.load_state_dict(state["opt"])
         torch.set_rng_state(random["random"])
         if self.device.type == "cuda":
@@ -326,13 +340,13 @@ class Trainer:
             self.data.epoch = epoch["epoch"]
             drawn, facts = epoch.get("data", {}), self.data.epoch_facts()
             if drawn != facts:
-                raise ValueError(
+                raise InputError(
                     f"epoch {epoch['epoch']} of {self.folder} was drawn with {drawn}, and this configuration "
                     f"asks for {facts}: what was special about an epoch cannot be changed afterwards"
                 )
             was, asked = epoch.get("scale", 1.0), self.config.scale(epoch["epoch"])
             if was != asked:
-                raise ValueError(
+                raise InputError(
                     f"epoch {epoch['epoch']} of {self.folder} was run at {was:.3g} of the rate, and this "
                     f"configuration asks for {asked:.3g}: epochs and decay_epochs cannot be changed any more"
                 )
@@ -360,7 +374,7 @@ class Trainer:
     def _log(self, **facts: Any) -> None:
         if self.communicator.rank > 0:
             return
-        with open(self.folder / "metrics.jsonl", "a", encoding="utf-8") as log:
+        with naming(self._log_path), open(self._log_path, "a", encoding="utf-8") as log:
             log.write(json.dumps(facts) + "\n")
             log.flush()
             self._log_end = log.tell()

@@ -36,6 +36,9 @@ PAUSE = 1.0
 TIMEOUT = 30.0
 """Seconds without a byte after which a connection counts as cut off."""
 
+SLOWEST, PATIENCE = 1024.0, 60.0
+"""An address that sends fewer bytes a second than this, over so many seconds, is given up."""
+
 CHUNK = 1 << 16
 
 
@@ -189,6 +192,8 @@ def _extent(response: http.client.HTTPResponse, start: int, part: Path) -> tuple
     """Return the first byte that the server sends, and the whole file's length if it says so."""
     length = response.headers.get("Content-Length")
     if response.status != 206:
+        if length is not None and not re.fullmatch("[0-9]+", length):
+            raise _RefusedError(f"sent the Content-Length {length[:40]!r}")
         return 0, int(length) if length else None
     found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", ""))
     if found is None or int(found[1]) != start:
@@ -199,14 +204,20 @@ def _extent(response: http.client.HTTPResponse, start: int, part: Path) -> tuple
 
 def _chunks(response: http.client.HTTPResponse) -> Iterator[bytes]:
     """Iterate over received bytes; network errors, unlike disk errors, count as a lost connection."""
+    received, since = 0, time.monotonic()
     while True:
         try:
-            chunk = response.read(CHUNK)
+            chunk = response.read1(CHUNK)
         except (OSError, http.client.HTTPException) as error:
             raise _CutOffError(f"cut off ({error})") from None
         if not chunk:
             return
         yield chunk
+        received += len(chunk)
+        if (passed := time.monotonic() - since) > PATIENCE:
+            if received < SLOWEST * passed:
+                raise _RefusedError(f"sent only {received / passed:.0f} bytes a second")
+            received, since = 0, time.monotonic()
 
 
 def _size(part: Path) -> int:
