@@ -209,11 +209,11 @@ class TestDownload:
         assert fetch(served(server, page)).read_bytes() == DATA
         assert len(page.asked) == 13
 
-    @pytest.mark.parametrize("length", ["many", "-1", "1e6", "12 "])
+    @pytest.mark.parametrize("length", ["many", "-1", "1e6", "1 2"])
     def test_a_length_that_is_no_number_is_said_and_the_next_address_tried(self, server, length):
         file = served(server, Page(DATA, length=length), Page(DATA))
         assert fetch(file).read_bytes() == DATA
-        with pytest.raises(CorpusError, match=f"sent the Content-Length '{length.strip()}'"):
+        with pytest.raises(CorpusError, match=f"sent the Content-Length '{length}'"):
             download.download(replace(file, addresses=file.addresses[:1]), Path(f"{fetch(file)}.other"))
 
     def test_a_server_that_drips_is_given_up(self, server, monkeypatch):

@@ -1,9 +1,6 @@
 """A training run: epochs, validation, checkpoints and a log; resumed bit for bit."""
 
-import json
-import os
 import time
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
@@ -17,11 +14,12 @@ from edgewise.graphs import Batch, GraphPool
 from edgewise.layers import evaluating
 from edgewise.models.halting import StepCount
 from edgewise.models.transformer import Transformer
-from edgewise.training.checkpoint_files import checkpoints, load_checkpoint, naming, save_checkpoint
+from edgewise.training.checkpoint_files import checkpoints, load_checkpoint, save_checkpoint
 from edgewise.training.communicator import LOCAL, LocalCommunicator
 from edgewise.training.config import TrainingConfig
 from edgewise.training.dataset import TrainingData
 from edgewise.training.epoch import Progress, run_epoch
+from edgewise.training.log import Log
 from edgewise.training.loss import DivergedError, StateLossCompute
 from edgewise.training.schedule import NoamOpt
 from edgewise.training.smoothing import LabelSmoothing
@@ -105,7 +103,7 @@ class Trainer:
         )
         self.criterion = LabelSmoothing(data.vocab_size, data.pad_id, config.smoothing)
         self.pool = GraphPool()
-        self.communicator = communicator
+        self.communicator, self.log = communicator, Log(self.folder / "metrics.jsonl")
         self.loss = self._loss_compute(self.opt)
         self._step = communicator.wrap(TrainingStep(model, config, self.loss.evaluate))
         self.epochs: list[dict[str, Any]] = []
@@ -157,29 +155,9 @@ class Trainer:
         else:
             self.communicator.seed_by_rank(self.config.seed)
         if self.communicator.rank == 0:
-            self._open_log()
+            self.log.open(self._log_end)
         self.stages.append(self._stage | {"from_step": self.step, "to_step": self.step, "seconds": 0.0})
         self._began = self._saved_at = time.monotonic()
-
-    def _open_log(self) -> None:
-        """Cut the log back to what the checkpoint knows; later batches will be repeated, and logged again."""
-        log = self._log_path
-        self.folder.mkdir(parents=True, exist_ok=True)
-        if log.exists() and not log.is_file():
-            raise InputError(f"{log} is no regular file")
-        with naming(log):
-            written = log.read_bytes()[: self._log_end] if log.exists() else b""
-            whole = written[: written.rfind(b"\n") + 1]
-            if len(whole) < self._log_end:
-                lost = self._log_end - len(whole)
-                warnings.warn(f"{log} lacks the last {lost:,} bytes that were written to it", stacklevel=4)
-            with open(log, "ab") as file:
-                file.truncate(len(whole))
-        self._log_end = len(whole)
-
-    @property
-    def _log_path(self) -> Path:
-        return self.folder / "metrics.jsonl"
 
     def train(self, max_steps: int | None = None) -> None:
         """Train to the last epoch, or until ``max_steps`` updates are made; :meth:`start` goes first.
@@ -284,8 +262,7 @@ class Trainer:
         self.stages[-1] |= {"to_step": self.step, "seconds": time.monotonic() - self._began}
         state = self._state()
         if self.communicator.rank == 0:
-            with naming(self._log_path), open(self._log_path, "ab") as log:
-                os.fsync(log.fileno())
+            self.log.flush()
             save_checkpoint(self.folder / "checkpoints", self.step, state, self.run_config)
         self._saved_at = time.monotonic()
 
@@ -300,7 +277,7 @@ class Trainer:
             "snapshots": list(self._snapshots),
             "order": self._order,
             "batches_done": self._batches_done,
-            "log_end": self._log_end,
+            "log_end": self.log.end,
             "totals": [self.loss.total_loss, self.loss.correct, self.loss.tokens],
             "epochs": self.epochs,
             "losses": self.losses,
@@ -372,12 +349,8 @@ class Trainer:
         return data.by_tokens(self.pool, mode, config.batch_tokens, config.bucketed, self.device, share)
 
     def _log(self, **facts: Any) -> None:
-        if self.communicator.rank > 0:
-            return
-        with naming(self._log_path), open(self._log_path, "a", encoding="utf-8") as log:
-            log.write(json.dumps(facts) + "\n")
-            log.flush()
-            self._log_end = log.tell()
+        if self.communicator.rank == 0:
+            self.log.write(**facts)
 
     def _end_epoch(self) -> None:
         """Validate, record the metrics, save."""
