@@ -88,7 +88,11 @@ PAIRS = torch.tensor([[0, 1], [1, 2]])
             TypeError,
             "must be an integer, got 3.0",
         ),
-        (lambda: AttentionGraph.from_mask(PAIRS), TypeError, "mask must be a tensor of bool .*got torch.int64"),
+        (
+            lambda: AttentionGraph.from_mask(PAIRS),
+            TypeError,
+            "mask must be a tensor of bool",
+        ),
         (lambda: AttentionGraph.from_mask(PAIRS[0] > 0), ValueError, r"\[num_dst, num_src\], got \[2\]"),
         (
             lambda: AttentionGraph.from_mask(torch.ones(2, 3) > 0, self_attention=True),

@@ -6,6 +6,7 @@ recomputed.
 """
 
 from edgewise.decoding.beam import beam_search
+from edgewise.decoding.causal import KeyValueCache, continue_texts
 from edgewise.decoding.continuation import AdaptiveContinuation, Continuation, continuation_of
 from edgewise.decoding.greedy import greedy
 from edgewise.decoding.hypothesis import Hypothesis
@@ -14,7 +15,9 @@ __all__ = [
     "AdaptiveContinuation",
     "Continuation",
     "Hypothesis",
+    "KeyValueCache",
     "beam_search",
     "continuation_of",
+    "continue_texts",
     "greedy",
 ]

@@ -1,4 +1,4 @@
-"""Chapters 4 and 10: attention graphs: which token attends to which.
+"""Chapters 4, 10 and 13: attention graphs: which token attends to which.
 
 :class:`AttentionGraph` and its constructors, complete and sparse; the :class:`GraphPool` that turns pairs of
 sentences into a :class:`Batch`; and :func:`load_dgl`, the one place where DGL is imported. Sparse graphs cost
@@ -17,6 +17,7 @@ from edgewise.graphs.pool import Batch, GraphPool
 from edgewise.graphs.receptive_field import receptive_field
 from edgewise.graphs.segment_memory import compressed_spans, compressive, segments
 from edgewise.graphs.trees import dependency_tree
+from edgewise.graphs.variants import draft_tree, prefix_lm, sinks
 
 __all__ = [
     "AttentionGraph",
@@ -33,16 +34,19 @@ __all__ = [
     "dependency_tree",
     "dgl_available",
     "dilated",
+    "draft_tree",
     "even_chunks",
     "from_runs",
     "global_tokens",
     "load_dgl",
     "lsh_labels",
     "partition_spans",
+    "prefix_lm",
     "random_links",
     "receptive_field",
     "same_bucket",
     "segments",
+    "sinks",
     "union",
     "window",
 ]

@@ -1,0 +1,115 @@
+"""Chapter 13: a language model goes on with texts; its cache is a graph that grows."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from edgewise.graphs import AttentionGraph
+from edgewise.layers import evaluating
+from edgewise.models.causal_lm import CausalLM, Packed
+from edgewise.validation import check_count
+
+
+class KeyValueCache:
+    """Keys and values of several texts, with room for more.
+
+    Reading a prompt and writing a token are the same: the graph is extended by new tokens, which attend to
+    those before them in their text.
+
+    Parameters
+    ----------
+    model : CausalLM
+        Whose keys and values they are.
+    texts, room : int
+        How many texts, and the most tokens of each.
+    """
+
+    def __init__(self, model: CausalLM, texts: int, room: int):
+        config, like = model.config, model.embed.weight
+        self.window, self.room = config.window, check_count("room", room, 1)
+        shape = (2, check_count("texts", texts) * room, config.kv_heads, config.head_width)
+        self._kept = [like.new_zeros(shape) for _ in range(config.num_layers)]
+        self.lengths = torch.zeros(texts, dtype=torch.int64, device=like.device)
+
+    def extend(self, new: Sequence[Sequence[int]]) -> Packed:
+        """Make place for new tokens of each text; return what the model takes to read them.
+
+        Raises
+        ------
+        ValueError
+            If there is not one list for each text, or no room for one.
+        """
+        counts = torch.tensor([len(ids) for ids in new], device=self.lengths.device)
+        if counts.shape != self.lengths.shape or bool((self.lengths + counts > self.room).any()):
+            raise ValueError(
+                f"there is room for {(self.room - self.lengths).tolist()} tokens, got {counts.tolist()}"
+            )
+        before = (counts.cumsum(0) - counts).repeat_interleave(counts)
+        number = torch.arange(len(before), device=before.device) - before
+        positions = self.lengths.repeat_interleave(counts) + number
+        first = torch.arange(len(counts), device=before.device).repeat_interleave(counts) * self.room
+        self._places = first + positions
+        start = first if self.window is None else first + (positions - self.window + 1).clamp(min=0)
+        graph = AttentionGraph.from_intervals(
+            start, self._places + 1, len(counts) * self.room, self_attention=False
+        )
+        self.lengths = self.lengths + counts
+        ids = torch.tensor([i for text in new for i in text], dtype=torch.int64, device=before.device)
+        return Packed(ids, graph, positions)
+
+    def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Write keys and values [n, h, d] of the new tokens; return those of all places."""
+        self._kept[layer][:, self._places] = torch.stack([k, v])
+        keys, values = self._kept[layer]
+        return keys, values
+
+
+@torch.no_grad()
+def continue_texts(
+    model: CausalLM, texts: Sequence[Sequence[int]], max_new: int, eos_id: int | None = None
+) -> list[list[int]]:
+    """Go on with each text, taking the most probable token each time.
+
+    Parameters
+    ----------
+    model : CausalLM
+        Runs without dropout.
+    texts : sequence of sequences of int
+        Ids, at least one each.
+    max_new : int
+        Most new tokens of each.
+    eos_id : int, optional
+        Ends a text; it is not returned.
+
+    Returns
+    -------
+    list of list of int
+        The new tokens of each text.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a text is empty or an id or the limit is not what it should be.
+    """
+    if not all(len(text) for text in texts):
+        raise ValueError("each text must have at least one token")
+    written: list[list[int]] = [[] for _ in texts]
+    if not check_count("max_new", max_new) or not texts:
+        return written
+    cache = KeyValueCache(model, len(texts), max(len(text) for text in texts) + max_new)
+    new, going = [list(text) for text in texts], list(range(len(texts)))
+    with evaluating(model):
+        for _ in range(max_new):
+            logits = model(*cache.extend(new), cache)
+            ends = torch.tensor([len(new[i]) for i in going]).cumsum(0) - 1
+            chosen = logits[ends].argmax(-1).tolist()
+            new = [[] for _ in texts]
+            for i, token in zip(going, chosen, strict=True):
+                if token != eos_id:
+                    written[i].append(token)
+                    new[i] = [token]
+            going = [i for i in going if new[i]]
+            if not going:
+                break
+    return written

@@ -1,0 +1,239 @@
+"""Chapter 13: a decoder-only Transformer on packed texts, as GPT-2, Llama and Mistral are."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.graphs import AttentionGraph, causal, window
+from edgewise.message_passing import propagate_attention
+from edgewise.validation import check_choice, check_count, check_ids
+
+NORMS = {"layer": nn.LayerNorm, "rms": nn.RMSNorm}
+
+
+@dataclass(frozen=True)
+class CausalLMConfig:
+    """What there is to choose.
+
+    Attributes
+    ----------
+    vocab_size, num_layers, dim_model, dim_ff, num_heads : int
+        Sizes.
+    num_kv_heads : int, optional
+        Heads of keys and values, each shared by a group of heads of queries (Ainslie et al. 2023);
+        ``num_heads`` if not given.
+    dim_head : int, optional
+        Width of a head; ``dim_model / num_heads`` if not given.
+    norm : str
+        ``"rms"`` (Zhang and Sennrich 2019) or ``"layer"``, before each sub-layer.
+    activation : str
+        ``"swiglu"`` (Shazeer 2020) or ``"gelu"``, in GPT-2's approximation.
+    max_positions : int, optional
+        Rows of a learned table of positions. If not given, positions turn queries and keys (Su et al. 2024).
+    rope_base : float
+        Base of the wavelengths of that rotation.
+    window : int, optional
+        Tokens that a token attends to, itself included; all before it if not given.
+    bias, tied : bool
+        Whether linear maps have biases; whether the output layer is the table of embeddings.
+    eps : float
+        Of the norms.
+    """
+
+    vocab_size: int
+    num_layers: int
+    dim_model: int
+    dim_ff: int
+    num_heads: int
+    num_kv_heads: int | None = None
+    dim_head: int | None = None
+    norm: str = "rms"
+    activation: str = "swiglu"
+    max_positions: int | None = None
+    rope_base: float = 10_000.0
+    window: int | None = None
+    bias: bool = False
+    tied: bool = False
+    eps: float = 1e-5
+
+    def __post_init__(self) -> None:
+        for name in ("vocab_size", "num_layers", "dim_model", "dim_ff", "num_heads"):
+            check_count(name, getattr(self, name), 1)
+        for name in ("num_kv_heads", "dim_head", "max_positions", "window"):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name), 1)
+        check_choice("norm", self.norm, NORMS)
+        check_choice("activation", self.activation, ["swiglu", "gelu"])
+        if self.dim_head is None and self.dim_model % self.num_heads:
+            raise ValueError(
+                f"dim_model ({self.dim_model}) must be divisible by num_heads ({self.num_heads})"
+            )
+        if self.num_heads % self.kv_heads:
+            raise ValueError(
+                f"num_heads ({self.num_heads}) must be divisible by num_kv_heads ({self.kv_heads})"
+            )
+        if self.max_positions is None and self.head_width % 2:
+            raise ValueError(f"rotary positions need an even width of heads, got {self.head_width}")
+
+    @property
+    def kv_heads(self) -> int:
+        """Heads of keys and values."""
+        return self.num_kv_heads or self.num_heads
+
+    @property
+    def head_width(self) -> int:
+        """Width of a head."""
+        return self.dim_head or self.dim_model // self.num_heads
+
+
+class Packed(NamedTuple):
+    """Texts one after the other: ids int64 [n], who attends to whom, and each token's place in its text."""
+
+    ids: Tensor
+    graph: AttentionGraph
+    positions: Tensor
+
+
+class Past(Protocol):
+    """Keys and values of earlier tokens; see :class:`edgewise.decoding.KeyValueCache`."""
+
+    def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Add those of the new tokens in a layer; return all that the graph's senders have there."""
+        ...
+
+
+class CausalLM(nn.Module):
+    """A language model that reads from left to right, on any graph of tokens.
+
+    Parameters
+    ----------
+    config : CausalLMConfig
+        Sizes and kinds.
+    """
+
+    def __init__(self, config: CausalLMConfig):
+        super().__init__()
+        self.config = config
+        self.embed = nn.Embedding(config.vocab_size, config.dim_model)
+        positions = config.max_positions
+        self.places = None if positions is None else nn.Embedding(positions, config.dim_model)
+        self.layers = nn.ModuleList(CausalLayer(config) for _ in range(config.num_layers))
+        self.norm = NORMS[config.norm](config.dim_model, config.eps)
+        self.out = nn.Linear(config.dim_model, config.vocab_size, bias=False)
+        for parameter in self.parameters():
+            if parameter.dim() == 2:
+                nn.init.normal_(parameter, std=0.02)
+        if config.tied:
+            self.out.weight = self.embed.weight
+
+    def graph(self, lengths: Sequence[int]) -> AttentionGraph:
+        """Return the graph of packed texts: causal, within the window, each text by itself."""
+        width = self.config.window
+        return causal(lengths) if width is None else window(lengths, width - 1, 0)
+
+    def pack(self, texts: Sequence[Sequence[int]]) -> Packed:
+        """Pack texts, given as lists of ids, for a call of the model: ``model(*model.pack(texts))``."""
+        device, lengths = self.embed.weight.device, [len(text) for text in texts]
+        ids = torch.tensor([i for text in texts for i in text], dtype=torch.int64, device=device)
+        positions = torch.cat([torch.arange(n, device=device) for n in lengths] or [ids])
+        return Packed(ids, self.graph(lengths).to(device), positions)
+
+    def forward(
+        self, ids: Tensor, graph: AttentionGraph, positions: Tensor, past: Past | None = None
+    ) -> Tensor:
+        """Return the scores of the next token after each token.
+
+        Parameters
+        ----------
+        ids, positions : Tensor
+            int64 [n]: tokens, and their places in their texts.
+        graph : AttentionGraph
+            Who attends to whom; with ``past``, from all that is in it to these tokens.
+        past : Past, optional
+            Keys and values of earlier tokens.
+
+        Returns
+        -------
+        Tensor
+            [n, vocab_size]: logits.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If ids or positions are not of the vocabulary and the table, or do not fit the graph.
+        """
+        check_ids("ids", ids, self.config.vocab_size)
+        if ids.shape != (graph.num_dst,) or positions.shape != ids.shape:
+            raise ValueError(
+                f"ids and positions must be [{graph.num_dst}] for this graph, got {list(ids.shape)} and "
+                f"{list(positions.shape)}"
+            )
+        x, turn = self.embed(ids), None
+        if self.places is None:
+            turn = rotation(positions, self.config.head_width, self.config.rope_base, x.dtype)
+        else:
+            check_ids("positions", positions, self.places.num_embeddings)
+            x = x + self.places(positions)
+        for number, layer in enumerate(self.layers):
+            x = layer(x, graph, turn, past, number)
+        return self.out(self.norm(x))
+
+
+class CausalLayer(nn.Module):
+    """Attention and a feed-forward network, each with a norm before it and a residual connection around it.
+
+    Parameters
+    ----------
+    config : CausalLMConfig
+        Sizes and kinds.
+    """
+
+    def __init__(self, config: CausalLMConfig):
+        super().__init__()
+        self.heads, self.kv_heads, width = config.num_heads, config.kv_heads, config.head_width
+        self.gated = config.activation == "swiglu"
+        first, second = (NORMS[config.norm](config.dim_model, config.eps) for _ in range(2))
+        self.attention_norm, self.feed_forward_norm = first, second
+        self.qkv = nn.Linear(config.dim_model, (self.heads + 2 * self.kv_heads) * width, config.bias)
+        self.attention_out = nn.Linear(self.heads * width, config.dim_model, config.bias)
+        self.inner = nn.Linear(config.dim_model, config.dim_ff * (1 + self.gated), config.bias)
+        self.outer = nn.Linear(config.dim_ff, config.dim_model, config.bias)
+
+    def forward(
+        self, x: Tensor, graph: AttentionGraph, turn: Tensor | None, past: Past | None, number: int
+    ) -> Tensor:
+        """States [n, dim_model] to states; ``turn`` rotates queries and keys, ``number`` is the layer's."""
+        fields = self.qkv(self.attention_norm(x)).unflatten(1, (self.heads + 2 * self.kv_heads, -1))
+        q, k, v = fields.split([self.heads, self.kv_heads, self.kv_heads], 1)
+        if turn is not None:
+            q, k = rotated(q, turn), rotated(k, turn)
+        if past is not None:
+            k, v = past.append(number, k, v)
+        group = self.heads // self.kv_heads
+        k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
+        x = x + self.attention_out(propagate_attention(graph, q, k, v).flatten(1))
+        inner = self.inner(self.feed_forward_norm(x))
+        if self.gated:
+            gate, up = inner.chunk(2, -1)
+            return x + self.outer(nn.functional.silu(gate) * up)
+        return x + self.outer(nn.functional.gelu(inner, approximate="tanh"))
+
+
+def rotation(positions: Tensor, width: int, base: float, dtype: torch.dtype) -> Tensor:
+    """Cosines and sines of the angles by which positions turn the pairs of a head: [2, n, 1, width / 2].
+
+    Pair ``c`` turns by ``base ** (-2 * c / width)`` a position (Su et al. 2024, eq. 15).
+    """
+    speed = base ** (-torch.arange(0, width, 2, device=positions.device).float() / width)
+    angle = positions[:, None, None].float() * speed
+    return torch.stack([angle.cos(), angle.sin()]).to(dtype)
+
+
+def rotated(x: Tensor, turn: Tensor) -> Tensor:
+    """Turn queries or keys [n, h, width], whose pairs are columns ``c`` and ``c + width / 2``."""
+    cosine, sine = turn
+    first, second = x.chunk(2, -1)
+    return torch.cat([first * cosine - second * sine, second * cosine + first * sine], -1)

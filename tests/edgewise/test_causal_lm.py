@@ -1,0 +1,269 @@
+"""Decoder-only models: equal to those of Hugging Face's transformers, on any graph, cached or not."""
+
+import copy
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import (
+    BertConfig,
+    BertModel,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+)
+
+from edgewise.decoding import KeyValueCache, continue_texts
+from edgewise.graphs import causal, draft_tree, prefix_lm, sinks, window
+from edgewise.models.causal_lm import CausalLM, CausalLMConfig
+from edgewise.models.from_transformers import from_transformers
+from edgewise.validation import InputError, UnknownNameError
+
+SIZES = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+LLAMA = {"vocab_size": 40, "num_key_value_heads": 2, **SIZES}
+GPT2 = {"vocab_size": 40, "n_positions": 24, "n_embd": 32, "n_layer": 2, "n_head": 4}
+GPT2 |= {"bos_token_id": 0, "eos_token_id": 0}
+THEIRS = {
+    "GPT-2": lambda: GPT2LMHeadModel(GPT2Config(**GPT2)),
+    "Llama": lambda: LlamaForCausalLM(LlamaConfig(**LLAMA)),
+    "Llama, tied": lambda: LlamaForCausalLM(LlamaConfig(**LLAMA, tie_word_embeddings=True, rope_theta=500.0)),
+    "Mistral": lambda: MistralForCausalLM(MistralConfig(**LLAMA, head_dim=6, sliding_window=5)),
+}
+TEXTS = [torch.randint(1, 40, (n,), generator=torch.Generator().manual_seed(n)).tolist() for n in (13, 7, 1)]
+SMALL = CausalLMConfig(30, 2, 16, 24, 4, 2)
+
+
+@pytest.fixture(params=THEIRS)
+def theirs(request):
+    torch.manual_seed(0)
+    model = THEIRS[request.param]().eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)
+    return model
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    return CausalLM(SMALL).eval()
+
+
+def padded(texts):
+    """Ids and mask [B, n], as transformers takes them."""
+    ids, mask = torch.zeros(2, len(texts), max(map(len, texts)), dtype=torch.int64)
+    for row, text in enumerate(texts):
+        ids[row, : len(text)], mask[row, : len(text)] = torch.tensor(text), 1
+    return ids, mask
+
+
+@pytest.mark.proves("using", "a causal model equals GPT-2, Llama and Mistral in logits and all gradients")
+def test_logits_and_gradients_are_those_of_transformers(theirs):
+    ours, (ids, mask) = from_transformers(theirs), padded(TEXTS)
+    logits = ours(*ours.pack(TEXTS))
+    expected = theirs(input_ids=ids, attention_mask=mask).logits[mask.bool()]
+    torch.testing.assert_close(logits, expected, atol=1e-5, rtol=0)
+    upstream = torch.randn(logits.shape, generator=torch.Generator().manual_seed(1))
+    (logits * upstream).sum().backward()
+    (expected * upstream).sum().backward()
+    gradients = copy.deepcopy(theirs)  # a model whose weights are the gradients, to be converted alike
+    with torch.no_grad():
+        for parameter, mine in zip(gradients.parameters(), theirs.parameters(), strict=True):
+            parameter.copy_(mine.grad)
+    expected = dict(from_transformers(gradients).named_parameters())
+    for name, parameter in ours.named_parameters():
+        torch.testing.assert_close(parameter.grad, expected[name].detach(), atol=1e-4, rtol=1e-4, msg=name)
+
+
+def test_cached_decoding_is_that_of_transformers(theirs):
+    found = continue_texts(from_transformers(theirs), TEXTS, 8)
+    options = {"max_new_tokens": 8, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
+    for text, new in zip(TEXTS, found, strict=True):
+        ids = torch.tensor([text])
+        whole = theirs.generate(ids, attention_mask=torch.ones_like(ids), **options)
+        assert whole[0, len(text) :].tolist() == new
+
+
+@pytest.mark.parametrize("width", [None, 1, 3])
+def test_a_cache_gives_what_is_computed_anew(width):
+    torch.manual_seed(0)
+    model = CausalLM(replace(SMALL, window=width)).eval()
+    cache, read = KeyValueCache(model, 3, 16), [[], [], []]
+    for new in ([[1, 2, 3], [4], []], [[5], [6, 7], [8]], [[], [9], []], [[1] * 6, [], [2] * 9]):
+        logits = model(*cache.extend(new), cache)
+        read = [before + added for before, added in zip(read, new, strict=True)]
+        whole = model(*model.pack(read)).split([len(text) for text in read])
+        expected = torch.cat([x[len(x) - len(added) :] for x, added in zip(whole, new, strict=True)])
+        torch.testing.assert_close(logits, expected, atol=1e-5, rtol=0)
+
+
+def test_a_text_ends_where_its_end_is_written(model):
+    whole = continue_texts(model, TEXTS[1:], 6)
+    ends = whole[0][2]
+    cut = [text[: text.index(ends)] if ends in text else text for text in whole]
+    assert len(cut[0]) <= 2
+    assert continue_texts(model, TEXTS[1:], 6, eos_id=ends) == cut
+    assert continue_texts(model, [], 3) == []
+    assert continue_texts(model, TEXTS[1:], 0) == [[], []]
+
+
+@pytest.mark.parametrize("changes", [{}, {"window": 2}, {"max_positions": 20, "norm": "layer", "bias": True}])
+def test_packed_documents_do_not_see_each_other(changes):
+    torch.manual_seed(0)
+    model = CausalLM(replace(SMALL, **changes))
+    texts = [[3, 4, 5, 6], [7], [8, 9, 10]]
+    together = model(*model.pack(texts))
+    together.square().sum().backward()
+    gradients = [parameter.grad.clone() for parameter in model.parameters()]
+    model.zero_grad()
+    alone = [model(*model.pack([text])) for text in texts]
+    torch.testing.assert_close(together, torch.cat(alone))
+    sum(x.square().sum() for x in alone).backward()
+    for parameter, gradient in zip(model.parameters(), gradients, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient)
+
+
+def test_guesses_of_a_tree_are_checked_in_one_pass(model):
+    """The scores at a guess are those of the text with the guesses that lead to it."""
+    text, guesses, parents = [3, 4, 5], [6, 7, 8, 9, 10], [-1, 0, 0, -1, 1]
+    depth = []
+    for parent in parents:
+        depth.append(0 if parent < 0 else depth[parent] + 1)
+    positions = torch.tensor([0, 1, 2] + [3 + d for d in depth])
+    logits = model(torch.tensor(text + guesses), draft_tree(3, parents), positions)
+    for guess in range(len(guesses)):
+        path, at = [], guess
+        while at >= 0:
+            path.insert(0, guesses[at])
+            at = parents[at]
+        torch.testing.assert_close(logits[3 + guess], model(*model.pack([text + path]))[-1])
+
+
+lengths = st.lists(st.integers(0, 6), min_size=1, max_size=3)
+
+
+def block(n, attends):
+    return torch.tensor([[attends(i, j) for j in range(n)] for i in range(n)]).view(n, n).bool()
+
+
+def masks(sizes, attends):
+    """The dense mask of packed texts, ``attends(text, receiver, sender)`` within each."""
+    blocks = [block(n, lambda i, j, t=t: attends(t, i, j)) for t, n in enumerate(sizes)]
+    return torch.block_diag(*blocks).bool()
+
+
+@given(st.data(), lengths)
+def test_variants_are_their_masks(data, sizes):
+    prefixes = [data.draw(st.integers(0, n)) for n in sizes]
+    assert torch.equal(
+        prefix_lm(sizes, prefixes).to_mask(), masks(sizes, lambda t, i, j: j <= i or j < prefixes[t])
+    )
+    width, count = data.draw(st.integers(1, 8)), data.draw(st.integers(0, 8))
+    local = masks(sizes, lambda t, i, j: i - width < j <= i)
+    assert torch.equal(window(sizes, width - 1, 0).to_mask(), local)
+    first = masks(sizes, lambda t, i, j: j <= i and j < count)
+    assert torch.equal(sinks(sizes, width, count).to_mask(), local | first)
+    assert torch.equal(causal(sizes).to_mask(), masks(sizes, lambda t, i, j: j <= i))
+
+
+@given(st.data(), st.integers(0, 5), st.integers(0, 7))
+def test_a_tree_of_guesses_is_its_mask(data, context, guesses):
+    parents = [data.draw(st.integers(-1, guess - 1)) for guess in range(guesses)]
+
+    def attends(i, j):
+        if i < context or j < context:
+            return j <= i and j < context
+        above = i - context
+        while above >= 0 and above != j - context:
+            above = parents[above]
+        return above >= 0
+
+    mask = block(context + guesses, attends)
+    assert torch.equal(draft_tree(context, parents).to_mask(), mask)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda m: prefix_lm([3], [4]), ValueError, "each text needs a prefix within it"),
+        (lambda m: prefix_lm([3, 1], [1]), ValueError, "each text needs a prefix within it"),
+        (lambda m: sinks([3], 0, 1), ValueError, "width must be at least 1, got 0"),
+        (lambda m: sinks([3], 1, -1), ValueError, "count must be at least 0"),
+        (lambda m: draft_tree(2, [0]), ValueError, r"parents\[0\] must be an earlier guess or -1, got 0"),
+        (lambda m: draft_tree(2, [-2]), ValueError, r"parents\[0\] must be at least -1"),
+        (
+            lambda m: replace(SMALL, num_kv_heads=3),
+            ValueError,
+            r"num_heads \(4\) must be divisible by",
+        ),
+        (
+            lambda m: replace(SMALL, num_heads=3),
+            ValueError,
+            r"dim_model \(16\) must be divisible by",
+        ),
+        (lambda m: replace(SMALL, dim_head=3), ValueError, "even width of heads, got 3"),
+        (lambda m: replace(SMALL, window=0), ValueError, "window must be at least 1, got 0"),
+        (lambda m: replace(SMALL, norm="batch"), UnknownNameError, "norm must be one of 'layer', 'rms'"),
+        (lambda m: m(*m.pack([[30]])), ValueError, r"ids must lie in 0\.\.29, got 30"),
+        (
+            lambda m: m(torch.tensor([1]), causal([2]), torch.tensor([0])),
+            ValueError,
+            r"must be \[2\]",
+        ),
+        (
+            lambda m: (lambda table: table(*table.pack([[1, 2, 3]])))(
+                CausalLM(replace(SMALL, max_positions=2))
+            ),
+            ValueError,
+            r"positions must lie in 0\.\.1, got 2",
+        ),
+        (lambda m: continue_texts(m, [[]], 2), ValueError, "each text must have at least one token"),
+        (lambda m: continue_texts(m, [[1]], -1), ValueError, "max_new must be at least 0"),
+        (
+            lambda m: KeyValueCache(m, 1, 2).extend([[1, 2, 3]]),
+            ValueError,
+            r"there is room for \[2\] tokens, got \[3\]",
+        ),
+        (lambda m: KeyValueCache(m, 2, 2).extend([[1]]), ValueError, r"room for \[2, 2\] tokens, got \[1\]"),
+        (
+            lambda m: from_transformers(BertModel(BertConfig(**SIZES, vocab_size=40))),
+            UnknownNameError,
+            "architecture must be one of gpt2, llama, mistral; got 'bert'",
+        ),
+        (
+            lambda m: from_transformers(LlamaForCausalLM(LlamaConfig(**LLAMA, attention_bias=True))),
+            InputError,
+            "attention_bias must be False for a conversion, got True",
+        ),
+        (
+            lambda m: from_transformers(
+                LlamaForCausalLM(
+                    LlamaConfig(
+                        **LLAMA, rope_parameters={"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}
+                    )
+                )
+            ),
+            InputError,
+            "rope_type must be 'default' for a conversion, got 'linear'",
+        ),
+        (
+            lambda m: from_transformers(GPT2LMHeadModel(GPT2Config(**GPT2, activation_function="relu"))),
+            InputError,
+            "activation_function must be 'gelu_new'",
+        ),
+    ],
+)
+def test_bad_input(call, error, message, model):
+    with pytest.raises(error, match=message):
+        call(model)
+
+
+def test_a_missing_tensor_is_named():
+    theirs = THEIRS["Llama"]()
+    del theirs.model.layers[1].mlp.up_proj
+    with pytest.raises(InputError, match=r"has no tensor 'model\.layers\.1\.mlp\.up_proj\.weight'"):
+        from_transformers(theirs)
