@@ -32,6 +32,7 @@ from attention_on_edges.data.tokenizer_config import TokenizerConfig
 from attention_on_edges.experiments import STUDIES, Experiment, ModelConfig, Study, artifacts, run_study
 from attention_on_edges.experiments.json_files import sealed
 from attention_on_edges.experiments.studies import load_study
+from edgewise.decoding import beam_search, greedy
 from edgewise.training import TrainingConfig
 from edgewise.training.checkpoint_files import checkpoints
 from edgewise.validation import InputError
@@ -76,9 +77,16 @@ def quick(monkeypatch):
     torch.set_num_threads(1)
     monkeypatch.setitem(experiments.EXPERIMENTS, "copy", TINY)
     monkeypatch.setattr(tasks, "SIZES", FEW)
-    begun = time.monotonic()
+    begun, before = time.process_time(), signal.signal(signal.SIGALRM, hangs)
+    signal.alarm(60)
     yield
-    assert time.monotonic() - begun < 10
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+    assert time.process_time() - begun < 10
+
+
+def hangs(number, frame):
+    raise TimeoutError("a call did not come back")
 
 
 def translate(folder):
@@ -260,6 +268,10 @@ def test_files_that_belong_together_have_to_make_sense_too(file, change, message
     [
         (write(b"[]"), "must hold a JSON object, got"),
         (write(b"{}"), "missing required field"),
+        (
+            lambda file: os.truncate(file, 1 << 40),
+            "has 1,099,511,627,776 bytes, more than",
+        ),
         (edit("commit", drop=True), "missing required field `commit`"),
         (edit("seconds", value="long"), r"Expected `float`, got `str` - at `\$.seconds`"),
         (edit("seconds", value=2.0), "was changed after it was written"),
@@ -324,6 +336,11 @@ LINE = {"config": TINY.config, "row": {"variant": "copy", "seed": 0, "loss": 1.0
         (b"nonsense\n", r"s\.jsonl, line 1 is damaged: Expecting value"),
         (b"[]\n", "line 1 must hold a JSON object"),
         (b"{}\n", "line 1: .*missing required field `config`"),
+        (b"[" * 200_000 + b"\n", "line 1 is damaged"),
+        (
+            json.dumps(LINE | {"row": {"variant": "copy", "seed": 1}}).encode() + b"\n",
+            "another version of this",
+        ),
         (
             json.dumps(LINE | {"row": 1}).encode() + b"\n",
             r"line 1: Expected `object`, got `int` - at `\$.row`",
@@ -558,6 +575,70 @@ def newest(run):
     return checkpoints(run / "checkpoints")[-1]
 
 
+def test_checkpoints_are_known_by_their_names(begun):
+    """Copies under other names are left alone, and one in another's place is refused."""
+    folder = begun / "checkpoints"
+    shutil.copy(newest(begun), folder / "step-best.safetensors")
+    shutil.copy(newest(begun), folder / "step-00000003.bak.safetensors")
+    for steps in (4, 5):
+        words = ["train", "copy", "--out", begun, "--resume", "--steps", steps]
+        assert f"stopped at step {steps}" in call(*words).output
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "step-00000003.bak.safetensors",
+        "step-00000004.safetensors",
+        "step-00000005.safetensors",
+        "step-best.safetensors",
+    ]
+    shutil.copy(newest(begun), folder / "step-00000099.safetensors")
+    one_line(call("train", "copy", "--out", begun, "--resume"), 1, "was renamed: it was written after step 5")
+
+
+def test_a_folder_with_a_log_or_a_model_holds_a_run(begun):
+    shutil.rmtree(begun / "checkpoints")
+    before = (begun / "metrics.jsonl").read_bytes()
+    one_line(call("train", "copy", "--out", begun), 1, "holds a run already; go on with --resume")
+    (begun / "metrics.jsonl").rename(begun / "kept")
+    (begun / "artifact").mkdir()
+    one_line(call("train", "copy", "--out", begun), 1, "holds a finished run; name another folder")
+    assert (begun / "kept").read_bytes() == before
+    (begun / "artifact").rmdir()
+    (begun / "kept").rename(begun / "metrics.jsonl")
+    with pytest.warns(UserWarning, match="a log but no checkpoint: the run begins anew"):
+        assert call("train", "copy", "--out", begun, "--resume", "--steps", 1).exit_code == 0
+
+
+def test_a_model_is_not_written_over_something_else(folder, tmp_path):
+    artifact = artifacts.load(folder)
+    parts = artifacts.halved(artifact.weights), artifact.config, artifact.metrics
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "link").symlink_to(folder)
+    for place in ("file", "link"):
+        with pytest.raises(InputError, match="is no folder of a model; move it away"):
+            artifacts.write(tmp_path / place, *parts, FACTS)
+    with pytest.raises(InputError, match="missing required field"):
+        artifacts.write(folder, *parts, {})
+    assert artifacts.load(folder).provenance == artifact.provenance
+
+
+def test_a_model_in_anothers_place(made, tmp_path, monkeypatch):
+    monkeypatch.setattr(artifacts, "artifacts_folder", lambda: tmp_path)
+    shutil.copytree(made / "tiny", tmp_path / "multi30k")
+    with pytest.raises(InputError, match="multi30k holds another model: its name is 'tiny'"):
+        artifacts.load("multi30k")
+
+
+def test_the_name_of_a_folder_is_text(tmp_path):
+    one_line(call("train", "copy", "--out", f"{tmp_path}/b\udcff"), 1, "the name of a folder must be Unicode")
+
+
+@pytest.mark.parametrize("decode", [greedy, beam_search])
+def test_weights_that_are_not_numbers_decode_to_nothing(decode):
+    model = TINY.build(29).eval()
+    model.encoder.norm.weight.data[0] = float("nan")
+    with pytest.raises(ValueError, match="probabilities are not numbers"):
+        decode(model, [[5, 6]], 0, 1)
+
+
 def test_a_lock_that_is_a_fifo(tmp_path):
     os.mkfifo(tmp_path / ".lock")
     assert call("train", "copy", "--out", tmp_path, "--steps", 1).exit_code == 0
@@ -617,6 +698,23 @@ def nobody_reads():
     sys.stdout = os.fdopen(written, "w")
 
 
+def no_input():
+    sys.stdin = None
+
+
+def slow_input():
+    """Lines that come when the reader already waits, at an end that does not wait for them."""
+    read, written = os.pipe()
+    os.set_blocking(read, False)
+    if os.fork() == 0:
+        for _ in range(3):
+            time.sleep(0.2)
+            os.write(written, b"a dog\n")
+        os._exit(0)
+    os.close(written)
+    sys.stdin = os.fdopen(read)
+
+
 def small_files():
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
@@ -644,6 +742,9 @@ def endless_input():
     ("words", "prepare", "code", "message"),
     [
         (["info"], close_output, 2, "error: standard output is closed\n"),
+        (["info"], fill_output, 1, "error: .*No space left on device: 'standard output'\n"),
+        (["translate"], no_input, 1, "error: standard input is closed: give a text, or lines of input\n"),
+        (["translate"], slow_input, 0, ""),
         (["translate", "a dog"], close_output, 2, "error: standard output is closed\n"),
         (["translate", "a dog"], fill_output, 1, "error: .*No space left on device: 'standard output'\n"),
         (["translate", "a dog"], nobody_reads, 1, ""),
@@ -663,6 +764,8 @@ def test_streams_and_disks(words, prepare, code, message, tmp_path, folder):
     found, output, errors = in_process(tmp_path, words, prepare)
     assert found == code, errors
     assert re.fullmatch(message, errors), errors
+    if prepare is slow_input:
+        assert output.count("\n") == 3
     if prepare is endless_input:
         assert 0 < output.count("\n") < 3_000
 

@@ -1,4 +1,5 @@
 import dataclasses
+import warnings
 
 import pytest
 import torch
@@ -345,6 +346,16 @@ long = torch.tensor
 def test_bad_input(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.dgl
+def test_what_dgl_warns_of_while_it_is_imported_is_not_shown(monkeypatch, recwarn):
+    def warns(name):
+        warnings.warn("no progress bars here", stacklevel=1)
+
+    monkeypatch.setattr(interop.importlib, "import_module", warns)
+    interop.load_dgl()
+    assert not recwarn.list
 
 
 @pytest.mark.parametrize("fault", [ModuleNotFoundError, OSError, RuntimeError, AttributeError])

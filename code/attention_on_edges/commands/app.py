@@ -19,7 +19,7 @@ import edgewise
 from attention_on_edges import experiments
 from attention_on_edges.commands.bench import bench
 from attention_on_edges.commands.options import Device, Name
-from attention_on_edges.commands.running import Commands, alone, one_line_errors, shown, stopping, tell
+from attention_on_edges.commands.running import Commands, alone, one_line_errors, shown, stopping, tell, write
 from attention_on_edges.commands.translating import translate
 from attention_on_edges.experiments import artifacts
 from edgewise.graphs import dgl_available
@@ -100,14 +100,14 @@ def _conclude(trainer: Trainer, experiment: experiments.Experiment, again: str) 
     """Write the artifact of a finished run; of an unfinished one, print how to continue it."""
     if trainer.finished:
         artifact = experiments.finish(trainer, experiment)
-        typer.echo(artifact.folder)
+        write(artifact.folder)
         for split in experiment.tests:
-            typer.echo(f"{split}  {_figures(artifact.metrics[split])}")
+            write(f"{split}  {_figures(artifact.metrics[split])}")
         return
-    typer.echo(f"stopped at step {trainer.step}; go on with: {again}")
+    write(f"stopped at step {trainer.step}; go on with: {again}")
     deviation = experiments.deviation(trainer, experiment)
     if deviation is not None:
-        typer.echo(f"losses differ from the committed artifact's by {deviation:.1e} at most (relative)")
+        write(f"losses differ from the committed artifact's by {deviation:.1e} at most (relative)")
 
 
 @app.command()
@@ -128,10 +128,10 @@ def study(
         check_choice("study", name, [*experiments.STUDIES, *experiments.MEASUREMENTS])
         with alone(out / f"{name}.lock"):
             if name in experiments.MEASUREMENTS:
-                typer.echo(experiments.run_measurement(experiments.MEASUREMENTS[name], out))
+                write(experiments.run_measurement(experiments.MEASUREMENTS[name], out))
                 return
             missing = experiments.run_study(experiments.get_study(name), out, device, runs)
-            typer.echo(f"{missing} runs are missing" if missing else out / f"{name}.json")
+            write(f"{missing} runs are missing" if missing else out / f"{name}.json")
 
 
 @app.command()
@@ -145,12 +145,12 @@ def evaluate(
         experiment, search = artifact.experiment, experiments.search_of(artifact)
         recorded = {split: artifact.figures(split) for split in experiment.tests}
         found = experiments.final_figures(experiment, *experiments.restore(artifact), search, limit)
-        typer.echo(artifact.caption)
+        write(artifact.caption)
         for split, figures in found.items():
-            typer.echo(f"{split}, found     {_figures(figures)}")
-            typer.echo(f"{split}, recorded  {_figures(recorded[split])}")
+            write(f"{split}, found     {_figures(figures)}")
+            write(f"{split}, recorded  {_figures(recorded[split])}")
         if limit is not None:
-            typer.echo(f"decoded here: the first {limit}; recorded: all")
+            write(f"decoded here: the first {limit}; recorded: all")
 
 
 @app.command()
@@ -162,12 +162,12 @@ def info() -> None:
         devices.append(artifacts.device_name("cuda"))
     if torch.backends.mps.is_available():
         devices.append("mps")
-    typer.echo(f"edgewise   {edgewise.__version__}, commit {facts['commit'][:10] or 'unknown'}")
-    typer.echo(f"python     {facts['python']}, torch {facts['torch']}, {facts['threads']} threads")
-    typer.echo(f"devices    {'; '.join(devices)}")
+    write(f"edgewise   {edgewise.__version__}, commit {facts['commit'][:10] or 'unknown'}")
+    write(f"python     {facts['python']}, torch {facts['torch']}, {facts['threads']} threads")
+    write(f"devices    {'; '.join(devices)}")
     without = "" if dgl_available() else " (DGL cannot be imported)"
-    typer.echo(f"engines    {', '.join(available_engines())}{without}")
-    typer.echo(f"artifacts  {', '.join(artifacts.names()) or 'none'}")
+    write(f"engines    {', '.join(available_engines())}{without}")
+    write(f"artifacts  {', '.join(artifacts.names()) or 'none'}")
 
 
 def _figures(figures: dict[str, float]) -> str:

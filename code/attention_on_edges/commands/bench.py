@@ -10,7 +10,7 @@ import typer
 
 from attention_on_edges import benchmarks, experiments
 from attention_on_edges.commands.options import Device, Model, TextName
-from attention_on_edges.commands.running import one_line_errors, tell
+from attention_on_edges.commands.running import one_line_errors, tell, write
 from attention_on_edges.experiments import artifacts
 
 bench = typer.Typer(no_args_is_help=True)
@@ -74,7 +74,7 @@ def bench_engines(
         for name in chosen(workloads, only):
             tell(f"measuring {name}")
             rows += benchmarks.bench_engines([workloads[name]], engine or None, repeats, device)
-        typer.echo(f"{artifacts.device_name(device)}\n{benchmarks.format_engines(rows)}")
+        write(f"{artifacts.device_name(device)}\n{benchmarks.format_engines(rows)}")
         report.write([asdict(row) for row in rows])
 
 
@@ -87,7 +87,7 @@ def bench_pyg(repeats: Repeats = 5, only: Only = None, out: Out = None) -> None:
         for name in chosen(benchmarks.PYG_WORKLOADS, only):
             tell(f"measuring {name}")
             rows += benchmarks.bench_pyg([name], repeats)
-        typer.echo(benchmarks.format_pyg(rows))
+        write(benchmarks.format_pyg(rows))
         report.write([asdict(row) for row in rows])
 
 
@@ -97,7 +97,7 @@ def bench_memory(out: Out = None) -> None:
     with one_line_errors():
         report = Report(out, name="bench-memory", about="How much memory does a long window take?")
         rows = benchmarks.bench_memory()
-        typer.echo(benchmarks.format_memory(rows))
+        write(benchmarks.format_memory(rows))
         report.write([asdict(row) for row in rows])
 
 
@@ -116,7 +116,7 @@ def bench_long(
         report = Report(out, name="long", about="What does a long text cost?", **settings)
         lengths = [n for n in benchmarks.LENGTHS if n <= longest]
         rows = benchmarks.bench_long(names, lengths, repeats, keep=keep)
-        typer.echo(benchmarks.format_long(rows))
+        write(benchmarks.format_long(rows))
         report.write([{"variant": row.name} | row.known for row in rows])
 
 
@@ -137,7 +137,7 @@ def bench_training(
         for name in chosen(trainings, only):
             tell(f"measuring {name}")
             rows = benchmarks.bench_training([trainings[name]], contestant or None, repeats)
-            typer.echo(benchmarks.format_training(rows))
+            write(benchmarks.format_training(rows))
             found += rows
         report.write([asdict(row) for row in found])
 
@@ -156,14 +156,14 @@ def bench_decoding(
             out, name="bench-decoding", about="How fast is decoding?", artifact=model, repeats=repeats
         )
         rows = benchmarks.bench_decoding(translator, texts, repeats)
-        typer.echo(benchmarks.format_decoding(rows))
+        write(benchmarks.format_decoding(rows))
         sources = [translator.encode(text) for text in texts[:100]]
         setting = translator.model, sources, translator.vocabulary.sos_id, translator.vocabulary.eos_id
         cached = [benchmarks.bench_cache(*setting, repeats=repeats)]
-        typer.echo(benchmarks.format_cache(cached))
+        write(benchmarks.format_cache(cached))
         setting = setting[0], sources[:2], *setting[2:]
         lengths = benchmarks.bench_lengths(*setting, repeats=repeats)
-        typer.echo(benchmarks.format_cache(lengths))
+        write(benchmarks.format_cache(lengths))
         report.write([asdict(row) for row in [*rows, *cached, *lengths]])
 
 
@@ -181,11 +181,11 @@ def bench_loader(
         data = experiments.load_data(experiment, say=tell)
         model = experiment.build(data.vocab_size).to(device)
         row = benchmarks.bench_loader(model, data, experiment.training, repeats=repeats)
-        typer.echo(f"{artifacts.device_name(device)}: {benchmarks.format_loader(row)}")
+        write(f"{artifacts.device_name(device)}: {benchmarks.format_loader(row)}")
 
 
 @bench.command("adaptive")
 def bench_adaptive(repeats: Repeats = 5) -> None:
     """Time a step of the Universal Transformer while fewer and fewer tokens are active."""
     with one_line_errors():
-        typer.echo(benchmarks.format_adaptive(benchmarks.bench_adaptive(repeats=repeats)))
+        write(benchmarks.format_adaptive(benchmarks.bench_adaptive(repeats=repeats)))

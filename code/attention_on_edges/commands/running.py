@@ -36,19 +36,24 @@ class Commands(TyperGroup):
         try:
             if sys.stdout is None:
                 raise UsageError("standard output is closed")
-            code = super().main(*arguments, **options | {"standalone_mode": False})
+            with naming("standard output"):
+                code = super().main(*arguments, **options | {"standalone_mode": False})
         except UsageError as error:
             # A group without a command has shown its help by now; that is the whole message.
             if type(error).__name__ != "NoArgsIsHelpError" and is_first_on_machine():
                 where = f"; see {error.ctx.command_path} --help" if error.ctx else ""
                 typer.echo(f"error: {' '.join(error.format_message().split()).rstrip('.')}{where}", err=True)
             sys.exit(error.exit_code)
+        except OSError as error:
+            if not isinstance(error, BrokenPipeError):
+                typer.echo(f"error: {error}", err=True)
+            sys.exit(1)
         except typer.Abort:
             sys.exit(1)
         sys.exit(code if isinstance(code, int) else 0)
 
 
-def write(line: str) -> None:
+def write(line: object) -> None:
     """Write a line to standard output, now."""
     with naming("standard output"):
         typer.echo(line)
@@ -78,6 +83,10 @@ def one_line_errors(speaks: Callable[[], bool] = lambda: True) -> Iterator[None]
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
     """Keep a second process out of a run's folder; the system lifts the lock with the process."""
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError:
+        raise InputError(f"the name of a folder must be Unicode, got {str(folder)!r}") from None
     folder.mkdir(parents=True, exist_ok=True)
     with open(os.open(folder / ".lock", os.O_RDWR | os.O_CREAT), "wb") as lock:
         try:

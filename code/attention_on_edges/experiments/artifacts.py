@@ -172,7 +172,10 @@ def load(name: str | Path) -> Artifact:
             raise InputError(f"{folder} is no artifact: it has no {file}")
         if sha256_of(folder / file) != digest:
             raise InputError(f"{folder / file} is damaged, or another model's: it is not what was written")
-    return Artifact(folder, read_json(folder / CONFIG), read_json(folder / METRICS), provenance)
+    found = Artifact(folder, read_json(folder / CONFIG), read_json(folder / METRICS), provenance)
+    if not isinstance(name, Path) and name == folder.name != found.config.get("name"):
+        raise InputError(f"{folder} holds another model: its name is {found.config.get('name')!r}")
+    return found
 
 
 def _address() -> str:
@@ -208,6 +211,8 @@ def write(
     tokenizer : str, optional
         JSON of the tokeniser.
     """
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise InputError(f"{folder} is no folder of a model; move it away")
     fresh, old = (folder.with_name(f".{folder.name}.{what}") for what in ("part", "old"))
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
@@ -217,6 +222,7 @@ def write(
     if tokenizer is not None:
         write_atomically(fresh / TOKENIZER, tokenizer.encode())
     seal(fresh, provenance)
+    load(fresh)
     if folder.exists():
         shutil.rmtree(old, ignore_errors=True)
         os.replace(folder, old)

@@ -14,6 +14,9 @@ from edgewise.validation import InputError
 
 Kind = TypeVar("Kind")
 
+MOST_BYTES = 1 << 28
+"""Largest file that is read."""
+
 
 class Provenance(TypedDict):
     """What the provenance of a result says at least: when and where it was made, by which code."""
@@ -37,6 +40,8 @@ def read_json(path: Path) -> dict[str, Any]:
     """
     if not path.is_file():
         raise InputError(f"{path} {'is no regular file' if path.exists() else 'does not exist'}")
+    if (size := path.stat().st_size) > MOST_BYTES:
+        raise InputError(f"{path} has {size:,} bytes, more than any file of results")
     return parse_object(path.read_bytes(), path)
 
 
@@ -44,7 +49,7 @@ def parse_object(data: bytes, where: Path | str) -> dict[str, Any]:
     """Return the JSON object that some bytes are; ``where`` is for the message of the ``InputError``."""
     try:
         found = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{where} is damaged: {error}") from None
     if not isinstance(found, dict):
         raise InputError(f"{where} must hold a JSON object, got {str(found)[:40]}")

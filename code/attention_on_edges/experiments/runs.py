@@ -64,6 +64,8 @@ def start(
         vocabulary or number of processes.
     """
     communicator.assert_same(experiment.config | {"resume": resume})
+    if not resume and (folder / "artifact").exists():
+        raise FileExistsError(f"{folder} holds a finished run; name another folder")
     data = load_data(experiment, None, workers, say)
     found = {"data": {"pairs": digest_of(data)[:16], "vocabulary": digest_of_symbols(data)[:16]}}
     communicator.assert_same(found)

@@ -139,7 +139,9 @@ def run_study(
     path = folder / f"{study.name}.jsonl"
     done = _rows_done(path)
     expected = [entry.config for entry in study.entries[: len(done)]]
-    if [row["config"] for row in done] != expected:
+    runs = [(row["row"].get("variant"), row["row"].get("seed")) for row in done]
+    named = [(entry.name, entry.training.seed) for entry in study.entries[: len(done)]]
+    if [row["config"] for row in done] != expected or runs != named:
         raise InputError(f"{path} holds figures of another version of this study: move it away")
     for entry in study.entries[len(done) :][:limit]:
         done.append({"config": entry.config} | _run(entry, device))
@@ -152,6 +154,7 @@ def run_study(
         last = stages[-1] | {
             "seconds": sum(stage["seconds"] for stage in stages),
             "changed": any(stage["changed"] for stage in stages),
+            "stages": stages,
         }
         Results(study.config, [row["row"] for row in done], last).write(folder)
     return len(study.entries) - len(done)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from edgewise.decoding.continuation import Continuation, continuation_of
-from edgewise.decoding.hypothesis import Hypothesis, limits_of
+from edgewise.decoding.hypothesis import Hypothesis, check_numbers, limits_of
 from edgewise.layers import check_symbols, evaluating
 from edgewise.models.transformer import Transformer
 from edgewise.validation import check_count
@@ -73,7 +73,7 @@ def beam_search(
         going, ids = searches, torch.full((len(sources),), sos_id, device=device)
         scores = torch.zeros(len(sources), 1, device=device)
         while going:
-            log_probs = model.generator(continuation.step(ids)).unflatten(0, scores.shape)
+            log_probs = check_numbers(model.generator(continuation.step(ids))).unflatten(0, scores.shape)
             candidates = _best_candidates(scores, log_probs, 2 * beam)
             going, rows, ids, scores = _advance(going, candidates, scores.shape[1], continuation.steps)
             if going:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 
 from edgewise.decoding.continuation import continuation_of
-from edgewise.decoding.hypothesis import Hypothesis, limits_of
+from edgewise.decoding.hypothesis import Hypothesis, check_numbers, limits_of
 from edgewise.layers import check_symbols, evaluating
 from edgewise.models.transformer import Transformer
 
@@ -52,7 +52,7 @@ def greedy(
         taken: list[list[int]] = [[] for _ in sources]
         scores, finished = [0.0] * len(sources), [False] * len(sources)
         while alive:
-            log_probs = model.generator(continuation.step(ids))
+            log_probs = check_numbers(model.generator(continuation.step(ids)))
             best, ids = log_probs.max(1)
             going, steps = [], continuation.steps
             for row, (sentence, token, score) in enumerate(

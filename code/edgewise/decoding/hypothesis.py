@@ -1,7 +1,9 @@
-"""The result of decoding, and length limits."""
+"""The result of decoding, and limits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from torch import Tensor
 
 from edgewise.validation import check_count
 
@@ -37,3 +39,10 @@ def limits_of(sources: Sequence[Sequence[int]], max_len: int | None) -> list[int
     if max_len is not None:
         return [check_count("max_len", max_len, 1)] * len(sources)
     return [2 * len(source) + 10 for source in sources]
+
+
+def check_numbers(log_probs: Tensor) -> Tensor:
+    """Return log-probabilities, unless some are NaN: no token would be the most probable one."""
+    if bool(log_probs.isnan().any()):
+        raise ValueError("the model's probabilities are not numbers: are its weights?")
+    return log_probs

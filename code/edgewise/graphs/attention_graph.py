@@ -420,10 +420,10 @@ class AttentionGraph:
         if (src.step or 1) != 1 or (dst.step or 1) != 1:
             raise ValueError(f"src and dst must be slices without a step, got {src} and {dst}")
         (first_src, last_src), (first_dst, last_dst) = (
-            s.indices(n)[:2] for s, n in ((src, self.num_src), (dst, self.num_dst))
+            (s.indices(n)[0], max(s.indices(n)[:2])) for s, n in ((src, self.num_src), (dst, self.num_dst))
         )
         same = self.self_attention and (first_src, last_src) == (first_dst, last_dst)
-        sides = (max(last_src - first_src, 0), None if same else max(last_dst - first_dst, 0))
+        sides = (last_src - first_src, None if same else last_dst - first_dst)
         if self.intervals is not None:
             start, stop = (x[dst].clamp(first_src, last_src) - first_src for x in self.intervals)
             return self.unchecked(*sides, intervals=(start, stop))

@@ -5,6 +5,7 @@ import importlib.metadata
 import os
 import sys
 import types
+import warnings
 from typing import Any
 
 from edgewise.validation import MissingPackageError
@@ -26,7 +27,9 @@ def load_dgl() -> Any:
     try:
         if int(importlib.metadata.version("dgl").split(".")[0]) >= 2:
             sys.modules.setdefault("dgl.graphbolt", types.ModuleType("dgl.graphbolt"))
-        return importlib.import_module("dgl")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the progress bars that it imports, for instance
+            return importlib.import_module("dgl")
     except Exception as error:  # whatever an installation that does not fit raises while it is imported
         raise MissingPackageError(
             f'DGL cannot be imported ({type(error).__name__}: {error}). Install it with "pip install '

@@ -11,6 +11,7 @@ renamed; the one before it is kept.
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,8 @@ from torch import Tensor
 
 FORMAT = 2
 """Version of the format that this code writes and reads."""
+
+NAME = re.compile(r"step-(\d{8,})\.safetensors")
 
 KEPT = 2
 """Checkpoints in a folder: the newest and the one before it."""
@@ -101,6 +104,8 @@ def _read(path: Path) -> tuple[list[Tensor], dict[str, Any]]:
     tensors = [named[name] for name in sorted(named)]
     if digest != _digest(text, tensors):
         raise CheckpointError(f"{path} is damaged: it is not what was written")
+    if facts["step"] != _step_of(path):
+        raise CheckpointError(f"{path} was renamed: it was written after step {facts['step']}")
     return tensors, facts
 
 
@@ -124,11 +129,11 @@ def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any], config: M
         part.unlink(missing_ok=True)  # of a process that was killed
     tensors: list[Tensor] = []
     tree = _take_tensors(state, "state", tensors)
-    text = json.dumps({"format": FORMAT, "config": dict(config), "tree": tree})
+    text = json.dumps({"format": FORMAT, "step": step, "config": dict(config), "tree": tree})
     named = {f"{number:06d}": tensor for number, tensor in enumerate(tensors)}
     path = folder / f"step-{step:08d}.safetensors"
     write_atomically(path, save(named, {"edgewise": text, "digest": _digest(text, tensors)}))
-    for old in checkpoints(folder)[:-KEPT]:
+    for old in [other for other in checkpoints(folder) if _step_of(other) <= step][:-KEPT]:
         old.unlink()
     return path
 
@@ -160,12 +165,17 @@ def load_checkpoint(path: Path, config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """Return a folder's checkpoints, oldest first."""
-    return sorted(folder.glob("step-*.safetensors"))
+    """Return a folder's checkpoints, those of fewer steps first; other files are left alone."""
+    return sorted((p for p in folder.glob("step-*.safetensors") if NAME.fullmatch(p.name)), key=_step_of)
+
+
+def _step_of(path: Path) -> int:
+    found = NAME.fullmatch(path.name)
+    return int(found[1]) if found else -1
 
 
 def _advice(path: Path, config: Mapping[str, Any]) -> str:
-    for other in reversed([p for p in checkpoints(path.parent) if p < path]):
+    for other in reversed([p for p in checkpoints(path.parent) if _step_of(p) < _step_of(path)]):
         try:
             _, facts = _read(other)
         except CheckpointError:

@@ -39,7 +39,10 @@ class Log:
         if self.path.exists() and not self.path.is_file():
             raise InputError(f"{self.path} is no regular file")
         with naming(self.path):
-            written = self.path.read_bytes()[:end] if self.path.exists() else b""
+            written = b""
+            if self.path.exists():
+                with open(self.path, "rb") as file:
+                    written = file.read(end)
             self.end = written.rfind(b"\n") + 1
             if self.end < end:
                 lost = f"the last {end - self.end:,} bytes that were written to it"

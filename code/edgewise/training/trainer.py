@@ -1,6 +1,7 @@
 """A training run: epochs, validation, checkpoints and a log; resumed bit for bit."""
 
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
@@ -145,7 +146,7 @@ class Trainer:
             If past epochs would have been different under this configuration or device.
         """
         found = checkpoints(self.folder / "checkpoints")
-        if found and not resume:
+        if not resume and (found or self.log.path.exists()):
             raise FileExistsError(
                 f"{self.folder} holds a run already; go on with --resume, or name another folder"
             )
@@ -155,6 +156,8 @@ class Trainer:
         else:
             self.communicator.seed_by_rank(self.config.seed)
         if self.communicator.rank == 0:
+            if not found and self.log.path.exists():
+                warnings.warn(f"{self.folder} has a log but no checkpoint: the run begins anew", stacklevel=2)
             self.log.open(self._log_end)
         self.stages.append(self._stage | {"from_step": self.step, "to_step": self.step, "seconds": 0.0})
         self._began = self._saved_at = time.monotonic()
