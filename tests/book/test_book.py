@@ -242,7 +242,7 @@ def test_headings_are_in_order(page):
 
 def test_names_of_the_package_are_links(page):
     dead = "names => names.filter(name => !name.closest('a')).map(name => name.textContent)"
-    foreign = {"Any", "Callable", "Hashable", "Iterator", "Mapping", "Sequence", "Tensor"} | set(dir(builtins))
+    foreign = {"Any", "Callable", "Hashable", "Iterator", "Mapping", "Sequence", "Tensor", *dir(builtins)}
     assert set(page.eval_on_selector_all("code.xref.py", dead)) <= foreign
 
 
