@@ -45,6 +45,8 @@ class Commands(TyperGroup):
                 typer.echo(f"error: {' '.join(error.format_message().split()).rstrip('.')}{where}", err=True)
             sys.exit(error.exit_code)
         except OSError as error:
+            if shown["traceback"]:
+                raise
             if not isinstance(error, BrokenPipeError):
                 typer.echo(f"error: {error}", err=True)
             sys.exit(1)
