@@ -78,11 +78,11 @@ def quick(monkeypatch):
     monkeypatch.setitem(experiments.EXPERIMENTS, "copy", TINY)
     monkeypatch.setattr(tasks, "SIZES", FEW)
     begun, before = time.process_time(), signal.signal(signal.SIGALRM, hangs)
-    signal.alarm(60)
+    signal.alarm(150)
     yield
     signal.alarm(0)
     signal.signal(signal.SIGALRM, before)
-    assert time.process_time() - begun < 10
+    assert time.process_time() - begun < 30  # ten on a machine like ours
 
 
 def hangs(number, frame):
@@ -678,7 +678,7 @@ def in_process(folder, words, prepare=None):
     """Exit code, output and errors of a command line in a process of its own."""
     child = process(run, folder, words, prepare)
     child.start()
-    child.join(60)
+    child.join(120)
     assert child.exitcode is not None
     return child.exitcode, (folder / "output").read_text(), (folder / "errors").read_text()
 
