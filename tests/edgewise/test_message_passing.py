@@ -132,11 +132,11 @@ def test_what_is_not_finite_spreads_along_edges_and_nowhere_else(engine, which, 
 
 
 @pytest.mark.proves("using", "tiles and chunks refuse second derivatives, scatter has them")
-@pytest.mark.parametrize("engine", ["scatter", "chunks", "tiles"])
+@engines
 @pytest.mark.parametrize("graph", [window([9, 5], 2, 1), causal([4, 3])], ids=["window", "causal"])
 def test_second_derivatives_are_right_or_refused_with_a_sentence(engine, graph):
     fields = random_fields(graph, 1, 2, dtype=torch.float64)
-    if engine == "scatter":
+    if engine in ("scatter", "builtin", "mailbox"):
         assert torch.autograd.gradgradcheck(lambda *f: propagate_attention(graph, *f, engine), fields)
         return
     for power in (1, 2):  # the gradient that comes from above is a constant, or is not

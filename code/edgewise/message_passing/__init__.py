@@ -76,7 +76,8 @@ def propagate_attention(
 
     NaN and infinities spread along edges, as they do in a dense softmax over a receiver's senders, and
     nowhere else; in compiled programs, on a GPU and in the gradient that comes from above, ``tiles`` may
-    spread them within a tile. ``scatter`` alone has second derivatives.
+    spread them within a tile. ``tiles``, ``chunks`` and ``fused`` refuse second
+    derivatives.
 
     Parameters
     ----------

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs import AttentionGraph, load_dgl
-from edgewise.message_passing.precision import in_full_precision
+from edgewise.message_passing.precision import in_full_precision, without_second_derivatives
 
 
 @in_full_precision
@@ -99,12 +99,29 @@ def fused(
     bias: Tensor | None = None,
     keep: Tensor | None = None,
 ) -> Tensor:
-    """Three kernels without feature-wide messages: score, softmax, weighted sum."""
+    """Three kernels without feature-wide messages: score, softmax, weighted sum.
+
+    There are no second derivatives: DGL's softmax takes some of them for zero.
+    """
     dgl = load_dgl()
     g = _message_graph(graph)
     score = dgl.ops.v_dot_u(g, q, k) / math.sqrt(q.shape[-1])  # [E, h, 1]
     weight = dgl.ops.edge_softmax(g, score if bias is None else score + bias[..., None])
-    return dgl.ops.u_mul_e_sum(g, v, weight if keep is None else weight * keep[..., None])
+    output = dgl.ops.u_mul_e_sum(g, v, weight if keep is None else weight * keep[..., None])
+    return _Once.apply(output)
+
+
+class _Once(torch.autograd.Function):
+    """The identity, whose gradient cannot be differentiated."""
+
+    @staticmethod
+    def forward(ctx: Any, output: Tensor) -> Tensor:
+        return output.view_as(output)
+
+    @staticmethod
+    @without_second_derivatives("engine='scatter'")
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad
 
 
 def _message_graph(graph: AttentionGraph) -> Any:
