@@ -262,6 +262,12 @@ def test_bad_input(call, error, message, model):
         call(model)
 
 
+def test_weights_that_are_not_numbers_write_nothing(model):
+    model.norm.weight.data[0] = float("nan")
+    with pytest.raises(ValueError, match="probabilities are not numbers"):
+        continue_texts(model, [[1, 2]], 3)
+
+
 def test_a_missing_tensor_is_named():
     theirs = THEIRS["Llama"]()
     del theirs.model.layers[1].mlp.up_proj

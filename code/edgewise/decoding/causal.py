@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from edgewise.decoding.hypothesis import check_numbers
 from edgewise.graphs import AttentionGraph
 from edgewise.layers import evaluating
 from edgewise.models.causal_lm import CausalLM, Packed
@@ -103,7 +104,7 @@ def continue_texts(
         for _ in range(max_new):
             logits = model(*cache.extend(new), cache)
             ends = torch.tensor([len(new[i]) for i in going]).cumsum(0) - 1
-            chosen = logits[ends].argmax(-1).tolist()
+            chosen = check_numbers(logits[ends]).argmax(-1).tolist()
             new = [[] for _ in texts]
             for i, token in zip(going, chosen, strict=True):
                 if token != eos_id:
