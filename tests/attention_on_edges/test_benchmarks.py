@@ -30,6 +30,7 @@ from attention_on_edges.benchmarks import (
     format_engines,
     format_training,
     interleave,
+    language_models,
 )
 from attention_on_edges.benchmarks import long_context as long_texts
 from attention_on_edges.benchmarks.baselines import PaddedTransformer, Recomputation
@@ -40,6 +41,7 @@ from attention_on_edges.data.tasks import get_dataset
 from edgewise.decoding import Continuation, beam_search
 from edgewise.graphs import GraphPool, complete
 from edgewise.message_passing import available_engines, propagate_attention
+from edgewise.models.from_transformers import from_transformers
 from edgewise.models.transformer import make_model
 from edgewise.training import TrainingConfig
 from support import copy_to_torch, random_pairs, small_model
@@ -168,6 +170,54 @@ def test_a_layer_of_pyg_is_matched_and_timed(monkeypatch):
     result = CliRunner().invoke(app, ["bench", "pyg"])
     assert result.exit_code == 1
     assert "pip install torch_geometric" in result.output
+
+
+class TestLanguageModels:
+    def test_converted_models_are_those_of_transformers(self):
+        rows = benchmarks.compare_with_transformers()
+        assert [row.architecture for row in rows] == ["GPT-2", "Llama", "Mistral"]
+        assert all(0 < row.logits < 1e-5 and 0 < row.gradients < 1e-4 for row in rows)
+
+    def test_a_difference_shows(self, monkeypatch):
+        def other(model):
+            made = from_transformers(model)
+            with torch.no_grad():
+                made.norm.weight[0] += 1
+            return made
+
+        monkeypatch.setattr(language_models, "from_transformers", other)
+        assert min(row.logits for row in benchmarks.compare_with_transformers()) > 1e-3
+
+    def test_the_contestants_compute_one_loss(self):
+        theirs = benchmarks.ARCHITECTURES["Llama"](hidden_size=16, intermediate_size=24, num_hidden_layers=1)
+        texts = benchmarks.TRAINED["128 texts of about 14 tokens"][:5]
+        expected = language_models.packed_loss(from_transformers(theirs), texts)
+        for loss in (language_models.padded_loss, language_models.real_loss):
+            torch.testing.assert_close(loss(theirs, texts), expected)
+
+    def test_texts_are_ragged(self):
+        lengths = {name: [len(text) for text in texts] for name, texts in benchmarks.TRAINED.items()}
+        for name, found in lengths.items():
+            count, _, _, _, mean, _ = name.split()
+            assert len(found) == int(count)
+            assert sum(found) / len(found) == pytest.approx(int(mean), rel=0.15)
+            assert max(found) > 1.5 * sum(found) / len(found)
+
+    def test_the_command_measures_and_keeps(self, monkeypatch, tmp_path):
+        monkeypatch.setattr(language_models, "LLAMA", dict.fromkeys(language_models.LLAMA, 16))
+        monkeypatch.setitem(benchmarks.TRAINED, "small", [[1, 2, 3], [4, 5]])
+        command = ["bench", "causal", "--repeats", "1", "--only", "small", "--out", str(tmp_path)]
+        result = CliRunner().invoke(app, command)
+        assert result.exit_code == 0, result.output
+        results = json.loads((tmp_path / "bench-causal.json").read_text())["rows"]
+        rows = [row for row in results if "contestant" in row]
+        assert rows[0]["contestant"] == "packed"
+        assert rows[0]["ratio"] == 1
+        assert len(rows) == 3
+        monkeypatch.setitem(sys.modules, "transformers", None)
+        result = CliRunner().invoke(app, ["bench", "causal"])
+        assert result.exit_code == 1
+        assert "pip install transformers" in result.output
 
 
 class TestLong:

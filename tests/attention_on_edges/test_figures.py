@@ -24,6 +24,7 @@ from attention_on_edges.figures import (
     draw_packing,
     draw_shares,
     draw_social,
+    draw_with_mask,
     show_source,
     table,
     use_style,
@@ -62,6 +63,22 @@ def test_a_graph_is_drawn_with_all_its_edges_and_labels(graph, layout):
 def test_the_in_edges_of_the_highlighted_receiver_stand_out():
     fig = draw_graph(causal(4).to_networkx(), list("abcd"), highlight=2)
     assert sum(p.get_linewidth() == 2.0 for p in arrows(fig)) == 3
+
+
+@pytest.mark.parametrize(
+    ("graph", "layout", "highlight", "row"),
+    [(causal(4), "line", 2, 2), (bipartite(2, 3), "sides", ("dst", 1), 1), (complete(3), "line", None, None)],
+)
+def test_a_graph_stands_beside_its_mask_with_one_row_framed(graph, layout, highlight, row):
+    labels = [f"t{i}" for i in range(len(graph.to_networkx()))]
+    fig = draw_with_mask(graph, labels, layout, highlight)
+    _, right = fig.axes
+    assert len(arrows(fig)) == graph.num_edges
+    assert np.array_equal(right.images[0].get_array(), graph.to_mask().numpy())
+    assert [t.get_text() for t in right.get_xticklabels()] == labels[: graph.num_src]
+    assert [t.get_text() for t in right.get_yticklabels()] == labels[-graph.num_dst :]
+    frames = [(p.get_y() + 0.5, p.get_width()) for p in right.patches]
+    assert frames == ([] if row is None else [(row, graph.num_src)])
 
 
 def test_the_full_picture_shows_every_edge_but_loops():

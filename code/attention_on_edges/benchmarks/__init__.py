@@ -18,6 +18,16 @@ from attention_on_edges.benchmarks.engines import (
     bench_engines,
     format_engines,
 )
+from attention_on_edges.benchmarks.language_models import (
+    ARCHITECTURES,
+    TRAINED,
+    CausalRow,
+    Equality,
+    bench_causal,
+    compare_with_transformers,
+    format_causal,
+    transformers_available,
+)
 from attention_on_edges.benchmarks.loading import LoaderRow, bench_loader, format_loader
 from attention_on_edges.benchmarks.long_context import CONTESTANTS, LENGTHS, bench_long
 from attention_on_edges.benchmarks.memory import MemoryRow, bench_memory, format_memory
@@ -27,16 +37,20 @@ from attention_on_edges.benchmarks.timing import interleave
 from attention_on_edges.benchmarks.training import TRAININGS, TrainingRow, bench_training, format_training
 
 __all__ = [
+    "ARCHITECTURES",
     "CONTESTANTS",
     "LENGTHS",
     "PYG_WORKLOADS",
     "SHARES",
+    "TRAINED",
     "TRAININGS",
     "WORKLOADS",
     "AdaptiveRow",
     "CacheRow",
+    "CausalRow",
     "DecodingRow",
     "EngineRow",
+    "Equality",
     "LoaderRow",
     "LongRow",
     "MemoryRow",
@@ -46,6 +60,7 @@ __all__ = [
     "Workload",
     "bench_adaptive",
     "bench_cache",
+    "bench_causal",
     "bench_decoding",
     "bench_engines",
     "bench_lengths",
@@ -54,9 +69,11 @@ __all__ = [
     "bench_memory",
     "bench_pyg",
     "bench_training",
+    "compare_with_transformers",
     "exponents",
     "format_adaptive",
     "format_cache",
+    "format_causal",
     "format_decoding",
     "format_engines",
     "format_loader",
@@ -65,4 +82,5 @@ __all__ = [
     "format_pyg",
     "format_training",
     "interleave",
+    "transformers_available",
 ]

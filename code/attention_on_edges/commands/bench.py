@@ -91,6 +91,22 @@ def bench_pyg(repeats: Repeats = 5, only: Only = None, out: Out = None) -> None:
         report.write([asdict(row) for row in rows])
 
 
+@bench.command("causal")
+def bench_causal(repeats: Repeats = 5, only: Only = None, out: Out = None) -> None:
+    """Compare decoder-only models with those of Hugging Face's transformers: results, speed of training."""
+    with one_line_errors():
+        report = Report(
+            out, name="bench-causal", about="How fast does a ragged batch train?", repeats=repeats
+        )
+        equal = benchmarks.compare_with_transformers()
+        rows = []
+        for name in chosen(benchmarks.TRAINED, only):
+            tell(f"measuring {name}")
+            rows += benchmarks.bench_causal([name], repeats)
+        write(benchmarks.format_causal(rows))
+        report.write([asdict(row) for row in [*equal, *rows]])
+
+
 @bench.command("memory")
 def bench_memory(out: Out = None) -> None:
     """Peak memory of 'fused' and 'tiles' on 65,536 tokens with 129 in-edges each."""

@@ -2,7 +2,13 @@
 
 from attention_on_edges.figures.architecture import draw_architecture
 from attention_on_edges.figures.curves import bars, curves
-from attention_on_edges.figures.graphs import draw_batch, draw_graph, draw_packing, draw_social
+from attention_on_edges.figures.graphs import (
+    draw_batch,
+    draw_graph,
+    draw_packing,
+    draw_social,
+    draw_with_mask,
+)
 from attention_on_edges.figures.maps import attention_maps
 from attention_on_edges.figures.pipeline import draw_forward_pass, draw_layers
 from attention_on_edges.figures.shares import draw_shares
@@ -24,6 +30,7 @@ __all__ = [
     "draw_packing",
     "draw_shares",
     "draw_social",
+    "draw_with_mask",
     "show_source",
     "table",
     "use_style",

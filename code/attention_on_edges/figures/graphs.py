@@ -7,8 +7,10 @@ import matplotlib.pyplot as plt
 import networkx as nx
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from attention_on_edges.figures.style import EDGE_KINDS, PALETTE
+from edgewise.graphs import AttentionGraph
 
 NODE = {"node_color": "white", "edgecolors": PALETTE["ink"], "linewidths": 1.2}
 
@@ -92,6 +94,39 @@ def _sides(nodes: Sequence[Hashable]) -> dict[Hashable, tuple[float, float]]:
         for i, node in enumerate(members):
             places[node] = (i - (len(members) - 1) / 2, height)
     return places
+
+
+def draw_with_mask(
+    graph: AttentionGraph,
+    labels: Sequence[str],
+    layout: str = "line",
+    highlight: Hashable | None = None,
+) -> Figure:
+    """Draw a graph beside its mask; the in-edges and the row of one receiver are highlighted.
+
+    Parameters
+    ----------
+    graph, labels, layout, highlight
+        As in :func:`draw_graph`.
+    """
+    fig, (left, right) = plt.subplots(1, 2, figsize=(6.4, 2.7), width_ratios=(2, 1))
+    draw_graph(graph.to_networkx(), labels, layout, highlight, left)
+    if layout == "line":
+        left.set_ylim(-1, 1)  # room for arcs on both sides
+    right.imshow(graph.to_mask().numpy(), vmin=0, vmax=1.6)
+    m, n = graph.num_src, graph.num_dst
+    if highlight is not None:
+        row = highlight[1] if isinstance(highlight, tuple) else highlight
+        style = {"fill": False, "ec": PALETTE["orange"], "lw": 2.5, "zorder": 3}
+        right.add_patch(Rectangle((-0.5, row - 0.5), m, 1, clip_on=False, **style))
+    right.set_xticks(range(m), labels[:m], rotation=90)
+    right.set_yticks(range(n), labels[-n:])
+    right.set_xticks([i + 0.5 for i in range(m - 1)], minor=True)
+    right.set_yticks([j + 0.5 for j in range(n - 1)], minor=True)
+    right.grid(which="minor", color="white", lw=1.5)
+    right.tick_params(which="both", length=0)
+    right.set(xlabel="sender", ylabel="receiver")
+    return fig
 
 
 def draw_batch(

@@ -6,7 +6,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 
-from attention_on_edges.figures import PALETTE, draw_graph
+from attention_on_edges.figures import PALETTE, draw_with_mask
 from attention_on_edges.live.element import Element, png
 from attention_on_edges.live.engine_steps import engine_steps
 from edgewise.graphs import AttentionGraph
@@ -38,11 +38,7 @@ def editable_graph(tokens: Sequence[str], graphs: Mapping[str, AttentionGraph]) 
             sides = f"{graph.num_src} senders and {graph.num_dst} receivers"
             raise ValueError(f"{name!r} must be a graph of {len(tokens)} tokens, got {sides}")
     title, first = next(iter(graphs.items()))
-    figure, (left, right) = plt.subplots(1, 2, figsize=(6.4, 2.8))
-    draw_graph(first.to_networkx(), tokens, ax=left)
-    right.imshow(first.to_mask(), vmin=0, vmax=1.4)
-    right.set_xticks(range(len(tokens)), tokens, rotation=90)
-    right.set_yticks(range(len(tokens)), tokens)
+    figure = draw_with_mask(first, tokens)
     edges = {name: sorted(zip(g.dst.tolist(), g.src.tolist(), strict=True)) for name, g in graphs.items()}
     told = (
         f"The {title} graph of {len(tokens)} tokens beside its mask: {first.num_edges} edges, as many cells."

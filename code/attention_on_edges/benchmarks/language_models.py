@@ -1,0 +1,223 @@
+"""Decoder-only models against Hugging Face's ``transformers``: the same results, and speed of training."""
+
+import copy
+import importlib
+import importlib.util
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from attention_on_edges.benchmarks.timing import interleave
+from attention_on_edges.figures import Table, table
+from edgewise.models.from_transformers import from_transformers
+from edgewise.validation import MissingPackageError
+
+VOCAB = 4000
+
+LLAMA = {"hidden_size": 256, "intermediate_size": 688, "num_hidden_layers": 4}
+"""The model whose training is timed."""
+
+Texts = list[list[int]]
+
+
+def transformers_available() -> bool:
+    """Whether Hugging Face's ``transformers`` is installed."""
+    return importlib.util.find_spec("transformers") is not None
+
+
+def _their(name: str) -> Any:
+    if not transformers_available():
+        raise MissingPackageError("the comparison needs transformers: pip install transformers")
+    return getattr(importlib.import_module("transformers"), name)
+
+
+def _llama(**sizes: Any) -> nn.Module:
+    config = {"vocab_size": VOCAB, "num_key_value_heads": 2, "num_attention_heads": 8} | sizes
+    return _their("LlamaForCausalLM")(_their("LlamaConfig")(**config))
+
+
+def _mistral(**sizes: Any) -> nn.Module:
+    config = {"vocab_size": VOCAB, "num_key_value_heads": 2, "num_attention_heads": 8} | sizes
+    return _their("MistralForCausalLM")(_their("MistralConfig")(**config, sliding_window=16))
+
+
+def _gpt2(hidden_size: int, intermediate_size: int, num_hidden_layers: int) -> nn.Module:
+    sizes = {"n_embd": hidden_size, "n_inner": intermediate_size, "n_layer": num_hidden_layers}
+    sizes |= {"vocab_size": VOCAB, "n_head": 8, "bos_token_id": 0, "eos_token_id": 0}
+    return _their("GPT2LMHeadModel")(_their("GPT2Config")(**sizes))
+
+
+ARCHITECTURES: dict[str, Callable[..., nn.Module]] = {"GPT-2": _gpt2, "Llama": _llama, "Mistral": _mistral}
+"""Their models, small and with random weights; Mistral's window is 16 tokens."""
+
+
+def texts_of(count: int, mean: float, longest: int) -> Texts:
+    """Draw ids of texts whose lengths are log-normal, as those of sentences are."""
+    generator = torch.Generator().manual_seed(0)
+    drawn = torch.randn(count, generator=generator) * 0.4 + math.log(mean) - 0.08
+    lengths = drawn.exp().round().clamp(3, longest).long().tolist()
+    return [torch.randint(1, VOCAB, (n,), generator=generator).tolist() for n in lengths]
+
+
+TRAINED: dict[str, Texts] = {
+    "128 texts of about 14 tokens": texts_of(128, 14, 45),
+    "16 texts of about 200 tokens": texts_of(16, 200, 640),
+}
+
+
+@dataclass(frozen=True)
+class Equality:
+    """How far a converted model is from the one it was made of, on a ragged batch.
+
+    Attributes
+    ----------
+    architecture : str
+        One of ``ARCHITECTURES``.
+    parameters : int
+        Numbers in the model.
+    logits, gradients : float
+        The largest differences.
+    """
+
+    architecture: str
+    parameters: int
+    logits: float
+    gradients: float
+
+
+def compare_with_transformers() -> list[Equality]:
+    """Convert a model of each architecture; compare logits and all gradients on texts of 3 to 45 tokens.
+
+    Raises
+    ------
+    MissingPackageError
+        If ``transformers`` is not installed.
+    """
+    rows = []
+    for name, build in ARCHITECTURES.items():
+        torch.manual_seed(0)
+        theirs = build(hidden_size=64, intermediate_size=128, num_hidden_layers=2).eval()
+        with torch.no_grad():
+            for parameter in theirs.parameters():
+                parameter.add_(0.1 * torch.randn_like(parameter))
+        ours, (ids, mask) = from_transformers(theirs), padded(TRAINED["128 texts of about 14 tokens"][:8])
+        texts = [row[real].tolist() for row, real in zip(ids, mask, strict=True)]
+        logits = ours(*ours.pack(texts))
+        expected = theirs(input_ids=ids, attention_mask=mask.long()).logits[mask]
+        upstream = torch.randn_like(logits) / len(logits)
+        for result in (logits, expected):
+            (result * upstream).sum().backward()
+        gradients = copy.deepcopy(theirs)  # a model whose weights are gradients is converted in the same way
+        with torch.no_grad():
+            for parameter, mine in zip(gradients.parameters(), theirs.parameters(), strict=True):
+                parameter.copy_(mine.grad)
+        pairs = zip(ours.parameters(), from_transformers(gradients).parameters(), strict=True)
+        worst = max(float((found.grad - wanted).detach().abs().max()) for found, wanted in pairs)
+        count = sum(parameter.numel() for parameter in theirs.parameters())
+        rows.append(Equality(name, count, float((logits - expected).detach().abs().max()), worst))
+    return rows
+
+
+def padded(texts: Texts) -> tuple[Tensor, Tensor]:
+    """Pad texts on their right: ids [B, longest], and where they are real."""
+    lengths = torch.tensor([len(text) for text in texts])
+    ids = nn.utils.rnn.pad_sequence([torch.tensor(text) for text in texts], batch_first=True)
+    return ids, torch.arange(ids.shape[1]) < lengths[:, None]
+
+
+@dataclass(frozen=True)
+class CausalRow:
+    """Throughput of one contestant.
+
+    Attributes
+    ----------
+    workload, contestant : str
+        What was run, and the contestant.
+    tokens_per_second : float
+        Tokens, whole updates: from lists of ids to new weights.
+    ratio : float
+        Throughput of ``packed`` to this one.
+    """
+
+    workload: str
+    contestant: str
+    tokens_per_second: float
+    ratio: float
+
+
+def bench_causal(workloads: Sequence[str] = tuple(TRAINED), repeats: int = 5) -> list[CausalRow]:
+    """Measure updates of a Llama of 4 layers, width 256, with 8 heads and 2 of keys and values, in float32.
+
+    ``packed`` is the model that ``from_transformers`` makes; the others are ``LlamaForCausalLM`` itself on
+    padded ids, with its own loss, or with the output layer and the loss on real tokens only.
+
+    Parameters
+    ----------
+    workloads : sequence of str
+        Among ``TRAINED``.
+    repeats : int
+        Measured turns of each.
+
+    Raises
+    ------
+    MissingPackageError
+        If ``transformers`` is not installed.
+    """
+    rows = []
+    for name in workloads:
+        torch.manual_seed(0)
+        theirs = _llama(**LLAMA)
+        losses = {
+            "packed": (ours := from_transformers(theirs), lambda texts, ours=ours: packed_loss(ours, texts)),
+            "LlamaForCausalLM": (theirs, lambda texts, theirs=theirs: padded_loss(theirs, texts)),
+            "the same, loss on real tokens": (
+                other := copy.deepcopy(theirs),
+                lambda texts, other=other: real_loss(other, texts),
+            ),
+        }
+        texts = TRAINED[name]
+        updates = {each: _update(*pair, texts) for each, pair in losses.items()}
+        seconds, tokens = interleave(updates, repeats), sum(len(text) - 1 for text in texts)
+        rows += [CausalRow(name, each, tokens / s, s / seconds["packed"]) for each, s in seconds.items()]
+    return rows
+
+
+def packed_loss(model: Any, texts: Texts) -> Tensor:
+    """Mean loss of each next token, packed."""
+    target = torch.tensor([i for text in texts for i in text[1:]])
+    return cross_entropy(model(*model.pack([text[:-1] for text in texts])), target)
+
+
+def padded_loss(model: Any, texts: Texts) -> Tensor:
+    """The loss that ``transformers`` computes from padded ids."""
+    ids, mask = padded(texts)
+    return model(input_ids=ids, attention_mask=mask.long(), labels=ids.masked_fill(~mask, -100)).loss
+
+
+def real_loss(model: Any, texts: Texts) -> Tensor:
+    """The same loss, its logits computed for real tokens alone."""
+    ids, mask = padded(texts)
+    states = model.model(input_ids=ids[:, :-1], attention_mask=mask[:, :-1].long()).last_hidden_state
+    return cross_entropy(model.lm_head(states[mask[:, 1:]]), ids[:, 1:][mask[:, 1:]])
+
+
+def _update(model: nn.Module, loss: Callable[[Texts], Tensor], texts: Texts) -> Callable[[], None]:
+    opt = torch.optim.Adam(model.train().parameters(), 1e-4)
+
+    def update() -> None:
+        opt.zero_grad()
+        loss(texts).backward()
+        opt.step()
+
+    return update
+
+
+def format_causal(rows: Sequence[CausalRow]) -> Table:
+    """Format rows of :func:`bench_causal` as a table."""
+    lines = [(row.workload, row.contestant, row.tokens_per_second, row.ratio) for row in rows]
+    return table(["", "", "tokens/s", "packed, times"], lines, ["", "", ",.0f", ".2f"])
