@@ -65,6 +65,12 @@ def test_the_in_edges_of_the_highlighted_receiver_stand_out():
     assert sum(p.get_linewidth() == 2.0 for p in arrows(fig)) == 3
 
 
+def test_nodes_are_where_the_caller_places_them():
+    places = {0: (0, 0), 1: (3, 1), 2: (5, -2)}
+    ax = draw_graph(causal(3).to_networkx(), list("abc"), places).axes[0]
+    assert {t.get_text(): t.get_position() for t in ax.texts} == {"a": (0, 0), "b": (3, 1), "c": (5, -2)}
+
+
 @pytest.mark.parametrize(
     ("graph", "layout", "highlight", "row"),
     [(causal(4), "line", 2, 2), (bipartite(2, 3), "sides", ("dst", 1), 1), (complete(3), "line", None, None)],
@@ -328,6 +334,10 @@ many = {"g": dict.fromkeys("abcdef", 1.0)}
         (
             lambda: draw_graph(causal(1).to_networkx(), ["a"], "tree"),
             "layout must be one of line, circle, sides",
+        ),
+        (
+            lambda: draw_graph(causal(2).to_networkx(), list("ab"), {0: (0, 0)}),
+            r"layout must place the 2 nodes of the graph, got \[0\]",
         ),
         (
             lambda: draw_graph(causal(2).to_networkx(), list("ab"), highlight=9),

@@ -4,6 +4,7 @@ import copy
 import importlib
 import importlib.util
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,7 +34,9 @@ def transformers_available() -> bool:
 def _their(name: str) -> Any:
     if not transformers_available():
         raise MissingPackageError("the comparison needs transformers: pip install transformers")
-    return getattr(importlib.import_module("transformers"), name)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "IProgress not found")  # a progress bar that nobody asked for
+        return getattr(importlib.import_module("transformers"), name)
 
 
 def _llama(**sizes: Any) -> nn.Module:

@@ -1,7 +1,7 @@
 """Graphs of tokens and of people, drawn by networkx."""
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 import matplotlib.pyplot as plt
 import networkx as nx
@@ -11,6 +11,8 @@ from matplotlib.patches import Rectangle
 
 from attention_on_edges.figures.style import EDGE_KINDS, PALETTE
 from edgewise.graphs import AttentionGraph
+
+Place = tuple[float, float]
 
 NODE = {"node_color": "white", "edgecolors": PALETTE["ink"], "linewidths": 1.2}
 
@@ -23,7 +25,7 @@ def _node_size(labels: Sequence[str]) -> int:
 def draw_graph(
     graph: nx.DiGraph,
     labels: Sequence[str],
-    layout: str = "line",
+    layout: str | Mapping[Hashable, Place] = "line",
     highlight: Hashable | None = None,
     ax: Axes | None = None,
     title: str = "",
@@ -36,8 +38,8 @@ def draw_graph(
         Of ``AttentionGraph.to_networkx()``.
     labels : sequence of str
         One per node, in the order of the graph's nodes.
-    layout : str
-        ``"line"``, ``"circle"``, or ``"sides"`` for two sets of tokens.
+    layout : str or mapping
+        ``"line"``, ``"circle"``, or ``"sides"`` for two sets of tokens; or the place (x, y) of each node.
     highlight : node, optional
         A receiver whose in-edges are highlighted.
 
@@ -51,21 +53,24 @@ def draw_graph(
     if len(labels) != len(nodes):
         raise ValueError(f"labels must name each of the {len(nodes)} nodes, got {len(labels)}")
     layouts = {"line": _line, "circle": _circle, "sides": _sides}
-    if layout not in layouts:
+    if isinstance(layout, str) and layout not in layouts:
         raise ValueError(f"layout must be one of {', '.join(layouts)}; got {layout!r}")
+    if not isinstance(layout, str) and set(layout) != set(nodes):
+        raise ValueError(f"layout must place the {len(nodes)} nodes of the graph, got {list(layout)}")
     if highlight is not None and highlight not in graph:
         raise ValueError(f"highlight must be a node of the graph, got {highlight!r}")
-    if (layout == "sides") != any(isinstance(node, tuple) for node in nodes):
+    two_sets = any(isinstance(node, tuple) for node in nodes)
+    if isinstance(layout, str) and (layout == "sides") != two_sets:
         raise ValueError(f"layout 'sides' is for two sets of tokens, the others for one; got {layout!r}")
     ax = ax or plt.subplots(figsize=(4.6, 2.3 if layout == "line" else 3.2))[1]
-    places = layouts[layout](nodes)
-    bend = {"line": "arc3,rad=-0.55", "circle": "arc3,rad=0.08", "sides": "arc3,rad=0"}[layout]
+    places = layouts[layout](nodes) if isinstance(layout, str) else layout
+    bend = 0 if two_sets else {"line": -0.55, "circle": 0.08}.get(str(layout), -0.3)
     strong = [e for e in graph.edges if e[1] == highlight]
     weak = [e for e in graph.edges if e[1] != highlight]
     if layout == "line":
         reach, backward = 0.35 + 0.22 * len(nodes), any(i > j for i, j in graph.edges)
         ax.set(xlim=(-0.6, len(nodes) - 0.4), ylim=(-reach if backward else -0.6, reach))
-    style = {"node_size": _node_size(labels), "arrowsize": 9, "connectionstyle": bend, "ax": ax}
+    style = {"node_size": _node_size(labels), "arrowsize": 9, "connectionstyle": f"arc3,rad={bend}", "ax": ax}
     nx.draw_networkx_nodes(graph, places, node_size=_node_size(labels), ax=ax, **NODE)
     nx.draw_networkx_labels(graph, places, dict(zip(nodes, labels, strict=True)), font_size=10, ax=ax)
     faint = PALETTE["pale"] if highlight is not None else PALETTE["blue"]
@@ -78,16 +83,16 @@ def draw_graph(
     return ax.figure
 
 
-def _line(nodes: Sequence[Hashable]) -> dict[Hashable, tuple[float, float]]:
+def _line(nodes: Sequence[Hashable]) -> dict[Hashable, Place]:
     return {node: (float(i), 0.0) for i, node in enumerate(nodes)}
 
 
-def _circle(nodes: Sequence[Hashable]) -> dict[Hashable, tuple[float, float]]:
+def _circle(nodes: Sequence[Hashable]) -> dict[Hashable, Place]:
     turn = 2 * math.pi / max(len(nodes), 1)
     return {node: (math.sin(i * turn), math.cos(i * turn)) for i, node in enumerate(nodes)}
 
 
-def _sides(nodes: Sequence[Hashable]) -> dict[Hashable, tuple[float, float]]:
+def _sides(nodes: Sequence[Hashable]) -> dict[Hashable, Place]:
     places = {}
     for side, height in (("src", 1.0), ("dst", 0.0)):
         members = [node for node in nodes if node[0] == side]
@@ -99,7 +104,7 @@ def _sides(nodes: Sequence[Hashable]) -> dict[Hashable, tuple[float, float]]:
 def draw_with_mask(
     graph: AttentionGraph,
     labels: Sequence[str],
-    layout: str = "line",
+    layout: str | Mapping[Hashable, Place] = "line",
     highlight: Hashable | None = None,
 ) -> Figure:
     """Draw a graph beside its mask; the in-edges and the row of one receiver are highlighted.
