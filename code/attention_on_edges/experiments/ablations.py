@@ -1,8 +1,9 @@
-"""Chapter 9's studies, and all studies by name."""
+"""Chapter 3's and 9's studies, and all studies by name."""
 
 from dataclasses import replace
 
 from attention_on_edges.experiments.experiment import Experiment, MixingConfig, ModelConfig
+from attention_on_edges.experiments.gat_steps import step_runs
 from attention_on_edges.experiments.sparse_ablations import GRAPH_STUDIES
 from attention_on_edges.experiments.studies import Study
 from edgewise.training import TrainingConfig
@@ -93,6 +94,7 @@ STUDIES = {
         _mixing("mixing", "sort", SORT, (1, 4)),
         _mixing("mixing-copy", "copy", COPY, (4,)),
         _stability(),
+        Study("gat-steps", "Which step makes a Transformer of a GAT?", tuple(step_runs())),
         *GRAPH_STUDIES,
     )
 }

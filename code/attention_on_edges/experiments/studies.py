@@ -13,6 +13,7 @@ import torch
 
 from attention_on_edges.experiments import artifacts
 from attention_on_edges.experiments.experiment import Experiment
+from attention_on_edges.experiments.gat_steps import StepsRun
 from attention_on_edges.experiments.json_files import (
     Provenance,
     check_seal,
@@ -28,7 +29,7 @@ from edgewise.training import DivergedError
 from edgewise.training.checkpoint_files import naming
 from edgewise.validation import InputError, UnknownNameError
 
-Entry = Experiment | ReaderRun | TaggerRun
+Entry = Experiment | ReaderRun | TaggerRun | StepsRun
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Study:
         Its name on the command line and in ``book/studies``.
     about : str
         The question.
-    entries : tuple of Experiment, ReaderRun or TaggerRun
+    entries : tuple of Experiment, ReaderRun, TaggerRun or StepsRun
         One for each variant, named by it, and seed.
     """
 
