@@ -12,7 +12,7 @@ from edgewise.models.dense import encoder_layer
 from edgewise.models.gnn import (
     AGGREGATORS,
     GATLayer,
-    GCNLayer,
+    GNNLayer,
     GraphTransformerLayer,
     aggregate,
     reduce_edges,
@@ -36,7 +36,7 @@ def layers(dim=8):
     for num_heads in (1, 4):
         yield GATLayer(dim, dim, num_heads)
         for how in AGGREGATORS:
-            yield GCNLayer(dim, dim, num_heads, how)
+            yield GNNLayer(dim, dim, num_heads, how)
             yield GraphTransformerLayer(dim, num_heads, 12, how)
 
 
@@ -105,7 +105,7 @@ def test_a_mean_is_attention_with_equal_scores(graph):
 )
 @pytest.mark.parametrize("how", AGGREGATORS)
 def test_heads_matter_to_attention_alone(how):
-    one, four = (GCNLayer(6, 8, num_heads, how) for num_heads in (1, 4))
+    one, four = (GNNLayer(6, 8, num_heads, how) for num_heads in (1, 4))
     four.load_state_dict(one.state_dict())
     x, graph = torch.randn(5, 6), AttentionGraph(*torch.tensor([[1, 2, 3, 0], [0, 0, 0, 4]]), 5)
     assert torch.equal(one(graph, x), four(graph, x)) == (how != "attention")
@@ -113,11 +113,11 @@ def test_heads_matter_to_attention_alone(how):
 
 @pytest.mark.proves(
     "03-transformers-are-gnns",
-    "GCNLayer equals its equation on random graphs, with every aggregator, in value and all gradients",
+    "GNNLayer equals its equation on random graphs, with every aggregator, in value and all gradients",
 )
 @given(social_graphs, st.sampled_from(AGGREGATORS), heads)
 def test_gcn_equals_its_equation_with_the_adjacency_matrix(graph, how, num_heads):
-    layer = uneven(GCNLayer(5, 8, num_heads, how, activation=torch.tanh))
+    layer = uneven(GNNLayer(5, 8, num_heads, how, activation=torch.tanh))
     x = torch.randn(graph.num_src, 5, dtype=torch.float64, requires_grad=True)
 
     def reference():
@@ -130,7 +130,7 @@ def test_gcn_equals_its_equation_with_the_adjacency_matrix(graph, how, num_heads
 
 
 def test_gcn_applies_relu_to_the_sum_of_its_neighbours():
-    layer = uneven(GCNLayer(3, 4))
+    layer = uneven(GNNLayer(3, 4))
     x = torch.randn(5, 3, dtype=torch.float64)
     adjacency = LONELY.to_mask().double()
     expected = (x @ layer.own.weight.T + adjacency @ x @ layer.value.weight.T).clamp(min=0)
@@ -246,7 +246,7 @@ def test_graph_transformer_equals_the_dense_layer_under_the_graphs_mask(graph, n
 def test_every_layer_defines_what_a_node_without_in_edges_gets(layer):
     layer, x = uneven(layer), torch.randn(5, 8, dtype=torch.float64, requires_grad=True)
     out = layer(LONELY, x)
-    if isinstance(layer, GCNLayer):
+    if isinstance(layer, GNNLayer):
         expected = layer.own(x).relu()
     elif isinstance(layer, GATLayer):
         expected = layer.bias.expand(5, 8)
@@ -299,9 +299,9 @@ states = torch.zeros(5, 8)
             "how must be one of .*got 'attention'",
         ),
         (lambda: aggregate(LONELY, states, "attention"), ValueError, "attention needs query and key"),
-        (lambda: GCNLayer(8, 6, 4), ValueError, r"dim_out \(6\) must be divisible by num_heads \(4\)"),
-        (lambda: GCNLayer(8, 8, how="min"), ValueError, "how must be one of .* got 'min'"),
-        (lambda: GCNLayer(0, 8), ValueError, "dim_in must be at least 1, got 0"),
+        (lambda: GNNLayer(8, 6, 4), ValueError, r"dim_out \(6\) must be divisible by num_heads \(4\)"),
+        (lambda: GNNLayer(8, 8, how="min"), ValueError, "how must be one of .* got 'min'"),
+        (lambda: GNNLayer(0, 8), ValueError, "dim_in must be at least 1, got 0"),
         (lambda: GATLayer(8, 8, 3), ValueError, r"dim_out \(8\) must be divisible by num_heads \(3\)"),
         (lambda: GATLayer(8, 8, 2, "x"), TypeError, "negative_slope must be a number, got 'x'"),
         (lambda: GATLayer(8, 8, 0), ValueError, "num_heads must be at least 1, got 0"),
@@ -309,7 +309,7 @@ states = torch.zeros(5, 8)
         (lambda: GraphTransformerLayer(8, 2, 4, "min"), ValueError, "got 'min'"),
         (lambda: GATLayer(8, 8)(LONELY, states[:, :7]), ValueError, r"x must be \[5, 8\].*got \[5, 7\]"),
         (lambda: GATLayer(8, 8)(LONELY, states[:4]), ValueError, r"x must be \[5, 8\].*got \[4, 8\]"),
-        (lambda: GCNLayer(8, 8)(bipartite(5, 2), states), ValueError, "one set of nodes, got one between"),
+        (lambda: GNNLayer(8, 8)(bipartite(5, 2), states), ValueError, "one set of nodes, got one between"),
         (
             lambda: GraphTransformerLayer(8, 2, 4)(LONELY, [0.0]),
             TypeError,

@@ -85,14 +85,15 @@ def reduce_edges(graph: AttentionGraph, sent: Tensor, how: str = "sum") -> Tenso
     return total / in_degree[:, None, None]
 
 
-class GCNLayer(nn.Module):
+class GNNLayer(nn.Module):
     r"""The basic graph layer: own state and aggregated neighbours, each projected, summed and activated.
 
     .. math::
         h_j' = \sigma\Big( U h_j + \mathrm{aggregate}_{i \to j}\, V h_i \Big)
 
-    With ``how="sum"`` this is the layer of Joshi (2020); it has no bias. With attention, weights come from
-    :math:`Q h_j` and :math:`K h_i`. A node without in-edges gets :math:`\sigma(U h_j)`.
+    With ``how="sum"`` this is the layer of Joshi (2020), without a bias; the GCN of Kipf and Welling (2017)
+    has one matrix and divides by degrees. With attention, weights come from :math:`Q h_j` and
+    :math:`K h_i`. A node without in-edges gets :math:`\sigma(U h_j)`.
 
     Parameters
     ----------
