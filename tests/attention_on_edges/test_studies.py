@@ -34,12 +34,14 @@ from attention_on_edges.experiments import (
     run_study,
     studies,
 )
+from attention_on_edges.experiments.studies import Results
 from edgewise.decoding import greedy
 from edgewise.graphs import AttentionGraph, GraphPool, complete
 from edgewise.message_passing import ENGINES
 from edgewise.models.gnn import reduce_edges
 from edgewise.models.transformer import make_model
 from edgewise.training import TrainingConfig
+from edgewise.validation import InputError
 from support import VOCAB, random_pairs
 
 SIZE = {"N": 1, "dim_model": 8, "dim_ff": 12, "h": 2}
@@ -122,6 +124,30 @@ class TestStudy:
             results.figures("h 3", "loss")
         with pytest.raises(ValueError, match=r"no study 'large' in .*; there are: small"):
             load_study("large")
+
+    def test_variants_are_compared_by_their_ranges(self):
+        def results(**changed):
+            training = {"updates": 5, "rates": [0.1]}
+            entries = [{"task": "sort", "training": training | {"seed": seed}} for seed in (0, 1, 0, 1)]
+            for entry in entries[2:]:
+                entry["training"] = entry["training"] | changed.get("training", {})
+                entry["task"] = changed.get("task", "sort")
+            values = [0.5, 0.7, 0.2, 0.3]
+            rows = [{"variant": name, "right": x} for name, x in zip("aabb", values, strict=True)]
+            return Results({"entries": entries}, rows, {})
+
+        found = results().difference("a", "b", "right")
+        assert found[:3] == pytest.approx((0.35, 0.2, 0.5))
+        assert found.runs == (2, 2)
+        assert found.counts
+        assert not results().difference("a", "a", "right").counts
+        assert results().difference("b", "a", "right").high == pytest.approx(-0.2)
+        for changed, told in (
+            ({"task": "copy"}, "'a' and 'b' cannot be compared: their task is sort and copy"),
+            ({"training": {"updates": 6}}, "their training is .*'updates': 5.* and .*'updates': 6"),
+        ):
+            with pytest.raises(InputError, match=told):
+                results(**changed).difference("a", "b", "right")
 
     def test_the_command(self, small, tmp_path, monkeypatch):
         monkeypatch.setitem(STUDIES, "small", small)

@@ -7,7 +7,7 @@ import time
 import warnings
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -56,6 +56,31 @@ class Study:
         return {"name": self.name, "about": self.about, "entries": [e.config for e in self.entries]}
 
 
+class Difference(NamedTuple):
+    """How much higher a figure is for one variant than for another.
+
+    Attributes
+    ----------
+    effect : float
+        Difference of the means.
+    low, high : float
+        The smallest and the largest difference between a run of the one and a run of the other. Zero lies
+        between them if and only if the ranges of the two overlap.
+    runs : tuple of int
+        Of the one and of the other.
+    """
+
+    effect: float
+    low: float
+    high: float
+    runs: tuple[int, int]
+
+    @property
+    def counts(self) -> bool:
+        """Whether the ranges do not overlap."""
+        return self.low > 0 or self.high < 0
+
+
 @dataclass(frozen=True)
 class Results:
     """The results of a study.
@@ -86,6 +111,32 @@ class Results:
         if not rows:
             raise ValueError(f"variant must be one of {', '.join(self.variants)}; got {variant!r}")
         return [row[figure] for row in rows if "diverged_at" not in row]
+
+    def difference(self, variant: str, other: str, figure: str) -> Difference:
+        """Compare one metric of two variants that had the same data and budget.
+
+        Raises
+        ------
+        InputError
+            If their data or the settings of their training differ; names both.
+        ValueError
+            If there is no such variant.
+        """
+        one, two = (self.figures(name, figure) for name in (variant, other))
+        for what in ("task", "training"):
+            had, theirs = (self._setting(name, what) for name in (variant, other))
+            if had != theirs:
+                raise InputError(
+                    f"{variant!r} and {other!r} cannot be compared: their {what} is {had} and {theirs}"
+                )
+        effect = sum(one) / len(one) - sum(two) / len(two)
+        return Difference(effect, min(one) - max(two), max(one) - min(two), (len(one), len(two)))
+
+    def _setting(self, variant: str, name: str) -> Any:
+        """A setting of a variant's first run; of training, without its seed."""
+        entries = zip(self.rows, self.config["entries"], strict=True)
+        found = next(entry.get(name) for row, entry in entries if row["variant"] == variant)
+        return {k: v for k, v in found.items() if k != "seed"} if isinstance(found, dict) else found
 
     @property
     def variants(self) -> list[str]:
