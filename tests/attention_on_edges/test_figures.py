@@ -73,7 +73,12 @@ def test_nodes_are_where_the_caller_places_them():
 
 @pytest.mark.parametrize(
     ("graph", "layout", "highlight", "row"),
-    [(causal(4), "line", 2, 2), (bipartite(2, 3), "sides", ("dst", 1), 1), (complete(3), "line", None, None)],
+    [
+        (causal(4), "line", 2, 2),
+        (bipartite(2, 3), "sides", ("dst", 1), 1),
+        (complete(3), "line", None, None),
+        (bipartite(2, 0), "sides", None, None),
+    ],
 )
 def test_a_graph_stands_beside_its_mask_with_one_row_framed(graph, layout, highlight, row):
     labels = [f"t{i}" for i in range(len(graph.to_networkx()))]
@@ -82,7 +87,7 @@ def test_a_graph_stands_beside_its_mask_with_one_row_framed(graph, layout, highl
     assert len(arrows(fig)) == graph.num_edges
     assert np.array_equal(right.images[0].get_array(), graph.to_mask().numpy())
     assert [t.get_text() for t in right.get_xticklabels()] == labels[: graph.num_src]
-    assert [t.get_text() for t in right.get_yticklabels()] == labels[-graph.num_dst :]
+    assert [t.get_text() for t in right.get_yticklabels()] == labels[len(labels) - graph.num_dst :]
     frames = [(p.get_y() + 0.5, p.get_width()) for p in right.patches]
     assert frames == ([] if row is None else [(row, graph.num_src)])
 
@@ -344,6 +349,10 @@ many = {"g": dict.fromkeys("abcdef", 1.0)}
             "highlight must be a node .*, got 9",
         ),
         (lambda: draw_graph(causal(2).to_networkx(), list("ab"), "sides"), "layout 'sides' is for two sets"),
+        (
+            lambda: draw_with_mask(bipartite(1, 2), list("abc"), "sides", ("src", 0)),
+            r"highlight must be a receiver, \('dst', number\), got \('src', 0\)",
+        ),
         (lambda: draw_layers({"A": ["x"], "B": []}, []), "one number of steps, got 0, 1"),
         (lambda: draw_layers({}, []), "one number of steps, got none"),
         (lambda: draw_social(nx.path_graph(2), ["a"]), "each of 2 nodes one of 4 groups, got .'a'."),

@@ -1,5 +1,7 @@
 """The steps from GAT to the Transformer: with all and with none it is the one and the other."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.nn.functional import elu
@@ -50,27 +52,38 @@ def test_with_none_it_is_gat_and_its_nonlinearity():
     torch.testing.assert_close(layer(GRAPH, X), elu(layer.gat(GRAPH, X)))
 
 
-@pytest.mark.parametrize("step", STEPS)
-def test_each_step_changes_the_layer(step):
-    """Left out alone, it takes away its parameters, or its sum."""
-    full = sum(p.numel() for p in StepLayer(16, 4, 24).parameters())
-    left = [other for other in STEPS if other != step]
-    missing = full - sum(p.numel() for p in StepLayer(16, 4, 24, left).parameters())
-    gat = 16 * 16 + 2 * 16 + 16
-    expected = {
-        "dot product": 3 * 16 * 17 - gat,
-        "output matrix": 16 * 17,
-        "residual": 0,
-        "norm": 4 * 16,
-        "feed-forward": 2 * 16 * 24 + 16 + 24,
-    }
-    assert missing == expected[step]
-    if step == "residual":
-        layer = moved(StepLayer(16, 4, 24, left))
-        with torch.no_grad():
-            layer.feed_forward.outer.weight.zero_()
-            layer.feed_forward.outer.bias.zero_()
-        assert layer(GRAPH, X).abs().max() == 0
+def test_rungs_are_their_formulas():
+    """Each step acts whether or not those before it are there."""
+    for steps in [*LADDER.values(), *WITHOUT.values()]:
+        layer = moved(StepLayer(16, 4, 24, steps))
+        sums = (lambda x, new: x + new) if "residual" in steps else (lambda x, new: new)
+        norms = layer.norms if "norm" in steps else [lambda x: x] * 2
+        if "dot product" in steps:
+            q, k, v = layer.qkv(norms[0](X)).view(12, 3, 4, 4).unbind(1)
+            scores = torch.einsum("jhd,ihd->hji", q, k) / 2
+            weights = scores.masked_fill(~GRAPH.to_mask(), -torch.inf).softmax(-1)
+            new = torch.einsum("hji,ihd->jhd", weights, v).flatten(1)
+        else:
+            new = layer.gat(GRAPH, norms[0](X))
+        new = layer.out(new) if "output matrix" in steps else new
+        if "feed-forward" in steps:
+            x = sums(X, new)
+            expected = sums(x, layer.feed_forward(norms[1](x)))
+        else:
+            expected = sums(X, elu(new))
+        torch.testing.assert_close(layer(GRAPH, X), expected)
+
+
+def test_training_learns_and_depends_on_its_settings():
+    model = train_steps("sorting", STEPS, StepConfig(updates=120, graphs=16), 2e-3)
+    assert nodes_right(model, "sorting", 100) > 0.3
+    short = StepConfig(updates=3, graphs=2, warmup=1)
+    weights = [
+        train_steps("sorting", STEPS, each, rate).predict.weight
+        for each, rate in ((short, 1e-3), (short, 1e-4), (replace(short, warmup=3), 1e-3))
+    ]
+    assert not torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
 
 
 def test_two_hops_ask_a_neighbour_of_a_neighbour():

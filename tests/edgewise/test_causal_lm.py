@@ -113,6 +113,37 @@ def test_a_text_ends_where_its_end_is_written(model):
     assert continue_texts(model, TEXTS[1:], 0) == [[], []]
 
 
+def test_states_and_logits_under_autocast():
+    """Rotary positions and the cache keep the precision of the values that they go with."""
+    for changes in ({}, {"max_positions": 20, "norm": "layer"}):
+        torch.manual_seed(0)
+        model = CausalLM(replace(SMALL, **changes))
+        expected = model(*model.pack(TEXTS[1:2]))
+        with torch.autocast("cpu", torch.bfloat16):
+            logits = model(*model.pack(TEXTS[1:2]))
+            written = continue_texts(model, TEXTS[1:2], 3)
+        assert logits.dtype == torch.bfloat16
+        torch.testing.assert_close(logits.float(), expected, atol=0.02, rtol=0.05)
+        assert len(written[0]) == 3
+
+
+def test_a_cache_stays_as_it_was_where_ids_are_refused(model):
+    cache, fresh = KeyValueCache(model, 1, 4), KeyValueCache(model, 1, 4)
+    for wrong in ([[30]], [[1.5]], [[1, 2, 3, 4, 5]]):
+        with pytest.raises((TypeError, ValueError)):
+            cache.extend(wrong)
+    torch.testing.assert_close(*(model(*each.extend([[1, 2]]), each) for each in (cache, fresh)))
+
+
+def test_the_prompts_logits_are_computed_at_its_end_alone(model):
+    """A prompt's logits would take a row of the vocabulary for each of its tokens."""
+    rows = []
+    hook = model.out.register_forward_hook(lambda module, given, found: rows.append(len(found)))
+    continue_texts(model, [[1] * 9, [2] * 4], 2)
+    hook.remove()
+    assert rows == [2, 2]
+
+
 @pytest.mark.parametrize("changes", [{}, {"window": 2}, {"max_positions": 20, "norm": "layer", "bias": True}])
 def test_packed_documents_do_not_see_each_other(changes):
     torch.manual_seed(0)
@@ -223,6 +254,16 @@ def test_a_tree_of_guesses_is_its_mask(data, context, guesses):
             ValueError,
             r"positions must lie in 0\.\.1, got 2",
         ),
+        (
+            lambda m: continue_texts(CausalLM(replace(SMALL, max_positions=8)), [[1, 2, 3]], 7),
+            ValueError,
+            "the model has 8 positions, 9 are needed",
+        ),
+        (lambda m: m.pack([[1.9, 2.2]]), TypeError, "ids must be a tensor of int64, got"),
+        (lambda m: continue_texts(m, [[1.9]], 2), TypeError, "ids must be a tensor of int64, got"),
+        (lambda m: replace(SMALL, rope_base=0), ValueError, "rope_base must be above 0, got 0"),
+        (lambda m: replace(SMALL, eps=-1.0), ValueError, r"eps must be above 0, got -1\.0"),
+        (lambda m: from_transformers("gpt2"), TypeError, "model must be a model of transformers, got str"),
         (lambda m: continue_texts(m, [[]], 2), ValueError, "each text must have at least one token"),
         (lambda m: continue_texts(m, [[1]], -1), ValueError, "max_new must be at least 0"),
         (
@@ -237,11 +278,6 @@ def test_a_tree_of_guesses_is_its_mask(data, context, guesses):
             "architecture must be one of gpt2, llama, mistral; got 'bert'",
         ),
         (
-            lambda m: from_transformers(LlamaForCausalLM(LlamaConfig(**LLAMA, attention_bias=True))),
-            InputError,
-            "attention_bias must be False for a conversion, got True",
-        ),
-        (
             lambda m: from_transformers(
                 LlamaForCausalLM(
                     LlamaConfig(
@@ -251,11 +287,6 @@ def test_a_tree_of_guesses_is_its_mask(data, context, guesses):
             ),
             InputError,
             "rope_type must be 'default' for a conversion, got 'linear'",
-        ),
-        (
-            lambda m: from_transformers(GPT2LMHeadModel(GPT2Config(**GPT2, activation_function="relu"))),
-            InputError,
-            "activation_function must be 'gelu_new'",
         ),
     ],
 )
@@ -268,6 +299,64 @@ def test_weights_that_are_not_numbers_write_nothing(model):
     model.norm.weight.data[0] = float("nan")
     with pytest.raises(ValueError, match="probabilities are not numbers"):
         continue_texts(model, [[1, 2]], 3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "setting", "value", "wanted"),
+    [
+        ("gpt2", "activation_function", "relu", "gelu_new"),
+        ("gpt2", "scale_attn_weights", False, True),
+        ("gpt2", "scale_attn_by_inverse_layer_idx", True, False),
+        ("gpt2", "is_causal", False, True),
+        ("llama", "attention_bias", True, False),
+        ("llama", "mlp_bias", True, False),
+        ("llama", "hidden_act", "gelu", "silu"),
+        ("llama", "is_causal", False, True),
+        ("mistral", "hidden_act", "gelu", "silu"),
+    ],
+)
+def test_settings_that_would_change_the_result_are_refused(kind, setting, value, wanted):
+    made = {
+        "gpt2": lambda **more: GPT2LMHeadModel(GPT2Config(**GPT2 | more)),
+        "llama": lambda **more: LlamaForCausalLM(LlamaConfig(**LLAMA | more)),
+        "mistral": lambda **more: MistralForCausalLM(MistralConfig(**LLAMA | more)),
+    }[kind](**{setting: value})
+    with pytest.raises(InputError, match=f"{setting} must be {wanted!r} for a conversion, got {value!r}"):
+        from_transformers(made)
+
+
+def test_a_window_is_mistrals_alone():
+    """Llama passes over the setting, and so does the conversion."""
+    theirs = LlamaForCausalLM(LlamaConfig(**LLAMA, sliding_window=4)).eval()
+    ours = from_transformers(theirs)
+    expected = theirs(torch.tensor([TEXTS[0]])).logits[0]
+    torch.testing.assert_close(ours(*ours.pack(TEXTS[:1])), expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_precision_and_mode_come_over_and_random_numbers_stay(dtype):
+    theirs = THEIRS["Llama, tied"]().to(dtype).train()
+    state = torch.get_rng_state()
+    ours = from_transformers(theirs)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert {p.dtype for p in ours.parameters()} == {dtype}
+    assert all(p.requires_grad for p in ours.parameters())
+    assert ours.training
+    assert not from_transformers(theirs.eval()).training
+    assert ours.out.weight is ours.embed.weight
+    with torch.no_grad():
+        theirs.model.embed_tokens.weight.zero_()
+    assert ours.embed.weight.abs().max() > 0
+
+
+def test_weights_that_have_no_place_are_refused():
+    head, bias = THEIRS["Llama, tied"](), THEIRS["Llama"]()
+    head.lm_head.weight = torch.nn.Parameter(torch.randn(40, 32))
+    bias.model.layers[0].self_attn.q_proj = torch.nn.Linear(32, 32)
+    with pytest.raises(InputError, match="tie_word_embeddings is True, but the output layer has weights"):
+        from_transformers(head)
+    with pytest.raises(InputError, match=r"no place in a conversion: 'model\.layers\.0.*q_proj\.bias'"):
+        from_transformers(bias)
 
 
 def test_a_missing_tensor_is_named():

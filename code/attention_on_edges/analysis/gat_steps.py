@@ -44,7 +44,7 @@ class StepLayer(nn.Module):
             check_choice("step", step, STEPS)
         self.num_heads, self.residual = num_heads, "residual" in steps
         norm: Callable[[], nn.Module] = partial(nn.LayerNorm, dim) if "norm" in steps else nn.Identity
-        self.norms = nn.ModuleList([norm(), norm()])
+        self.norms = nn.ModuleList(norm() for _ in range(1 + ("feed-forward" in steps)))
         self.dot = "dot product" in steps
         if self.dot:
             self.qkv = nn.Linear(dim, 3 * dim)

@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy
 from attention_on_edges.benchmarks.timing import interleave
 from attention_on_edges.figures import Table, table
 from edgewise.models.from_transformers import from_transformers
-from edgewise.validation import MissingPackageError
+from edgewise.validation import MissingPackageError, check_choice
 
 VOCAB = 4000
 
@@ -94,7 +94,7 @@ class Equality:
 
 
 def compare_with_transformers() -> list[Equality]:
-    """Convert a model of each architecture; compare logits and all gradients on texts of 3 to 45 tokens.
+    """Convert a model of each architecture; compare logits and all gradients on eight texts.
 
     Raises
     ------
@@ -108,7 +108,7 @@ def compare_with_transformers() -> list[Equality]:
         with torch.no_grad():
             for parameter in theirs.parameters():
                 parameter.add_(0.1 * torch.randn_like(parameter))
-        ours, (ids, mask) = from_transformers(theirs), padded(TRAINED["128 texts of about 14 tokens"][:8])
+        ours, (ids, mask) = from_transformers(theirs), padded(texts_of(8, 35, 60))
         texts = [row[real].tolist() for row, real in zip(ids, mask, strict=True)]
         logits = ours(*ours.pack(texts))
         expected = theirs(input_ids=ids, attention_mask=mask.long()).logits[mask]
@@ -157,7 +157,8 @@ def bench_causal(workloads: Sequence[str] = tuple(TRAINED), repeats: int = 5) ->
     """Measure updates of a Llama of 4 layers, width 256, with 8 heads and 2 of keys and values, in float32.
 
     ``packed`` is the model that ``from_transformers`` makes; the others are ``LlamaForCausalLM`` itself on
-    padded ids, with its own loss, or with the output layer and the loss on real tokens only.
+    padded ids: with its own loss; with the output layer and the loss on real tokens only; and this in four
+    groups of similar length, whose gradients add up to one update.
 
     Parameters
     ----------
@@ -170,21 +171,17 @@ def bench_causal(workloads: Sequence[str] = tuple(TRAINED), repeats: int = 5) ->
     ------
     MissingPackageError
         If ``transformers`` is not installed.
+    UnknownNameError
+        If there is no such workload.
     """
     rows = []
     for name in workloads:
+        check_choice("workload", name, TRAINED)
         torch.manual_seed(0)
         theirs = _llama(**LLAMA)
-        losses = {
-            "packed": (ours := from_transformers(theirs), lambda texts, ours=ours: packed_loss(ours, texts)),
-            "LlamaForCausalLM": (theirs, lambda texts, theirs=theirs: padded_loss(theirs, texts)),
-            "the same, loss on real tokens": (
-                other := copy.deepcopy(theirs),
-                lambda texts, other=other: real_loss(other, texts),
-            ),
-        }
-        texts = TRAINED[name]
-        updates = {each: _update(*pair, texts) for each, pair in losses.items()}
+        texts, models = TRAINED[name], {"packed": from_transformers(theirs)}
+        models |= {each: copy.deepcopy(theirs) for each in LOSSES if each != "packed"}
+        updates = {each: _update(model, LOSSES[each], texts) for each, model in models.items()}
         seconds, tokens = interleave(updates, repeats), sum(len(text) - 1 for text in texts)
         rows += [CausalRow(name, each, tokens / s, s / seconds["packed"]) for each, s in seconds.items()]
     return rows
@@ -209,12 +206,30 @@ def real_loss(model: Any, texts: Texts) -> Tensor:
     return cross_entropy(model.lm_head(states[mask[:, 1:]]), ids[:, 1:][mask[:, 1:]])
 
 
-def _update(model: nn.Module, loss: Callable[[Texts], Tensor], texts: Texts) -> Callable[[], None]:
+def grouped_loss(model: Any, texts: Texts, groups: int = 4) -> Tensor:
+    """The same loss, from groups of texts of similar length, each padded by itself."""
+    ordered, count = sorted(texts, key=len), -(-len(texts) // groups)
+    parts = [ordered[first : first + count] for first in range(0, len(texts), count)]
+    tokens = [sum(len(text) - 1 for text in part) for part in parts]
+    losses = [real_loss(model, part) * n for part, n in zip(parts, tokens, strict=True)]
+    return torch.stack(losses).sum() / sum(tokens)
+
+
+LOSSES: dict[str, Callable[[Any, Texts], Tensor]] = {
+    "packed": packed_loss,
+    "LlamaForCausalLM": padded_loss,
+    "the same, loss on real tokens": real_loss,
+    "the same, in four groups by length": grouped_loss,
+}
+"""The contestants: the first is ours, the others are of the library's own model."""
+
+
+def _update(model: nn.Module, loss: Callable[[Any, Texts], Tensor], texts: Texts) -> Callable[[], None]:
     opt = torch.optim.Adam(model.train().parameters(), 1e-4)
 
     def update() -> None:
         opt.zero_grad()
-        loss(texts).backward()
+        loss(model, texts).backward()
         opt.step()
 
     return update

@@ -113,7 +113,14 @@ def draw_with_mask(
     ----------
     graph, labels, layout, highlight
         As in :func:`draw_graph`.
+
+    Raises
+    ------
+    ValueError
+        As there, and if ``highlight`` is a sender.
     """
+    if isinstance(highlight, tuple) and highlight[0] != "dst":
+        raise ValueError(f"highlight must be a receiver, ('dst', number), got {highlight!r}")
     fig, (left, right) = plt.subplots(1, 2, figsize=(6.4, 2.7), width_ratios=(2, 1))
     draw_graph(graph.to_networkx(), labels, layout, highlight, left)
     if layout == "line":
@@ -125,7 +132,7 @@ def draw_with_mask(
         style = {"fill": False, "ec": PALETTE["orange"], "lw": 2.5, "zorder": 3}
         right.add_patch(Rectangle((-0.5, row - 0.5), m, 1, clip_on=False, **style))
     right.set_xticks(range(m), labels[:m], rotation=90)
-    right.set_yticks(range(n), labels[-n:])
+    right.set_yticks(range(n), labels[len(labels) - n :])
     right.set_xticks([i + 0.5 for i in range(m - 1)], minor=True)
     right.set_yticks([j + 0.5 for j in range(n - 1)], minor=True)
     right.grid(which="minor", color="white", lw=1.5)

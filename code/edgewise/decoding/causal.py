@@ -7,7 +7,6 @@ from torch import Tensor
 
 from edgewise.decoding.hypothesis import check_numbers
 from edgewise.graphs import AttentionGraph
-from edgewise.layers import evaluating
 from edgewise.models.causal_lm import CausalLM, Packed
 from edgewise.validation import check_count
 
@@ -16,7 +15,7 @@ class KeyValueCache:
     """Keys and values of several texts, with room for more.
 
     Reading a prompt and writing a token are the same: the graph is extended by new tokens, which attend to
-    those before them in their text.
+    those before them in their text. Outside ``torch.no_grad`` it keeps the history of all that is written.
 
     Parameters
     ----------
@@ -28,7 +27,9 @@ class KeyValueCache:
 
     def __init__(self, model: CausalLM, texts: int, room: int):
         config, like = model.config, model.embed.weight
-        self.window, self.room = config.window, check_count("room", room, 1)
+        self.window, self.room, self._ids_of = config.window, check_count("room", room, 1), model.ids_of
+        if config.max_positions is not None and room > config.max_positions:
+            raise ValueError(f"the model has {config.max_positions} positions, {room} are needed")
         shape = (2, check_count("texts", texts) * room, config.kv_heads, config.head_width)
         self._kept = [like.new_zeros(shape) for _ in range(config.num_layers)]
         self.lengths = torch.zeros(texts, dtype=torch.int64, device=like.device)
@@ -38,10 +39,12 @@ class KeyValueCache:
 
         Raises
         ------
-        ValueError
-            If there is not one list for each text, or no room for one.
+        TypeError, ValueError
+            If there is not one list for each text, or no room for one, or an id is not of the vocabulary;
+            the cache stays as it was.
         """
-        counts = torch.tensor([len(ids) for ids in new], device=self.lengths.device)
+        ids = self._ids_of(new)
+        counts = torch.tensor([len(text) for text in new], dtype=torch.int64, device=ids.device)
         if counts.shape != self.lengths.shape or bool((self.lengths + counts > self.room).any()):
             raise ValueError(
                 f"there is room for {(self.room - self.lengths).tolist()} tokens, got {counts.tolist()}"
@@ -56,13 +59,13 @@ class KeyValueCache:
             start, self._places + 1, len(counts) * self.room, self_attention=False
         )
         self.lengths = self.lengths + counts
-        ids = torch.tensor([i for text in new for i in text], dtype=torch.int64, device=before.device)
         return Packed(ids, graph, positions)
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Write keys and values [n, h, d] of the new tokens; return those of all places."""
-        self._kept[layer][:, self._places] = torch.stack([k, v])
-        keys, values = self._kept[layer]
+        kept = self._kept[layer]
+        kept[:, self._places] = torch.stack([k, v]).to(kept.dtype)
+        keys, values = kept.to(k.dtype)
         return keys, values
 
 
@@ -75,7 +78,7 @@ def continue_texts(
     Parameters
     ----------
     model : CausalLM
-        Runs without dropout.
+        Which.
     texts : sequence of sequences of int
         Ids, at least one each.
     max_new : int
@@ -91,26 +94,26 @@ def continue_texts(
     Raises
     ------
     TypeError, ValueError
-        If a text is empty or an id or the limit is not what it should be.
+        If a text is empty, an id or the limit is not what it should be, or the longest text and what may be
+        added to it are more than the model's positions.
     """
     if not all(len(text) for text in texts):
         raise ValueError("each text must have at least one token")
     written: list[list[int]] = [[] for _ in texts]
     if not check_count("max_new", max_new) or not texts:
         return written
-    cache = KeyValueCache(model, len(texts), max(len(text) for text in texts) + max_new)
+    cache = KeyValueCache(model, len(texts), max(len(text) for text in texts) + max_new - 1)
     new, going = [list(text) for text in texts], list(range(len(texts)))
-    with evaluating(model):
-        for _ in range(max_new):
-            logits = model(*cache.extend(new), cache)
-            ends = torch.tensor([len(new[i]) for i in going]).cumsum(0) - 1
-            chosen = check_numbers(logits[ends]).argmax(-1).tolist()
-            new = [[] for _ in texts]
-            for i, token in zip(going, chosen, strict=True):
-                if token != eos_id:
-                    written[i].append(token)
-                    new[i] = [token]
-            going = [i for i in going if new[i]]
-            if not going:
-                break
+    for _ in range(max_new):
+        states = model.hidden(*cache.extend(new), cache)
+        ends = torch.tensor([len(new[i]) for i in going], device=states.device).cumsum(0) - 1
+        chosen = check_numbers(model.out(states[ends])).argmax(-1).tolist()
+        new = [[] for _ in texts]
+        for i, token in zip(going, chosen, strict=True):
+            if token != eos_id:
+                written[i].append(token)
+                new[i] = [token]
+        going = [i for i in going if new[i]]
+        if not going:
+            break
     return written

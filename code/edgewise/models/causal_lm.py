@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from edgewise.graphs import AttentionGraph, causal, window
 from edgewise.message_passing import propagate_attention
-from edgewise.validation import check_choice, check_count, check_ids
+from edgewise.validation import check_choice, check_count, check_ids, check_real
 
 NORMS = {"layer": nn.LayerNorm, "rms": nn.RMSNorm}
 
@@ -75,6 +75,9 @@ class CausalLMConfig:
             raise ValueError(
                 f"num_heads ({self.num_heads}) must be divisible by num_kv_heads ({self.kv_heads})"
             )
+        for name in ("rope_base", "eps"):
+            if check_real(name, getattr(self, name)) <= 0:
+                raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
         if self.max_positions is None and self.head_width % 2:
             raise ValueError(f"rotary positions need an even width of heads, got {self.head_width}")
 
@@ -136,15 +139,34 @@ class CausalLM(nn.Module):
 
     def pack(self, texts: Sequence[Sequence[int]]) -> Packed:
         """Pack texts, given as lists of ids, for a call of the model: ``model(*model.pack(texts))``."""
-        device, lengths = self.embed.weight.device, [len(text) for text in texts]
-        ids = torch.tensor([i for text in texts for i in text], dtype=torch.int64, device=device)
+        ids, lengths = self.ids_of(texts), [len(text) for text in texts]
+        device = ids.device
         positions = torch.cat([torch.arange(n, device=device) for n in lengths] or [ids])
         return Packed(ids, self.graph(lengths).to(device), positions)
+
+    def ids_of(self, texts: Sequence[Sequence[int]]) -> Tensor:
+        """Return the ids of all texts, one after the other: int64 [n].
+
+        Raises
+        ------
+        TypeError, ValueError
+            If one is no integer, or not of the vocabulary.
+        """
+        ids, device = [i for text in texts for i in text], self.embed.weight.device
+        found = torch.tensor(ids, dtype=None if ids else torch.int64, device=device)
+        check_ids("ids", found, self.config.vocab_size)
+        return found
 
     def forward(
         self, ids: Tensor, graph: AttentionGraph, positions: Tensor, past: Past | None = None
     ) -> Tensor:
-        """Return the scores of the next token after each token.
+        """Return the logits of the next token after each token, [n, vocab_size]; see :meth:`hidden`."""
+        return self.out(self.hidden(ids, graph, positions, past))
+
+    def hidden(
+        self, ids: Tensor, graph: AttentionGraph, positions: Tensor, past: Past | None = None
+    ) -> Tensor:
+        """Return the final states, from which ``out`` computes logits.
 
         Parameters
         ----------
@@ -158,7 +180,7 @@ class CausalLM(nn.Module):
         Returns
         -------
         Tensor
-            [n, vocab_size]: logits.
+            [n, dim_model]
 
         Raises
         ------
@@ -179,7 +201,7 @@ class CausalLM(nn.Module):
             x = x + self.places(positions)
         for number, layer in enumerate(self.layers):
             x = layer(x, graph, turn, past, number)
-        return self.out(self.norm(x))
+        return self.norm(x)
 
 
 class CausalLayer(nn.Module):
@@ -209,7 +231,7 @@ class CausalLayer(nn.Module):
         fields = self.qkv(self.attention_norm(x)).unflatten(1, (self.heads + 2 * self.kv_heads, -1))
         q, k, v = fields.split([self.heads, self.kv_heads, self.kv_heads], 1)
         if turn is not None:
-            q, k = rotated(q, turn), rotated(k, turn)
+            q, k = (rotated(each, turn).to(v.dtype) for each in (q, k))
         if past is not None:
             k, v = past.append(number, k, v)
         group = self.heads // self.kv_heads

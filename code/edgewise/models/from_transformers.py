@@ -7,7 +7,10 @@ import torch
 from torch import Tensor
 
 from edgewise.models.causal_lm import CausalLM, CausalLMConfig
-from edgewise.validation import InputError, UnknownNameError
+from edgewise.validation import InputError, UnknownNameError, kind_of
+
+BUFFERS = (".attn.bias", ".attn.masked_bias", "rotary_emb.inv_freq")
+"""Ends of the names of tensors that are no weights: masks and frequencies that some versions keep."""
 
 Parts = Iterator[tuple[str, tuple[str, ...]]]
 """Names of our tensors, each with the names of those that it is made of, one below the other."""
@@ -25,22 +28,31 @@ def from_transformers(model: Any) -> CausalLM:
     InputError
         If it has a setting that would change the result and is not known here, or lacks a tensor.
     """
-    theirs = model.config
+    theirs = getattr(model, "config", None)
+    if theirs is None:
+        raise TypeError(f"model must be a model of transformers, got {kind_of(model)}")
     kinds = {"gpt2": (_gpt2, _gpt2_parts), "llama": (_llama, _llama_parts), "mistral": (_llama, _llama_parts)}
     if theirs.model_type not in kinds:
         raise UnknownNameError(f"architecture must be one of {', '.join(kinds)}; got {theirs.model_type!r}")
     config_of, parts_of = kinds[theirs.model_type]
-    ours = CausalLM(config_of(theirs))
+    _require(theirs, is_causal=True)
+    with torch.device("meta"):
+        ours = CausalLM(config_of(theirs))
     tensors, transposed = model.state_dict(), theirs.model_type == "gpt2"
-    state = {}
+    state, used = {}, set()
     for name, parts in parts_of(theirs):
         if missing := [part for part in parts if part not in tensors]:
             raise InputError(f"the model has no tensor {missing[0]!r}")
         state[name] = torch.cat([_turned(part, tensors[part], transposed) for part in parts])
-    if theirs.tie_word_embeddings:
-        state["out.weight"] = state["embed.weight"]
-    ours.load_state_dict(state)
-    return ours.to(tensors[parts[0]]).train(model.training)
+        used.update(parts)
+    if unknown := [name for name in tensors if name not in used and not name.endswith(BUFFERS)]:
+        raise InputError(f"the model has a tensor that has no place in a conversion: {unknown[0]!r}")
+    if ours.config.tied and not torch.equal(state["out.weight"], state["embed.weight"]):
+        raise InputError("tie_word_embeddings is True, but the output layer has weights of its own")
+    ours.load_state_dict(state, assign=True)
+    if ours.config.tied:
+        ours.out.weight = ours.embed.weight
+    return ours.train(model.training)
 
 
 def _turned(name: str, tensor: Tensor, transposed: bool) -> Tensor:
@@ -74,7 +86,9 @@ def _gpt2(config: Any) -> CausalLMConfig:
 
 
 def _llama(config: Any) -> CausalLMConfig:
-    _require(config, hidden_act="silu", attention_bias=False, mlp_bias=False)
+    _require(config, hidden_act="silu")
+    if config.model_type == "llama":  # Mistral has no such settings
+        _require(config, attention_bias=False, mlp_bias=False)
     rope = config.rope_parameters
     if rope["rope_type"] != "default":
         raise InputError(f"rope_type must be 'default' for a conversion, got {rope['rope_type']!r}")
@@ -87,7 +101,7 @@ def _llama(config: Any) -> CausalLMConfig:
         config.num_key_value_heads,
         config.head_dim,
         rope_base=rope["rope_theta"],
-        window=getattr(config, "sliding_window", None),
+        window=config.sliding_window if config.model_type == "mistral" else None,
         tied=config.tie_word_embeddings,
         eps=config.rms_norm_eps,
     )
