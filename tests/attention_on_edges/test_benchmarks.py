@@ -206,7 +206,7 @@ class TestLanguageModels:
     def test_the_contestants_compute_one_loss(self):
         theirs = benchmarks.ARCHITECTURES["Llama"](hidden_size=16, intermediate_size=24, num_hidden_layers=1)
         texts = benchmarks.TRAINED["128 texts of about 14 tokens"][:5]
-        expected = language_models.packed_loss(from_transformers(theirs), texts)
+        expected = language_models._packed_loss(from_transformers(theirs), texts)
         for name, loss in language_models.LOSSES.items():
             if name != "packed":
                 torch.testing.assert_close(loss(theirs, texts), expected)

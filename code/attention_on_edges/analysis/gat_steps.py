@@ -127,7 +127,7 @@ class StepBatch:
 NODES, DEGREE, LONGEST, LETTERS = 16, 5, 16, 26
 
 
-def two_hops(count: int, generator: torch.Generator) -> StepBatch:
+def _two_hops(count: int, generator: torch.Generator) -> StepBatch:
     """Graphs of 16 nodes; each asks a neighbour, and that one a neighbour of its own.
 
     A node has a key of its own, a value, the key of the neighbour that it asks, and edges from five others
@@ -149,7 +149,7 @@ def two_hops(count: int, generator: torch.Generator) -> StepBatch:
     return StepBatch(graph, symbols.flatten(0, 1), answers.flatten())
 
 
-def sorting(count: int, generator: torch.Generator) -> StepBatch:
+def _sorting(count: int, generator: torch.Generator) -> StepBatch:
     """Strings of 8 to 16 letters on complete graphs; at each place, the letter that is there once sorted."""
     lengths = torch.randint(LONGEST // 2, LONGEST + 1, (count,), generator=generator).tolist()
     strings = [torch.randint(LETTERS, (n,), generator=generator) for n in lengths]
@@ -169,8 +169,8 @@ class StepTask:
 
 
 STEP_TASKS = {
-    "two hops": StepTask(two_hops, 3, NODES, NODES),
-    "sorting": StepTask(sorting, 2, LETTERS, LETTERS),
+    "two hops": StepTask(_two_hops, 3, NODES, NODES),
+    "sorting": StepTask(_sorting, 2, LETTERS, LETTERS),
 }
 
 

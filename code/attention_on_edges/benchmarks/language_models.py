@@ -59,7 +59,7 @@ ARCHITECTURES: dict[str, Callable[..., nn.Module]] = {"GPT-2": _gpt2, "Llama": _
 """Their models, small and with random weights; Mistral's window is 16 tokens."""
 
 
-def texts_of(count: int, mean: float, longest: int) -> Texts:
+def _texts_of(count: int, mean: float, longest: int) -> Texts:
     """Draw ids of texts whose lengths are log-normal, as those of sentences are."""
     generator = torch.Generator().manual_seed(0)
     drawn = torch.randn(count, generator=generator) * 0.4 + math.log(mean) - 0.08
@@ -68,8 +68,8 @@ def texts_of(count: int, mean: float, longest: int) -> Texts:
 
 
 TRAINED: dict[str, Texts] = {
-    "128 texts of about 14 tokens": texts_of(128, 14, 45),
-    "16 texts of about 200 tokens": texts_of(16, 200, 640),
+    "128 texts of about 14 tokens": _texts_of(128, 14, 45),
+    "16 texts of about 200 tokens": _texts_of(16, 200, 640),
 }
 
 
@@ -108,7 +108,7 @@ def compare_with_transformers() -> list[Equality]:
         with torch.no_grad():
             for parameter in theirs.parameters():
                 parameter.add_(0.1 * torch.randn_like(parameter))
-        ours, (ids, mask) = from_transformers(theirs), padded(texts_of(8, 35, 60))
+        ours, (ids, mask) = from_transformers(theirs), _padded(_texts_of(8, 35, 60))
         texts = [row[real].tolist() for row, real in zip(ids, mask, strict=True)]
         logits = ours(*ours.pack(texts))
         expected = theirs(input_ids=ids, attention_mask=mask.long()).logits[mask]
@@ -126,7 +126,7 @@ def compare_with_transformers() -> list[Equality]:
     return rows
 
 
-def padded(texts: Texts) -> tuple[Tensor, Tensor]:
+def _padded(texts: Texts) -> tuple[Tensor, Tensor]:
     """Pad texts on their right: ids [B, longest], and where they are real."""
     lengths = torch.tensor([len(text) for text in texts])
     ids = nn.utils.rnn.pad_sequence([torch.tensor(text) for text in texts], batch_first=True)
@@ -187,39 +187,39 @@ def bench_causal(workloads: Sequence[str] = tuple(TRAINED), repeats: int = 5) ->
     return rows
 
 
-def packed_loss(model: Any, texts: Texts) -> Tensor:
+def _packed_loss(model: Any, texts: Texts) -> Tensor:
     """Mean loss of each next token, packed."""
     target = torch.tensor([i for text in texts for i in text[1:]])
     return cross_entropy(model(*model.pack([text[:-1] for text in texts])), target)
 
 
-def padded_loss(model: Any, texts: Texts) -> Tensor:
+def _padded_loss(model: Any, texts: Texts) -> Tensor:
     """The loss that ``transformers`` computes from padded ids."""
-    ids, mask = padded(texts)
+    ids, mask = _padded(texts)
     return model(input_ids=ids, attention_mask=mask.long(), labels=ids.masked_fill(~mask, -100)).loss
 
 
-def real_loss(model: Any, texts: Texts) -> Tensor:
+def _real_loss(model: Any, texts: Texts) -> Tensor:
     """The same loss, its logits computed for real tokens alone."""
-    ids, mask = padded(texts)
+    ids, mask = _padded(texts)
     states = model.model(input_ids=ids[:, :-1], attention_mask=mask[:, :-1].long()).last_hidden_state
     return cross_entropy(model.lm_head(states[mask[:, 1:]]), ids[:, 1:][mask[:, 1:]])
 
 
-def grouped_loss(model: Any, texts: Texts, groups: int = 4) -> Tensor:
+def _grouped_loss(model: Any, texts: Texts, groups: int = 4) -> Tensor:
     """The same loss, from groups of texts of similar length, each padded by itself."""
     ordered, count = sorted(texts, key=len), -(-len(texts) // groups)
     parts = [ordered[first : first + count] for first in range(0, len(texts), count)]
     tokens = [sum(len(text) - 1 for text in part) for part in parts]
-    losses = [real_loss(model, part) * n for part, n in zip(parts, tokens, strict=True)]
+    losses = [_real_loss(model, part) * n for part, n in zip(parts, tokens, strict=True)]
     return torch.stack(losses).sum() / sum(tokens)
 
 
 LOSSES: dict[str, Callable[[Any, Texts], Tensor]] = {
-    "packed": packed_loss,
-    "LlamaForCausalLM": padded_loss,
-    "the same, loss on real tokens": real_loss,
-    "the same, in four groups by length": grouped_loss,
+    "packed": _packed_loss,
+    "LlamaForCausalLM": _padded_loss,
+    "the same, loss on real tokens": _real_loss,
+    "the same, in four groups by length": _grouped_loss,
 }
 """The contestants: the first is ours, the others are of the library's own model."""
 
