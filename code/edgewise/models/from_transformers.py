@@ -39,7 +39,8 @@ def from_transformers(model: Any) -> CausalLM:
     with torch.device("meta"):
         ours = CausalLM(config_of(theirs))
     tensors, transposed = model.state_dict(), theirs.model_type == "gpt2"
-    state, used = {}, set()
+    state: dict[str, Tensor] = {}
+    used: set[str] = set()
     for name, parts in parts_of(theirs):
         if missing := [part for part in parts if part not in tensors]:
             raise InputError(f"the model has no tensor {missing[0]!r}")
