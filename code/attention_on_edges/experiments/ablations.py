@@ -1,7 +1,8 @@
-"""Chapter 3's and 9's studies, and all studies by name."""
+"""Studies of chapters 3, 9 and 11, and all studies by name."""
 
 from dataclasses import replace
 
+from attention_on_edges.experiments.chain_study import chain_runs
 from attention_on_edges.experiments.experiment import Experiment, MixingConfig, ModelConfig
 from attention_on_edges.experiments.gat_steps import step_runs
 from attention_on_edges.experiments.sparse_ablations import GRAPH_STUDIES
@@ -94,6 +95,7 @@ STUDIES = {
         _mixing("mixing", "sort", SORT, (1, 4)),
         _mixing("mixing-copy", "copy", COPY, (4,)),
         _stability(),
+        Study("chains", "Does adaptive depth find how many steps a token needs?", tuple(chain_runs())),
         Study("gat-steps", "Which step makes a Transformer of a GAT?", tuple(step_runs())),
         *GRAPH_STUDIES,
     )

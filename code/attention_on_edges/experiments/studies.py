@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 
 from attention_on_edges.experiments import artifacts
+from attention_on_edges.experiments.chain_study import ChainRun
 from attention_on_edges.experiments.experiment import Experiment
 from attention_on_edges.experiments.gat_steps import StepsRun
 from attention_on_edges.experiments.json_files import (
@@ -29,7 +30,7 @@ from edgewise.training import DivergedError
 from edgewise.training.checkpoint_files import naming
 from edgewise.validation import InputError, UnknownNameError
 
-Entry = Experiment | ReaderRun | TaggerRun | StepsRun
+Entry = Experiment | ReaderRun | TaggerRun | StepsRun | ChainRun
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Study:
         Its name on the command line and in ``book/studies``.
     about : str
         The question.
-    entries : tuple of Experiment, ReaderRun, TaggerRun or StepsRun
+    entries : tuple of Experiment, ReaderRun, TaggerRun, StepsRun or ChainRun
         One for each variant, named by it, and seed.
     """
 
