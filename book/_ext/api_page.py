@@ -21,11 +21,14 @@ MOST_SHOWN = 200
 
 
 def modules(package):
-    """Return a package's modules that define anything, as names and paths, in alphabetical order."""
+    """Return a package's modules that define anything, as names and paths, in alphabetical order.
+
+    Those of the command line are left out: it explains itself.
+    """
     found = {}
     for path in sorted((CODE / package).rglob("*.py")):
         parts = path.relative_to(CODE).with_suffix("").parts
-        if public_names(path):
+        if public_names(path) and "commands" not in parts:
             found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return dict(sorted(found.items()))
 
