@@ -205,7 +205,7 @@ class StepConfig:
 
 
 def train_steps(task: str, steps: Collection[str], config: StepConfig, rate: float) -> StepModel:
-    """Train a new model with some of the steps; gradients are clipped to a norm of 1.
+    """Train a new model with some of the steps.
 
     Raises
     ------
@@ -217,21 +217,42 @@ def train_steps(task: str, steps: Collection[str], config: StepConfig, rate: flo
     torch.manual_seed(config.seed)
     model = StepModel(kind.fields, kind.symbols, kind.answers, steps)
     generator = torch.Generator().manual_seed(config.seed)
+
+    def loss(step: int) -> Tensor:
+        batch = kind.draw(config.graphs, generator)
+        return cross_entropy(model(batch.graph, batch.symbols), batch.answers)
+
+    fit(model, loss, config.updates, rate, config.warmup)
+    return model.eval()
+
+
+def fit(model: nn.Module, loss: Callable[[int], Tensor], updates: int, rate: float, warmup: int) -> None:
+    """Train with Adam: the rate rises and falls along a cosine to zero, gradients are clipped to a norm of 1.
+
+    Parameters
+    ----------
+    model : nn.Module
+        Whose parameters.
+    loss : callable
+        Number of an update, from 0, to its loss.
+    updates, warmup : int
+        Updates, and how many of them the rate takes to rise.
+    rate : float
+        Peak learning rate.
+    """
     adam = torch.optim.Adam(model.parameters(), rate)
 
     def factor(step: int) -> float:
-        left = (step - config.warmup) / max(config.updates - config.warmup, 1)
-        return min((step + 1) / config.warmup, 0.5 + 0.5 * math.cos(math.pi * max(left, 0.0)))
+        left = (step - warmup) / max(updates - warmup, 1)
+        return min((step + 1) / warmup, 0.5 + 0.5 * math.cos(math.pi * max(left, 0.0)))
 
     schedule = torch.optim.lr_scheduler.LambdaLR(adam, factor)
-    for _ in range(config.updates):
-        batch = kind.draw(config.graphs, generator)
+    for step in range(updates):
         adam.zero_grad()
-        cross_entropy(model(batch.graph, batch.symbols), batch.answers).backward()
+        loss(step).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         adam.step()
         schedule.step()
-    return model.eval()
 
 
 @torch.no_grad()

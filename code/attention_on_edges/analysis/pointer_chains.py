@@ -1,6 +1,5 @@
 """Chapter 11: chains of pointers, a task in which tokens need different numbers of steps."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -8,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from attention_on_edges.analysis.gat_steps import STEPS, StepModel
+from attention_on_edges.analysis.gat_steps import STEPS, StepModel, fit
 from edgewise.graphs import AttentionGraph
 from edgewise.layers import Embeddings, Generator, PositionalEncoding, draw_weights, layer_pair
 from edgewise.models.halting import HaltingUnit
@@ -50,7 +49,7 @@ class ChainBatch:
 def draw_chains(count: int, deepest: int, generator: torch.Generator) -> ChainBatch:
     """Cut the tokens of each graph into chains, in a random order, of depths up to ``deepest``.
 
-    What a token at depth :math:`d` is asked for is :math:`d` edges away, so no model can know it after fewer
+    What a token is asked for is as many edges away as the token is deep, so no model can know it after fewer
     steps.
     """
     check_count("count", count, 1)
@@ -177,7 +176,7 @@ class ChainConfig:
 def train_chains(
     kind: str, steps: int, weight: float = 0.0, config: ChainConfig = ChainConfig()
 ) -> ChainReader | OrdinaryReader:
-    """Train a new model to find the end of chains; gradients are clipped to a norm of 1.
+    """Train a new model to find the end of chains.
 
     Parameters
     ----------
@@ -200,19 +199,11 @@ def train_chains(
     check_count("steps", steps, 1)
     model = OrdinaryReader(steps) if kind == "ordinary" else ChainReader(kind, steps, weight)
     generator = torch.Generator().manual_seed(config.seed)
-    adam = torch.optim.Adam(model.parameters(), config.rate)
 
-    def factor(step: int) -> float:
-        left = (step - config.warmup) / max(config.updates - config.warmup, 1)
-        return min((step + 1) / config.warmup, 0.5 + 0.5 * math.cos(math.pi * max(left, 0.0)))
+    def loss(step: int) -> Tensor:
+        return model.loss(draw_chains(config.graphs, config.deepest, generator), step)
 
-    schedule = torch.optim.lr_scheduler.LambdaLR(adam, factor)
-    for step in range(config.updates):
-        adam.zero_grad()
-        model.loss(draw_chains(config.graphs, config.deepest, generator), step).backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        adam.step()
-        schedule.step()
+    fit(model, loss, config.updates, config.rate, config.warmup)
     return model.eval()
 
 
