@@ -39,14 +39,15 @@ def _their(name: str) -> Any:
         return getattr(importlib.import_module("transformers"), name)
 
 
+HEADS = {"vocab_size": VOCAB, "num_key_value_heads": 2, "num_attention_heads": 8}
+
+
 def _llama(**sizes: Any) -> nn.Module:
-    config = {"vocab_size": VOCAB, "num_key_value_heads": 2, "num_attention_heads": 8} | sizes
-    return _their("LlamaForCausalLM")(_their("LlamaConfig")(**config))
+    return _their("LlamaForCausalLM")(_their("LlamaConfig")(**HEADS, **sizes))
 
 
 def _mistral(**sizes: Any) -> nn.Module:
-    config = {"vocab_size": VOCAB, "num_key_value_heads": 2, "num_attention_heads": 8} | sizes
-    return _their("MistralForCausalLM")(_their("MistralConfig")(**config, sliding_window=16))
+    return _their("MistralForCausalLM")(_their("MistralConfig")(**HEADS, **sizes, sliding_window=16))
 
 
 def _gpt2(hidden_size: int, intermediate_size: int, num_hidden_layers: int) -> nn.Module:
@@ -108,8 +109,8 @@ def compare_with_transformers() -> list[Equality]:
         with torch.no_grad():
             for parameter in theirs.parameters():
                 parameter.add_(0.1 * torch.randn_like(parameter))
-        ours, (ids, mask) = from_transformers(theirs), _padded(_texts_of(8, 35, 60))
-        texts = [row[real].tolist() for row, real in zip(ids, mask, strict=True)]
+        ours, texts = from_transformers(theirs), _texts_of(8, 35, 60)
+        ids, mask = _padded(texts)
         logits = ours(*ours.pack(texts))
         expected = theirs(input_ids=ids, attention_mask=mask.long()).logits[mask]
         upstream = torch.randn_like(logits) / len(logits)
