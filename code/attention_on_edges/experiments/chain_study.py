@@ -13,7 +13,7 @@ from attention_on_edges.analysis.pointer_chains import (
     rank_correlation,
     train_chains,
 )
-from attention_on_edges.experiments.experiment import Described
+from attention_on_edges.experiments.experiment import Described, check_cpu
 from edgewise.validation import check_choice
 
 TEST_GRAPHS, TEST_SEED = 500, 2_000_000
@@ -61,8 +61,7 @@ class ChainRun(Described):
         ValueError
             If ``device`` is not the CPU: these models are small.
         """
-        if torch.device(device).type != "cpu":
-            raise ValueError(f"device must be cpu for these models, got {device}")
+        check_cpu(device)
         began = time.perf_counter()
         model = train_chains(self.model, self.steps, self.weight, self.training)
         row: dict[str, Any] = {"training seconds": time.perf_counter() - began}

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from attention_on_edges.analysis.gat_steps import STEP_TASKS, STEPS, StepConfig, nodes_right, train_steps
-from attention_on_edges.experiments.experiment import Described
+from attention_on_edges.experiments.experiment import Described, check_cpu
 from edgewise.validation import check_choice
 
 VALIDATION, TEST = 1_000_000, 2_000_000
@@ -47,8 +47,7 @@ class StepsRun(Described):
         ValueError
             If ``device`` is not the CPU: these models are small.
         """
-        if torch.device(device).type != "cpu":
-            raise ValueError(f"device must be cpu for these models, got {device}")
+        check_cpu(device)
         models = {
             rate: train_steps(self.task, self.steps, self.training, rate) for rate in self.training.rates
         }

@@ -20,7 +20,7 @@ from attention_on_edges.analysis.long_context import (
     train_tagger,
 )
 from attention_on_edges.data.corpora.annotated import treebank
-from attention_on_edges.experiments.experiment import Described
+from attention_on_edges.experiments.experiment import Described, check_cpu
 from edgewise.graphs import (
     bigbird,
     binary_partition,
@@ -91,7 +91,7 @@ class ReaderRun(Described):
         ValueError
             If ``device`` is not the CPU: these readers are small.
         """
-        _check_cpu(device)
+        check_cpu(device, "readers")
         if self.graph == BUCKETS:
             graph_of, make = complete, make_bucket_reader  # its layers make graphs of their own
         else:
@@ -136,15 +136,10 @@ class TaggerRun(Described):
         ValueError
             If ``device`` is not the CPU: these readers are small.
         """
-        _check_cpu(device)
+        check_cpu(device, "readers")
         train, test = treebank("train"), treebank("test")
         tags = Tags(train)
         model = train_tagger(tags, train, self.graph, self.training)
         words = tags.batch(test, self.graph)
         edges = words.enc.num_edges / words.n_tokens
         return {"right": tagged_right(model, tags, test, self.graph), "edges": edges}
-
-
-def _check_cpu(device: torch.device | str) -> None:
-    if torch.device(device).type != "cpu":
-        raise ValueError(f"device must be cpu for these readers, got {device}")
