@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from attention_on_edges.analysis import gold_tree
 from attention_on_edges.data import corpora
 from attention_on_edges.data.corpora import captions as module
 from attention_on_edges.data.corpora.captions import caption, captions
+from attention_on_edges.data.corpora.gold_captions import gold_captions
 from attention_on_edges.data.corpora.grammar import Adjective, Clause, Phrase, Place, Verb
 from attention_on_edges.data.corpora.lexicon import ADJECTIVES, NOUNS, STATES
 from attention_on_edges.data.corpora.scenes import SCENES
@@ -625,6 +627,63 @@ class TestCaptions:
             captions(1, seed=0.5)
         with pytest.raises(ValueError, match="valid must be at least 0"):
             corpora.load("captions", valid=-1)
+
+
+GOLD = {" ".join(aligned.source): (aligned, parse) for aligned, parse in gold_captions(3000)}
+
+
+class TestGold:
+    """Alignments and parses against a few done by hand, and against what must hold for all of them."""
+
+    BY_HAND = (
+        (
+            "The grandfather who is wearing a red hat is looking for a cat in the park.",
+            "The-Der grandfather-Großvater, who-der wearing-trägt, a-einen red-roten hat-Hut "
+            "looking-sucht a-eine cat-Katze. in-im park.-Park",
+            "is-trägt, is-sucht for-sucht the-im",
+            (1, 9, 4, 4, 1, 7, 7, 4, 9, -1, 9, 12, 9, 15, 15, 9),
+        ),
+        (
+            "Three men are quickly taking off the new caps before dinner.",
+            "Three-Drei men-Männer quickly-schnell taking-setzen off-ab. the-die new-neuen caps-Mützen "
+            "dinner.-Abendessen",
+            "are-setzen are-ab. taking-ab. off-setzen before-vor before-dem before-Abendessen dinner.-vor "
+            "dinner.-dem",
+            (1, 4, 4, 4, -1, 4, 8, 8, 4, 10, 4),
+        ),
+        (
+            "The tall girl and the policeman are cooking in front of the tent this evening.",
+            "The-Das tall-große girl-Mädchen and-und the-der policeman-Polizist cooking-kochen the-dem "
+            "tent-Zelt. this-heute evening.-Abend",
+            "are-kochen in-vor front-vor of-vor this-Abend evening.-heute",
+            (2, 2, 7, 5, 5, 2, 7, -1, 12, 8, 8, 12, 7, 14, 7),
+        ),
+    )
+
+    @pytest.mark.parametrize(("text", "sure", "possible", "heads"), BY_HAND)
+    def test_as_done_by_hand(self, text, sure, possible, heads):
+        aligned, parse = GOLD[text]
+
+        def named(links):
+            return " ".join(f"{aligned.source[i]}-{aligned.target[j]}" for i, j in sorted(links))
+
+        assert (named(aligned.sure), named(aligned.possible - aligned.sure)) == (sure, possible)
+        assert parse.words == aligned.source
+        assert parse.heads == heads
+
+    def test_all_parses_are_trees_and_every_word_has_a_link(self):
+        assert [(" ".join(a.source), " ".join(a.target)) for a, _ in GOLD.values()] == captions(3000)
+        for aligned, parse in GOLD.values():
+            assert len(gold_tree(parse.heads)) == len(parse.words) - 1
+            assert aligned.sure <= aligned.possible
+            assert {i for i, _ in aligned.possible} == set(range(len(aligned.source)))
+            assert {j for _, j in aligned.possible} == set(range(len(aligned.target)))
+
+    def test_relations_of_two_clauses(self):
+        found = {(p.words[i], r) for _, p in GOLD.values() for i, r in enumerate(p.relations)}
+        joined = {(word, relation) for word, relation in found if relation in ("cc", "conj", "advcl")}
+        assert {word for word, relation in joined if relation == "cc"} == {"and", "while"}
+        assert ("singing", "advcl") in joined
 
 
 @pytest.mark.corpus

@@ -25,6 +25,7 @@ from edgewise.training import (
     chunked_loss,
     run_epoch,
 )
+from edgewise.training import step as step_module
 from edgewise.training.checkpoint_files import CheckpointError, checkpoints
 from processes import process
 from support import SortingData, scale_states, small_model
@@ -333,7 +334,9 @@ class TestStateLoss:
         assert lengths[1e-3][1] == pytest.approx(1e-3, rel=1e-3)
 
 
-def test_half_precision_products_run_and_learn(tmp_path, monkeypatch):
+@pytest.mark.parametrize("supported", [True, False])
+def test_half_precision_products_run_where_the_processor_has_them(tmp_path, monkeypatch, supported):
+    monkeypatch.setattr(step_module, "multiplies_bfloat16", lambda device: supported)
     run = begin(tmp_path, replace(TRAINING, autocast=True))
     dtypes = set()
     run.model.encoder.layers[0].feed_forward.inner.register_forward_hook(
@@ -347,7 +350,7 @@ def test_half_precision_products_run_and_learn(tmp_path, monkeypatch):
         lambda logits, states, *rest: (products.add(states.dtype), write_logits(logits, states, *rest)),
     )
     run.train()
-    assert dtypes == products == {torch.bfloat16}
+    assert dtypes == products == {torch.bfloat16 if supported else torch.float32}
     assert run.epochs[-1]["train"]["loss"] < run.epochs[0]["train"]["loss"]
     assert {p.dtype for p in run.model.parameters()} == {torch.float32}
 

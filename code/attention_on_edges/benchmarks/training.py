@@ -16,6 +16,7 @@ from attention_on_edges.figures import Table, table
 from edgewise.graphs import GraphPool, dgl_available
 from edgewise.models.transformer import make_model
 from edgewise.training import LabelSmoothing, NoamOpt, SimpleLossCompute, StateLossCompute
+from edgewise.training.step import multiplies_bfloat16
 from edgewise.validation import check_choice
 
 PACKED, HALF, PADDED, BUILTIN = "packed", "packed, bfloat16", "nn.Transformer", "builtin"
@@ -109,7 +110,8 @@ def bench_training(
         Measured turns of each.
     """
     if contestants is None:
-        contestants = [name for name in CONTESTANTS if name != BUILTIN or dgl_available()]
+        missing = {BUILTIN: not dgl_available(), HALF: not multiplies_bfloat16(torch.device("cpu"))}
+        contestants = [name for name in CONTESTANTS if not missing.get(name)]
     for name in contestants:
         check_choice("contestant", name, CONTESTANTS)
     rows = []

@@ -39,7 +39,9 @@ COMMON = 100
 """How often a relation must occur in each split to be listed."""
 
 
-def measure_alignment(model: Transformer, data: TextDataset, pairs: Sequence[AlignedPair]) -> Rows:
+def measure_alignment(
+    model: Transformer, data: TextDataset, pairs: Sequence[AlignedPair], own: str = "test"
+) -> Rows:
     """Return alignment error rates of cross-attention, and the model's loss on its own and the aligned text.
 
     Attention is pooled to words by :func:`~attention_on_edges.analysis.pool_words`; a target word is linked
@@ -51,7 +53,7 @@ def measure_alignment(model: Transformer, data: TextDataset, pairs: Sequence[Ali
     list of dict
         ``kind`` ``"diagonal"``: the baseline. ``"head"``: one of each layer, row and head, where head
         ``"mean"`` is the mean over heads; ``chosen_on`` is the rate on the first pairs, ``aer`` of the rest.
-        ``"loss"``: nats per piece of the model's own test split, and of the aligned pairs.
+        ``"loss"``: nats per piece of the model's own test split (named ``own``), and of the aligned pairs.
     """
     splits = {"chosen_on": slice(CHOSEN_ON), "aer": slice(CHOSEN_ON, None)}
 
@@ -72,7 +74,7 @@ def measure_alignment(model: Transformer, data: TextDataset, pairs: Sequence[Ali
             weights = [x[layer, row].mean(0) if head == "mean" else x[layer, row, head] for x in attention]
             place = {"layer": layer, "row": name, "head": head}
             rows.append({"kind": "head"} | place | rates([links_of(w) for w in weights]))
-    home = data.splits["test"][:1000]
+    home = data.splits[own][:1000]
     there = [[split_words(data.splitter, side)[0] for side in (p.source, p.target)] for p in pairs]
     for name, texts in (("own test", home), ("aligned", there)):
         rows.append({"kind": "loss", "text": name, "nats": _loss(model, data, texts)})

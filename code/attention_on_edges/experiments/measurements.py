@@ -13,10 +13,11 @@ from attention_on_edges.analysis import Head, heads_of, importance, without_head
 from attention_on_edges.analysis.long_context import on_source_graph, source_edges
 from attention_on_edges.data.corpora.annotated import hansards, treebank
 from attention_on_edges.data.corpora.files import sha256_of
+from attention_on_edges.data.corpora.gold_captions import gold_captions
 from attention_on_edges.data.metrics import bleu
 from attention_on_edges.data.text_dataset import TextDataset
 from attention_on_edges.experiments import artifacts
-from attention_on_edges.experiments.annotated import Rows, measure_alignment, measure_syntax
+from attention_on_edges.experiments.annotated import CHOSEN_ON, Rows, measure_alignment, measure_syntax
 from attention_on_edges.experiments.artifacts import Artifact
 from attention_on_edges.experiments.circuits import SENTENCES, measure_circuits, measure_golf
 from attention_on_edges.experiments.runs import restore
@@ -25,6 +26,9 @@ from attention_on_edges.experiments.studies import Results
 from edgewise.graphs import GraphPool
 from edgewise.models.transformer import Transformer
 from edgewise.training import LabelSmoothing
+
+GOLD_CAPTIONS = 1100
+"""How many captions of the grammar are aligned and parsed; heads are chosen on the first hundred."""
 
 
 @dataclass(frozen=True)
@@ -169,12 +173,24 @@ def _syntax(artifact: Artifact) -> Rows:
     return measure_syntax({"trained": model, "drawn": drawn}, data, splits)
 
 
+def _gold_captions(artifact: Artifact) -> Rows:
+    model, data = restore(artifact)
+    drawn = artifact.experiment.build(data.vocab_size).eval()
+    pairs, parses = zip(*gold_captions(GOLD_CAPTIONS), strict=True)
+    splits = {"valid": parses[:CHOSEN_ON], "test": parses[CHOSEN_ON:]}
+    rows = measure_alignment(model, data, pairs, own=artifact.experiment.tests[0])
+    return rows + measure_syntax({"trained": model, "drawn": drawn}, data, splits)
+
+
 MEASUREMENTS = {
     "pruning": Measurement("pruning", "How many of its heads does a translator need?", "multi30k", _pruning),
     "alignment": Measurement(
         "alignment", "Does cross-attention say which word translates which?", "tatoeba", _alignment
     ),
     "windows": Measurement("windows", "How far must a trained encoder attend?", "multi30k", _windows),
+    "gold-captions": Measurement(
+        "gold-captions", "Do heads align and parse the grammar's captions?", "multi30k", _gold_captions
+    ),
     "syntax": Measurement("syntax", "Does an encoder's attention follow syntax?", "multi30k", _syntax),
 }
 for _name in ("tatoeba", "multi30k"):

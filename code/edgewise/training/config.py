@@ -43,7 +43,7 @@ class TrainingConfig:
     patience : int or None
         Epochs without improvement after which training stops.
     autocast : bool
-        Whether matrix products run in bfloat16.
+        Whether matrix products run in bfloat16; on a CPU without such products, in float32 all the same.
     seed : int
         For weights, dropout and shuffling.
     """

@@ -18,6 +18,13 @@ Evaluate = Callable[[States, Tensor], tuple[Tensor, float]]
 """States and targets [N] to the summed loss and the number of correct predictions."""
 
 
+def multiplies_bfloat16(device: torch.device) -> bool:
+    """Whether a device has matrix products in bfloat16; a CPU that emulates them takes many times as long."""
+    if device.type == "cpu":
+        return torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return True
+
+
 class StepOutput(NamedTuple):
     """The result of a pass over a batch, or over a process's share of it.
 
@@ -74,7 +81,8 @@ class TrainingStep(nn.Module):
         ValueError
             If R-Drop is combined with a loss averaged over several states.
         """
-        with torch.autocast(batch.device.type, torch.bfloat16, enabled=self.config.autocast):
+        rounded = self.config.autocast and multiplies_bfloat16(batch.device)
+        with torch.autocast(batch.device.type, torch.bfloat16, enabled=rounded):
             passes = 2 if self.config.r_drop and self.model.training else 1
             outputs = [self.model.run(batch) for _ in range(passes)]
             terms = [self.model.extra_loss(output, step) for output in outputs]

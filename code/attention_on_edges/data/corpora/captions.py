@@ -49,6 +49,9 @@ ALWAYS_KNOWN = {noun.english for noun in CLASSES["sites"]}
 
 Item = TypeVar("Item")
 
+Clauses = tuple[Clause, Clause | None, str]
+"""One clause, or two and the conjunction that joins them."""
+
 
 def load(train: int = 9000, valid: int = 500, test: int = 500, seed: int = 0) -> Corpus:
     """Return caption pairs in three splits; no pair, and no English or German sentence, is in two of them.
@@ -81,15 +84,21 @@ def captions(count: int = 5000, seed: int = 0) -> list[Pair]:
     """
     if check_count("count", count) > MOST:
         raise ValueError(f"count must be at most {MOST}, got {count}")
-    drawn = _Draw(check_count("seed", seed)).pairs()
-    found: dict[str, str] = {}
+    return list(clauses_of(count, seed))
+
+
+def clauses_of(count: int = 5000, seed: int = 0) -> dict[Pair, Clauses]:
+    """Return pairs as :func:`captions` does, each with the clauses that it is made of."""
+    drawn = _Draw(check_count("seed", seed)).sentences()
+    found: dict[str, tuple[str, Clauses]] = {}
     taken: set[str] = set()
     while len(found) < count:
-        english, german = next(drawn)
+        clauses = next(drawn)
+        english, german = caption(*clauses)
         if english not in found and german not in taken:
-            found[english] = german
+            found[english] = german, clauses
             taken.add(german)
-    return list(found.items())
+    return {(english, german): clauses for english, (german, clauses) in found.items()}
 
 
 def caption(first: Clause, second: Clause | None = None, joined: str = "") -> Pair:
@@ -111,18 +120,18 @@ class _Draw:
     def __init__(self, seed: int):
         self._random = random.Random(seed).random
 
-    def pairs(self) -> Iterator[Pair]:
-        """Iterate over captions, endlessly."""
+    def sentences(self) -> Iterator[Clauses]:
+        """Iterate over what captions say, endlessly."""
         while True:
             if self.chance(0.08):
-                yield caption(self.state())
+                yield self.state(), None, ""
             elif self.chance(0.12):
                 joined = self.one_of(("and", "while"))
                 first, second = (self.clause(self.one_of(SIMPLE_SCENES), plain=True) for _ in range(2))
                 if self.differ(first, second):
-                    yield caption(first, second, joined)
+                    yield first, second, joined
             else:
-                yield caption(self.clause(self.one_of(SCENES)))
+                yield self.clause(self.one_of(SCENES)), None, ""
 
     def chance(self, probability: float) -> bool:
         return self._random() < probability

@@ -157,9 +157,11 @@ class Place:
 
     def german(self) -> str:
         """Return it in German, preposition and article contracted."""
-        preposition, article, *rest = [self.preposition[1], *self.phrase.german(self.case).split()]
-        contracted = CONTRACTIONS.get(f"{preposition} {article}") if self.phrase.definite else None
-        return " ".join([contracted, *rest] if contracted else [preposition, article, *rest])
+        text = f"{self.preposition[1]} {self.phrase.german(self.case)}"
+        for apart, contracted in CONTRACTIONS.items() if self.phrase.definite else ():
+            if f"{apart} " in text:
+                return text.replace(f"{apart} ", f"{contracted} ", 1)
+        return text
 
 
 @dataclass(frozen=True)
