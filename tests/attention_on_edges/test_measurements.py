@@ -14,7 +14,7 @@ from attention_on_edges.analysis import heads_of
 from attention_on_edges.commands.app import app
 from attention_on_edges.data.corpora import captions
 from attention_on_edges.data.corpora.annotated import AlignedPair, Parse
-from attention_on_edges.data.metrics import bleu
+from attention_on_edges.data.metrics import bleu, tokenized_bleu
 from attention_on_edges.data.tokenization import BPE
 from attention_on_edges.experiments import (
     MEASUREMENTS,
@@ -26,7 +26,12 @@ from attention_on_edges.experiments import (
 )
 from attention_on_edges.experiments import annotated as against
 from attention_on_edges.experiments.annotated import measure_alignment, measure_syntax
-from attention_on_edges.experiments.measurements import measure_pruning, measure_windows, paired_p_values
+from attention_on_edges.experiments.measurements import (
+    measure_bleu,
+    measure_pruning,
+    measure_windows,
+    paired_bootstrap,
+)
 
 
 @pytest.fixture(scope="module")
@@ -109,9 +114,28 @@ class TestPruning:
     def test_p_values(self):
         references = [f"satz nummer {i} steht hier" for i in range(40)]
         worse = ["etwas ganz anderes ."] * 10 + references[10:]
-        same, clear = paired_p_values(references, [references, worse], references)
-        assert same == 1
-        assert clear < 0.01
+        whole, same, clear = paired_bootstrap(references, [references, worse], references)
+        assert (whole.score, whole.p_value, same.p_value) == (pytest.approx(100), None, 1)
+        assert clear.p_value < 0.01
+
+
+def test_bleu_comes_with_its_interval_and_brevity_penalty():
+    published = [f"satz nummer {i} steht hier ." for i in range(100)]
+    half = ["etwas ganz anderes als das ." if i % 2 else text for i, text in enumerate(published)]
+    short = [text.rsplit(" ", 2)[0] for text in published]
+    found = {"exact": published, "half": half, "short": short}
+    systems = {"a": found, "b": {"half": half, "exact": published}}
+    rows = measure_bleu(systems, dict.fromkeys(systems, published))
+    assert [(r["test"], r["model"]) for r in rows] == [(t, m) for t in systems for m in systems[t]]
+    for row in rows:
+        assert row["bleu"] == pytest.approx(tokenized_bleu(found[row["model"]], published).value)
+    of = {(row["test"], row["model"]): row for row in rows}
+    exact = of["a", "exact"]
+    assert (exact["interval"], exact["brevity"], exact["p"]) == (0, 1, None)
+    assert 4 < of["a", "half"]["interval"] < 20
+    assert of["a", "short"]["brevity"] == pytest.approx(np.exp(1 - 6 / 4))
+    assert of["a", "half"]["p"] < 0.01
+    assert of["b", "exact"]["p"] < 0.01
 
 
 def plant(model, data, weights_of):

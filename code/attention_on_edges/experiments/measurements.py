@@ -1,13 +1,13 @@
 """Measurements of chapters 9 and 10: evaluations of committed models."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from sacrebleu.metrics import BLEU
-from sacrebleu.significance import PairedTest
+from sacrebleu.significance import PairedTest, Result
 
 from attention_on_edges.analysis import Head, heads_of, importance, without_heads
 from attention_on_edges.analysis.long_context import on_source_graph, source_edges
@@ -15,17 +15,21 @@ from attention_on_edges.data.corpora.annotated import hansards, treebank
 from attention_on_edges.data.corpora.files import sha256_of
 from attention_on_edges.data.corpora.gold_captions import gold_captions
 from attention_on_edges.data.metrics import bleu
+from attention_on_edges.data.preparation import moses
 from attention_on_edges.data.text_dataset import TextDataset
 from attention_on_edges.experiments import artifacts
 from attention_on_edges.experiments.annotated import CHOSEN_ON, Rows, measure_alignment, measure_syntax
 from attention_on_edges.experiments.artifacts import Artifact
 from attention_on_edges.experiments.circuits import SENTENCES, measure_circuits, measure_golf
-from attention_on_edges.experiments.runs import restore
+from attention_on_edges.experiments.runs import restore, search_of
 from attention_on_edges.experiments.scores import translate
 from attention_on_edges.experiments.studies import Results
 from edgewise.graphs import GraphPool
 from edgewise.models.transformer import Transformer
 from edgewise.training import LabelSmoothing
+
+Translations = Mapping[str, list[str]]
+"""Each model's translations of one test set."""
 
 GOLD_CAPTIONS = 1100
 """How many captions of the grammar are aligned and parsed; heads are chosen on the first hundred."""
@@ -105,9 +109,10 @@ def measure_pruning(
     rows: Rows = [{"kind": "whole", "bleu": bleu(whole, references).value, "heads": len(ranked)}]
     heads = heads_of(model)
     found = [without([head]) for head in heads]
-    for head, written, p in zip(heads, found, paired_p_values(whole, found, references), strict=True):
+    results = paired_bootstrap(whole, found, references)[1:]
+    for head, written, result in zip(heads, found, results, strict=True):
         place = {"graph": head.graph, "layer": head.layer, "head": head.number}
-        figures = {"importance": weight[head], "bleu": bleu(written, references).value, "p": p}
+        figures = {"importance": weight[head], "bleu": bleu(written, references).value, "p": result.p_value}
         rows.append({"kind": "one"} | place | figures)
     drawn = [np.random.default_rng(seed).permutation(len(ranked)) for seed in range(seeds)]
     orders = [("least first", 0, ranked), ("most first", 0, ranked[::-1])]
@@ -125,27 +130,68 @@ def measure_windows(model: Transformer, data: TextDataset, split: str = "test201
     Returns
     -------
     list of dict
-        For each graph over the source: its kind, its reach, edges per token, BLEU.
+        For each graph over the source: its kind, its reach, edges per token, BLEU, half the width of its
+        95 % ``interval``, and ``p`` of its difference from the complete graph, which comes first.
     """
     sources, references = zip(*data.corpus.splits[split], strict=True)
     sizes = [len(data.splitter.split(source)) for source in sources]
+    graphs = [("complete", 0), *(("window", reach) for reach in (12, 8, 5, 4, 3, 2, 1, 0))]
+    whole, *limited = (translate(on_source_graph(model, *graph), data, sources) for graph in graphs)
+    results = paired_bootstrap(whole, limited, references)
+    return [
+        {"graph": kind, "reach": reach, "edges": source_edges(kind, reach, sizes), "bleu": result.score}
+        | {"interval": result.ci, "p": result.p_value}
+        for (kind, reach), result in zip(graphs, results, strict=True)
+    ]
+
+
+def measure_bleu(found: Mapping[str, Translations], published: Mapping[str, Sequence[str]]) -> Rows:
+    """Return BLEU of several models' translations, lower-cased and tokenised, with bootstrap intervals.
+
+    Parameters
+    ----------
+    found : mapping
+        For each test set each model's translations, tokenised; others are compared with the first.
+    published : mapping
+        The references of each test set.
+
+    Returns
+    -------
+    list of dict
+        For each ``test`` and ``model``: ``bleu``, half the width of its 95 % ``interval``, ``brevity`` (the
+        brevity penalty), and ``p`` of its difference from the first model (Koehn 2004), which has none.
+    """
     rows: Rows = []
-    for kind, reach in (("complete", 0), *(("window", reach) for reach in (12, 8, 5, 4, 3, 2, 1, 0))):
-        written = translate(on_source_graph(model, kind, reach), data, sources)
-        row = {"graph": kind, "reach": reach, "edges": source_edges(kind, reach, sizes)}
-        rows.append(row | {"bleu": bleu(written, references).value})
+    for test, by_model in found.items():
+        first, *others = by_model
+        systems = [by_model[name] for name in others]
+        results = paired_bootstrap(by_model[first], systems, published[test], tokenised=True)
+        for name, result in zip(by_model, results, strict=True):
+            brevity = _metric(True).corpus_score(by_model[name], [published[test]]).bp
+            row = {"test": test, "model": name, "bleu": result.score, "interval": result.ci}
+            rows.append(row | {"brevity": brevity, "p": None if name == first else result.p_value})
     return rows
 
 
-def paired_p_values(
-    baseline: list[str], systems: list[list[str]], references: tuple[str, ...]
-) -> list[float]:
-    """Return for each system the p-value of its difference in BLEU from a baseline (Koehn 2004)."""
+def paired_bootstrap(
+    baseline: list[str], systems: list[list[str]], references: Sequence[str], tokenised: bool = False
+) -> list[Result]:
+    """Return BLEU, half of its 95 % interval, and p-values of the differences from a baseline (Koehn 2004).
+
+    The baseline's result, which has no p-value, comes first; 1,000 resamples.
+    """
     named = [("baseline", baseline), *((str(i), written) for i, written in enumerate(systems))]
-    metric = BLEU(references=[list(references)])
-    _, scores = PairedTest(named, {"BLEU": metric}, None, "bs", 1000)()
-    tested = zip(systems, scores["BLEU"][1:], strict=True)  # sacreBLEU finds no difference significant
-    return [1.0 if written == baseline else float(result.p_value) for written, result in tested]
+    _, scores = PairedTest(named, {"BLEU": _metric(tokenised, references)}, None, "bs", 1000)()
+    results: list[Result] = scores["BLEU"]
+    for system, result in zip(systems, results[1:], strict=True):
+        if system == baseline:
+            result.p_value = 1.0  # sacreBLEU finds no difference significant
+    return results
+
+
+def _metric(tokenised: bool, references: Sequence[str] | None = None) -> BLEU:
+    settings = {"tokenize": "none", "force": True} if tokenised else {}
+    return BLEU(references=None if references is None else [list(references)], **settings)
 
 
 def _pruning(artifact: Artifact) -> Rows:
@@ -173,6 +219,21 @@ def _syntax(artifact: Artifact) -> Rows:
     return measure_syntax({"trained": model, "drawn": drawn}, data, splits)
 
 
+def _bleu(artifact: Artifact) -> Rows:
+    names = (artifact.name, "multi30k-window", "multi30k-agreement", "multi30k-one-layer")
+    found: dict[str, dict[str, list[str]]] = {test: {} for test in artifact.experiment.tests}
+    weights = {}
+    for name in names:
+        other = artifacts.load(name)
+        model, data = restore(other)
+        weights[name] = digest_of_weights(other)
+        for test, by_model in found.items():
+            sources = [source for source, _ in data.corpus.splits[test]]
+            by_model[name] = moses(translate(model, data, sources, search_of(other)), "de")
+    published = {test: [target for _, target in data.corpus.tokenised[test]] for test in found}
+    return [row | {"weights": weights[row["model"]]} for row in measure_bleu(found, published)]
+
+
 def _gold_captions(artifact: Artifact) -> Rows:
     model, data = restore(artifact)
     drawn = artifact.experiment.build(data.vocab_size).eval()
@@ -183,6 +244,7 @@ def _gold_captions(artifact: Artifact) -> Rows:
 
 
 MEASUREMENTS = {
+    "bleu": Measurement("bleu", "How sure is each translator's BLEU?", "multi30k", _bleu),
     "pruning": Measurement("pruning", "How many of its heads does a translator need?", "multi30k", _pruning),
     "alignment": Measurement(
         "alignment", "Does cross-attention say which word translates which?", "tatoeba", _alignment
