@@ -371,8 +371,20 @@ class TestTags:
         for n in (1, 2, 7, 30):
             heads = tuple(i - 1 for i in range(n))
             graph = WORD_GRAPHS[name](Parse(("word",) * n, heads, ("dep",) * n))
-            assert graph.num_edges == (n * n if name == "complete" else 3 * n - 2)
-            assert bool(receptive_field(graph, n)[n].all())
+            assert graph.num_edges == {"complete": n * n, "itself": n}.get(name, 3 * n - 2)
+            assert bool(receptive_field(graph, n)[n].all()) == (name != "itself" or n == 1)
+
+    @given(st.integers(2, 40), st.integers(0, 100))
+    def test_the_control_for_locality_has_the_distances_of_the_parse(self, n, seed):
+        generator = torch.Generator().manual_seed(seed)
+        heads = [-1] + [int(torch.randint(i, (1,), generator=generator)) for i in range(1, n)]
+        parse = Parse(("word",) * n, tuple(heads), ("dep",) * n)
+        tree, control = (WORD_GRAPHS[name](parse) for name in ("tree", "same distances"))
+        distances = [(graph.src - graph.dst).sort().values for graph in (tree, control)]
+        assert torch.equal(*distances)
+        mask = control.to_mask()
+        assert torch.equal(mask, mask.T)
+        assert torch.equal(mask, WORD_GRAPHS["same distances"](parse).to_mask())
 
     def test_a_random_tree_is_not_the_gold_one_and_comes_again(self):
         parse = Parse(("word",) * 30, tuple(i - 1 for i in range(30)), ("dep",) * 30)

@@ -28,13 +28,29 @@ def random_tree(parse: Parse) -> AttentionGraph:
     return dependency_tree(heads)
 
 
+def same_distances(parse: Parse) -> AttentionGraph:
+    """Return links at the distances of the parse's, each at a random place: the control for locality."""
+    n = len(parse.words)
+    generator = torch.Generator().manual_seed(n)
+    mask = torch.eye(n, dtype=torch.bool)
+    for word, head in enumerate(parse.heads):
+        if head >= 0:
+            distance = abs(head - word)
+            free = (~mask.diagonal(distance)).nonzero().flatten()
+            place = int(free[torch.randint(len(free), (1,), generator=generator)])
+            mask[place, place + distance] = mask[place + distance, place] = True
+    return AttentionGraph.from_mask(mask)
+
+
 WORD_GRAPHS: dict[str, Callable[[Parse], AttentionGraph]] = {
     "complete": lambda parse: complete(len(parse.words)),
     "neighbours": lambda parse: window(len(parse.words), 1, 1),
     "tree": lambda parse: dependency_tree(parse.heads),
+    "same distances": same_distances,
     "random tree": random_tree,
+    "itself": lambda parse: window(len(parse.words), 0, 0),
 }
-"""By sentence; all but the first have 3 n - 2 edges over n words."""
+"""By sentence; all but the first and the last have 3 n - 2 edges over n words."""
 
 
 class Tags:
