@@ -16,6 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from typer.testing import CliRunner
 
 from attention_on_edges import benchmarks
+from attention_on_edges.analysis.pointer_chains import ChainConfig
 from attention_on_edges.benchmarks import (
     SHARES,
     TRAININGS,
@@ -24,8 +25,10 @@ from attention_on_edges.benchmarks import (
     Workload,
     adaptive,
     bench_adaptive,
+    bench_depth,
     bench_engines,
     bench_training,
+    depth,
     format_adaptive,
     format_engines,
     format_training,
@@ -78,6 +81,32 @@ def test_the_adaptive_table_covers_both_sides_and_every_share():
     for share in (0.0, 1.5, float("nan")):
         with pytest.raises(ValueError, match=r"shares must lie in \(0, 1\]"):
             bench_adaptive((share,))
+
+
+def test_depth_is_timed_on_trained_models_and_the_same_input(monkeypatch, tmp_path):
+    results = {}
+
+    def once(functions, repeats):
+        assert repeats == 1
+        results[len(results)] = {name: function() for name, function in functions.items()}
+        return {name: 1.0 + i for i, name in enumerate(functions)}
+
+    monkeypatch.setattr(depth, "interleave", once)
+    small = partial(bench_depth, strings=20, config=ChainConfig(updates=3, graphs=2))
+    monkeypatch.setattr(benchmarks, "bench_depth", small)
+    result = CliRunner().invoke(app, ["bench", "depth", "--repeats", "1", "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    rows = json.loads((tmp_path / "bench-depth.json").read_text())["rows"]
+    works = [("chains", depth.READERS), ("sort", depth.SORTERS)]
+    named = [(task, m, work) for task, models in works for work in ("training", "answering") for m in models]
+    assert [(row["task"], row["model"], row["work"]) for row in rows] == named
+    assert [row["ratio"] for row in rows] == [1, 2, 3, 4] * 4
+    assert "3000 (3.00)" in result.output
+    for answers, steps in results[1].values():
+        assert len(answers) == len(steps) == 16 * depth.TEST_GRAPHS
+    for found in results[3].values():
+        assert len(found) == 20
+        assert sum(list(h.ids) == sorted(h.ids) for h in found) >= 18
 
 
 def test_the_adaptive_command_prints_the_table(monkeypatch):

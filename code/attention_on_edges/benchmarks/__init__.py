@@ -10,6 +10,7 @@ from attention_on_edges.benchmarks.decoding import (
     format_cache,
     format_decoding,
 )
+from attention_on_edges.benchmarks.depth import DepthRow, bench_depth, format_depth
 from attention_on_edges.benchmarks.engines import (
     WORKLOADS,
     EngineRow,
@@ -49,6 +50,7 @@ __all__ = [
     "CacheRow",
     "CausalRow",
     "DecodingRow",
+    "DepthRow",
     "EngineRow",
     "Equality",
     "LoaderRow",
@@ -62,6 +64,7 @@ __all__ = [
     "bench_cache",
     "bench_causal",
     "bench_decoding",
+    "bench_depth",
     "bench_engines",
     "bench_lengths",
     "bench_loader",
@@ -75,6 +78,7 @@ __all__ = [
     "format_cache",
     "format_causal",
     "format_decoding",
+    "format_depth",
     "format_engines",
     "format_loader",
     "format_long",
