@@ -1,7 +1,7 @@
 """A Sphinx extension: what the landing page shows of the book, computed when the book is built.
 
-Directives: ``{results}`` is a table of the artifacts' figures, ``{chapters}`` adds reading and run times to a
-table of chapters, and ``{prerequisites}`` draws which chapter needs which, as their openings say.
+Directives: ``{results}`` is a table of the artifacts' figures, ``{chapters}`` makes tiles of a table of
+chapters, and ``{prerequisites}`` draws which chapter needs which, as their openings say.
 """
 
 import html
@@ -11,13 +11,14 @@ import textwrap
 
 import networkx as nx
 from docutils import nodes
-from docutils.statemachine import StringList
 from sphinx.util.docutils import SphinxDirective
 
 import contents
+import glyphs
 import status_page
 from contents import ROOT
 
+CHAPTER = re.compile(r"\| \[(.+)\]\(([\w-]+)\.md\) \| (.+) \|$")
 WORDS_A_MINUTE = 200
 BOX, GAP, LINE = (150, 46), (18, 30), 17  # of the graph of chapters, in its own units
 
@@ -169,22 +170,25 @@ class Results(SphinxDirective):
 
 
 class Chapters(SphinxDirective):
-    """``{chapters}``: a table whose rows begin with a link to a chapter."""
+    """``{chapters}``: tiles of a table whose rows hold a link to a chapter and its question."""
 
     has_content = True
 
     def run(self):
-        """Add two columns and let the table be read as usual."""
-        lines = []
-        for number, line in enumerate(self.content):
-            added = ["read", "run"] if number == 0 else ["---:", "---:"]
-            if number > 1:
-                stem = re.search(r"\]\(([\w-]+)\.md\)", line).group(1)
-                added = [f"{minutes_to_read(source(f'book/{stem}'))}\xa0min", time_to_run(stem)]
-            lines.append(f"{line} {' | '.join(added)} |")
-        box = nodes.container()
-        self.state.nested_parse(StringList(lines, self.get_source_info()[0]), self.content_offset, box)
-        return box.children
+        """Draw a tile for each row."""
+        rows = [CHAPTER.match(line) for line in self.content[2:]]
+        if not all(rows):
+            raise self.error("rows must be '| [TITLE](PAGE.md) | QUESTION |'")
+        return [raw(f'<ul class="tiles">{"".join(tile(*row.groups()) for row in rows)}</ul>')]
+
+
+def tile(title, stem, question):
+    """Return a chapter's tile: its glyph, its question, and how long it takes to read and to run."""
+    times = f"{minutes_to_read(source(f'book/{stem}'))}\xa0min to read"
+    if seconds := time_to_run(stem):
+        times += f", {seconds} to run"
+    words = f"<strong>{html.escape(title)}</strong><span>{html.escape(question)}</span><small>{times}</small>"
+    return f'<li><a href="{stem}.html">{glyphs.glyph(stem)}{words}</a></li>'
 
 
 class Prerequisites(SphinxDirective):

@@ -56,13 +56,33 @@ def add_metadata(app, pagename, templatename, context, doctree):
 
 
 def draw_card(path):
-    """Draw the picture that goes with a shared address."""
+    """Draw the picture that goes with a shared address: the book's name under the arcs of one receiver."""
     import matplotlib.pyplot as plt
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path as Curve
 
-    import picture
+    from attention_on_edges.figures import PALETTE, use_style
 
-    figure = picture.draw()
-    figure.set_size_inches(12, 6.3)
+    use_style()
+    figure, ax = plt.subplots(figsize=(12, 6.3), layout="none")
+    ax.set_position((0, 0, 1, 1))
+    ax.set(xlim=(0, 12), ylim=(0, 6.3))
+    ax.axis("off")
+    for i in range(17):
+        if i != 10:
+            start, end, top = 1 + i * 0.625, 7.25, 2.4 + abs(i - 10) * 0.42
+            curve = Curve([(start, 2.2), (start, top), (end, top), (end, 2.2)], [1, 4, 4, 4])
+            weight = 0.2 + 0.8 * 2 ** (-((i - 4) ** 2) / 4)
+            ax.add_patch(PathPatch(curve, fc="none", ec=PALETTE["blue"], lw=3, alpha=weight))
+        ax.plot(1 + i * 0.625, 2.2, "o", ms=16 if i == 10 else 9, color=PALETTE["blue" if i == 10 else "ink"])
+    ax.text(0.95, 1.05, "Attention on Edges", size=54, color=PALETTE["ink"])
+    ax.text(
+        0.98,
+        0.5,
+        "The Transformer as a graph neural network: a book that runs",
+        size=22,
+        color=PALETTE["ink"],
+    )
     figure.savefig(path, dpi=100, facecolor="white")
     plt.close(figure)
 

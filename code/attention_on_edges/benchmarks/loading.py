@@ -12,6 +12,7 @@ from attention_on_edges.data.tasks import TranslationDataset
 from edgewise.graphs import Batch, GraphPool
 from edgewise.models.transformer import Transformer
 from edgewise.training import LabelSmoothing, NoamOpt, StateLossCompute, TrainingConfig, TrainingStep
+from edgewise.training.step import on_device
 from edgewise.validation import check_count
 
 
@@ -52,7 +53,7 @@ def bench_loader(
     opt = NoamOpt(model.pos_enc.dim_model, config.factor, config.warmup, torch.optim.Adam(model.parameters()))
     criterion = LabelSmoothing(data.vocab_size, data.pad_id, config.smoothing)
     loss = StateLossCompute(model.generator, criterion, opt, clip=config.clip, r_drop=config.r_drop)
-    forward = TrainingStep(model.train(), config, loss.evaluate)
+    forward = TrainingStep(model.train(), on_device(config, model), loss.evaluate)
 
     def some() -> Iterator[Batch]:
         if config.batch_tokens is None:

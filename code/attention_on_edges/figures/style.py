@@ -1,6 +1,12 @@
-"""One palette, one font size, vector output."""
+"""One palette, one typeface, one font size, vector output."""
+
+from pathlib import Path
 
 import matplotlib as mpl
+from matplotlib import font_manager
+
+FONTS = sorted(Path(__file__).with_name("fonts").glob("*.ttf"))
+"""The face of the book's headings, regular and bold. What it lacks, as arrows, is drawn in matplotlib's own."""
 
 PALETTE = {
     "blue": "#0072b2",
@@ -31,10 +37,14 @@ EDGE_KINDS = {
 
 def use_style() -> None:
     """Set matplotlib up for the book; in a notebook, draw inline as SVG."""
+    for font in FONTS:
+        font_manager.fontManager.addfont(font)
     mpl.rcParams.update(
         {
             "figure.figsize": (6.4, 3.2),
             "figure.constrained_layout.use": True,
+            "font.family": "sans-serif",
+            "font.sans-serif": [font_manager.FontProperties(fname=FONTS[0]).get_name(), "DejaVu Sans"],
             "font.size": 11,
             "axes.titlesize": 11,
             "axes.spines.top": False,
@@ -43,9 +53,12 @@ def use_style() -> None:
             "axes.edgecolor": PALETTE["ink"],
             "axes.labelcolor": PALETTE["ink"],
             "text.color": PALETTE["ink"],
+            "xtick.color": PALETTE["ink"],
+            "ytick.color": PALETTE["ink"],
             "image.cmap": "Blues",
             "legend.frameon": False,
             "lines.linewidth": 1.8,
+            "svg.fonttype": "none",  # text stays text
             "svg.hashsalt": "edgewise",
         }
     )

@@ -1,6 +1,7 @@
 """A training step as one module: from a batch to its loss."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -23,6 +24,12 @@ def multiplies_bfloat16(device: torch.device) -> bool:
     if device.type == "cpu":
         return torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
     return True
+
+
+def on_device(config: TrainingConfig, model: nn.Module) -> TrainingConfig:
+    """Return a configuration as it runs on a model's device: without bfloat16 where that is emulated."""
+    device = next(model.parameters()).device
+    return replace(config, autocast=config.autocast and multiplies_bfloat16(device))
 
 
 class StepOutput(NamedTuple):
@@ -81,8 +88,7 @@ class TrainingStep(nn.Module):
         ValueError
             If R-Drop is combined with a loss averaged over several states.
         """
-        rounded = self.config.autocast and multiplies_bfloat16(batch.device)
-        with torch.autocast(batch.device.type, torch.bfloat16, enabled=rounded):
+        with torch.autocast(batch.device.type, torch.bfloat16, enabled=self.config.autocast):
             passes = 2 if self.config.r_drop and self.model.training else 1
             outputs = [self.model.run(batch) for _ in range(passes)]
             terms = [self.model.extra_loss(output, step) for output in outputs]

@@ -24,7 +24,7 @@ from edgewise.training.log import Log
 from edgewise.training.loss import DivergedError, StateLossCompute
 from edgewise.training.schedule import NoamOpt
 from edgewise.training.smoothing import LabelSmoothing
-from edgewise.training.step import StepOutput, TrainingStep
+from edgewise.training.step import StepOutput, TrainingStep, on_device
 from edgewise.validation import InputError, check_choice
 
 
@@ -106,7 +106,8 @@ class Trainer:
         self.pool = GraphPool()
         self.communicator, self.log = communicator, Log(self.folder / "metrics.jsonl")
         self.loss = self._loss_compute(self.opt)
-        self._step = communicator.wrap(TrainingStep(model, config, self.loss.evaluate))
+        step = TrainingStep(model, on_device(config, model), self.loss.evaluate)
+        self._step = communicator.wrap(step)
         self.epochs: list[dict[str, Any]] = []
         self.losses: list[float] = []
         self.stages: list[dict[str, Any]] = []
@@ -358,7 +359,7 @@ class Trainer:
     def _end_epoch(self) -> None:
         """Validate, record the metrics, save."""
         valid, counted = self._loss_compute(None), StepCount()
-        forward = TrainingStep(self.model, self.config, valid.evaluate)
+        forward = TrainingStep(self.model, on_device(self.config, self.model), valid.evaluate)
 
         def count(batch: Batch) -> StepOutput:
             output = forward(batch, self.step)

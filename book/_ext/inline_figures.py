@@ -1,0 +1,66 @@
+"""A Sphinx extension: figures are part of the page, in its own colours, light and dark, and its own type.
+
+Pictures that matplotlib has written as SVG are put into the page in place of a link to a file: what is drawn
+in ink takes the colour of the text, what is white that of the page. Text in pictures keeps its colours but
+for ink, since it may stand on a colour of its own.
+"""
+
+import re
+from pathlib import Path
+
+from attention_on_edges.figures.style import PALETTE
+
+PICTURE = re.compile(r'<img\b[^>]*?\bsrc="(?:\.\./)*_images/([^"]+\.svg)"[^>]*>')
+ALT = re.compile(r'\balt="([^"]*)"')
+TAG = re.compile(r"<(\w+)\b[^>]*>")
+COLORS = {PALETTE["ink"]: "currentColor", "#ffffff": "var(--pst-color-background)"}
+FACE = re.compile(r"'Source Sans 3[^']*'")
+
+
+def page_colors(tag):
+    """Replace the ink of a tag, and of shapes also white, by the page's colours."""
+    text = tag.group()
+    for drawn, shown in COLORS.items():
+        if drawn != "#ffffff" or tag.group(1) not in ("text", "tspan"):
+            text = text.replace(drawn, shown)
+    return text
+
+
+def inlined(svg, alt, prefix):
+    """Return a picture as an element of a page; its ids begin with ``prefix``."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.S)
+    used = set(re.findall(r"url\(#([^)]+)\)", svg)) | set(re.findall(r'href="#([^"]+)"', svg))
+    svg = re.sub(r' id="([^"]+)"', lambda m: f' id="{prefix}{m[1]}"' if m[1] in used else "", svg)
+    svg = re.sub(r'(url\(#|href="#)', rf"\1{prefix}", svg)
+    svg = FACE.sub("var(--figure-face)", TAG.sub(page_colors, svg))
+    svg = re.sub(r"\s*\n\s*", "\n", svg)
+    width, height = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg).groups()
+    head = (
+        f'<svg class="figure" role="img" aria-label="{alt}" viewBox="0 0 {width} {height}" '
+        f'style="width: {float(width) / 12:.2f}em" xmlns:xlink="http://www.w3.org/1999/xlink">'
+    )
+    return head + svg[svg.index(">") + 1 :]
+
+
+def put_in(app, pagename, templatename, context, doctree):
+    """Replace links to vector pictures by the pictures."""
+    sources = {name: uri for uri, name in app.builder.images.items()}
+    count = 0
+
+    def replace(found):
+        nonlocal count
+        if found.group(1) not in sources:
+            return found.group()
+        count += 1
+        svg = (Path(app.srcdir) / sources[found.group(1)]).read_text(encoding="utf-8")
+        return inlined(svg, ALT.search(found.group()).group(1), f"f{count}-")
+
+    if "body" in context:
+        context["body"] = PICTURE.sub(replace, context["body"])
+
+
+def setup(app):
+    """Run when a page's body is written."""
+    app.connect("html-page-context", put_in)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
