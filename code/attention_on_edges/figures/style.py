@@ -6,7 +6,7 @@ import matplotlib as mpl
 from matplotlib import font_manager
 
 FONTS = sorted(Path(__file__).with_name("fonts").glob("*.ttf"))
-"""The face of the book's headings, regular and bold. What it lacks, as arrows, is drawn in matplotlib's own."""
+"""The face of the book's headings, regular and bold. What it lacks is drawn in matplotlib's own."""
 
 PALETTE = {
     "blue": "#0072b2",
