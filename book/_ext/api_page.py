@@ -23,12 +23,12 @@ MOST_SHOWN = 200
 def modules(package):
     """Return a package's modules that define anything, as names and paths, in alphabetical order.
 
-    Those of the command line are left out: it explains itself.
+    Those of the command line are left out, since it explains itself, and those that only the lab's page uses.
     """
     found = {}
     for path in sorted((CODE / package).rglob("*.py")):
         parts = path.relative_to(CODE).with_suffix("").parts
-        if public_names(path) and "commands" not in parts:
+        if public_names(path) and not {"commands", "lab"} & set(parts):
             found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return dict(sorted(found.items()))
 

@@ -13,16 +13,16 @@ from attention_on_edges.figures.style import PALETTE
 PICTURE = re.compile(r'<img\b[^>]*?\bsrc="(?:\.\./)*_images/([^"]+\.svg)"[^>]*>')
 ALT = re.compile(r'\balt="([^"]*)"')
 TAG = re.compile(r"<(\w+)\b[^>]*>")
-COLORS = {PALETTE["ink"]: "currentColor", "#ffffff": "var(--pst-color-background)"}
+COLORS = {PALETTE["ink"]: "currentColor"}
+SHAPES = COLORS | {"#000000": "currentColor", "#ffffff": "var(--pst-color-background)"}
 FACE = re.compile(r"'Source Sans 3[^']*'")
 
 
 def page_colors(tag):
-    """Replace the ink of a tag, and of shapes also white, by the page's colours."""
+    """Replace the ink of a tag, and of shapes black and white too, by the page's colours."""
     text = tag.group()
-    for drawn, shown in COLORS.items():
-        if drawn != "#ffffff" or tag.group(1) not in ("text", "tspan"):
-            text = text.replace(drawn, shown)
+    for drawn, shown in (COLORS if tag.group(1) in ("text", "tspan") else SHAPES).items():
+        text = text.replace(drawn, shown)
     return text
 
 
