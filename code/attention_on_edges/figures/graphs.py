@@ -14,7 +14,7 @@ from edgewise.graphs import AttentionGraph
 
 Place = tuple[float, float]
 
-LABEL = {"font_color": PALETTE["ink"]}
+LABEL = {"font_color": PALETTE["ink"], "font_size": 10}
 NODE = {"node_color": "white", "edgecolors": PALETTE["ink"], "linewidths": 1.2}
 
 
@@ -73,9 +73,7 @@ def draw_graph(
         ax.set(xlim=(-0.6, len(nodes) - 0.4), ylim=(-reach if backward else -0.6, reach))
     style = {"node_size": _node_size(labels), "arrowsize": 9, "connectionstyle": f"arc3,rad={bend}", "ax": ax}
     nx.draw_networkx_nodes(graph, places, node_size=_node_size(labels), ax=ax, **NODE)
-    nx.draw_networkx_labels(
-        graph, places, dict(zip(nodes, labels, strict=True)), font_size=10, ax=ax, **LABEL
-    )
+    nx.draw_networkx_labels(graph, places, dict(zip(nodes, labels, strict=True)), ax=ax, **LABEL)
     faint = PALETTE["pale"] if highlight is not None else PALETTE["blue"]
     nx.draw_networkx_edges(graph, places, weak, edge_color=faint, width=0.9, **style)
     nx.draw_networkx_edges(graph, places, strong, edge_color=PALETTE["orange"], width=2.0, **style)
@@ -175,7 +173,7 @@ def draw_batch(
             )  # fmt: skip
     labels = {("src", i): s for i, s in enumerate(source)} | {("dst", j): t for j, t in enumerate(target)}
     nx.draw_networkx_nodes(cross, both, node_size=room, ax=ax, **NODE)
-    nx.draw_networkx_labels(cross, both, labels, font_size=10, **LABEL, ax=ax)
+    nx.draw_networkx_labels(cross, both, labels, ax=ax, **LABEL)
     names = {"enc": "source to source", "cross": "source to target", "dec": "target to target"}
     for kind, (color, dash) in EDGE_KINDS.items():
         ax.plot([], [], color=color, linestyle=dash, label=names[kind])
@@ -231,7 +229,7 @@ def draw_social(
         members = [n for n, group in zip(nodes, groups, strict=True) if group == name]
         style = NODE | {"edgecolors": color, "linewidths": 1.8, "node_size": 300}
         nx.draw_networkx_nodes(graph, places, members, node_shape=shape, label=name, ax=ax, **style)
-    nx.draw_networkx_labels(graph, places, font_size=9, **LABEL, ax=ax)
+    nx.draw_networkx_labels(graph, places, ax=ax, **LABEL | {"font_size": 9})
     ax.legend(markerscale=0.7, loc="best")
     ax.set_axis_off()
     return ax.figure
