@@ -13,13 +13,13 @@ class ConvolutionAttention(nn.Module):
     r"""Multi-head attention with relative positions that equals a 1-D convolution (Cordonnier et al. 2020).
 
     Head w of a kernel of width W attends to the token at offset :math:`\Delta_w = w - (W - 1) / 2`.
-    Its score for sender j at receiver i is
+    Its score for sender i at receiver j is
 
     .. math::
-        -\alpha\,(j - i - \Delta_w)^2 = \langle (2 \alpha (i + \Delta_w), -\alpha), (j, j^2) \rangle + c_i
+        -\alpha\,(i - j - \Delta_w)^2 = \langle (2 \alpha (j + \Delta_w), -\alpha), (i, i^2) \rangle + c_j
 
-    where :math:`c_i` is the same for all senders and cancels in the softmax: a dot product of a query from i
-    and a key from j. Each head's output is projected by the kernel's matrix of that offset. The sequence is
+    where :math:`c_j` is the same for all senders and cancels in the softmax: a dot product of a query from j
+    and a key from i. Each head's output is projected by the kernel's matrix of that offset. The sequence is
     padded with zeros.
 
     Parameters
