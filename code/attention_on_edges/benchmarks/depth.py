@@ -16,7 +16,7 @@ from edgewise.decoding import greedy
 from edgewise.graphs import GraphPool
 from edgewise.training import LabelSmoothing
 
-READERS = ("ACT", "10 steps", "5 layers", "10 layers")
+READERS = ("ACT", "6 steps", "10 steps", "6 layers")
 """Of the study of chains; the first is the one that the others are compared with."""
 
 SORTERS = ("sort-universal", "sort-universal-fixed-4", "sort-one-layer", "sort-three-layers")

@@ -95,9 +95,9 @@ KINDS = {
     "ACT": ("act", 10, 0.05),
     "PonderNet": ("pondernet", 10, 0.3),
     "3 steps": ("fixed", 3, 0.0),
-    "5 steps": ("fixed", 5, 0.0),
+    "6 steps": ("fixed", 6, 0.0),
     "10 steps": ("fixed", 10, 0.0),
-    "5 layers": ("ordinary", 5, 0.0),
+    "6 layers": ("ordinary", 6, 0.0),
     "10 layers": ("ordinary", 10, 0.0),
 }
 """Adaptive depth, a fixed number of steps of one layer, and different layers."""
