@@ -5,6 +5,7 @@ chapters, and ``{prerequisites}`` draws which chapter needs which, as their open
 """
 
 import html
+import itertools
 import json
 import re
 import textwrap
@@ -79,17 +80,26 @@ def places(graph):
     return found, (width, len(rows) * (BOX[1] + GAP[1]) - GAP[1] + 2)
 
 
+def route(start, end, boxes):
+    """Return the corners of an arrow that passes between the boxes of each row on its way."""
+    (x1, y1), (x2, y2) = start, end
+    corners = [(x1, y1 + BOX[1] / 2)]
+    for y in sorted({y for _, y in boxes if y1 < y < y2}):
+        straight = x1 + (x2 - x1) * (y - y1) / (y2 - y1)
+        gaps = [sum(pair) / 2 for pair in itertools.pairwise(sorted(x for x, row in boxes if row == y))]
+        x = min(gaps, key=lambda gap: abs(gap - straight), default=straight)
+        corners += [(x, y - BOX[1] / 2), (x, y + BOX[1] / 2)]
+    return [*corners, (x2, y2 - BOX[1] / 2 - 5)]
+
+
 def draw(graph):
     """Draw the graph of chapters as SVG; each box leads to its chapter."""
     reduced = nx.transitive_reduction(graph)
     where, (width, height) = places(reduced)
     lines, boxes = [], []
     for start, end in reduced.edges:
-        (x1, y1), (x2, y2) = where[start], where[end]
-        lines.append(
-            f'<line x1="{x1:.0f}" y1="{y1 + BOX[1] / 2:.0f}" x2="{x2:.0f}" y2="{y2 - BOX[1] / 2 - 5:.0f}" '
-            'marker-end="url(#needs)"/>'
-        )
+        corners = " ".join(f"{x:.0f},{y:.0f}" for x, y in route(where[start], where[end], where.values()))
+        lines.append(f'<polyline points="{corners}" marker-end="url(#needs)"/>')
     for page, (x, y) in where.items():
         words = textwrap.wrap(graph.nodes[page]["title"], 19)
         top = y - LINE * (len(words) - 1) / 2
