@@ -14,7 +14,7 @@
     const longest = Math.max(...tokens.map((token) => token.length));
     const step = Math.max(44, 8 * longest + 12), wide = n * step, middle = 24 + 0.42 * wide;
     const graph = make(panels, "svg", { class: "graph", role: "img", viewBox: `0 0 ${wide} ${2 * middle}` });
-    const left = 8 * longest + 12, top = 30;
+    const left = 8 * longest + 34, top = 48;
     const matrix = make(panels, "svg", {
       class: "matrix", role: "application", tabindex: 0, viewBox: `0 0 ${left + n * CELL + 2} ${top + n * CELL + 2}`,
       "aria-label": "The mask: a row attends, a column is attended to. Arrow keys move, Enter cuts an edge or brings it back.",
@@ -28,11 +28,15 @@
       return `M${x1} ${y}Q${(x1 + x2) / 2} ${y + up * (16 + 0.7 * Math.abs(x1 - x2))} ${x2} ${y}`;
     }
 
+    const tip = make(make(graph, "defs"), "marker", {
+      id: "mask-tip", viewBox: "0 0 6 6", refX: 5, refY: 3, markerWidth: 5, markerHeight: 5, orient: "auto",
+    });
+    make(tip, "path", { d: "M0 0L6 3L0 6z", class: "tip" });
     const arcs = new Map(), cells = new Map();
     for (let r = 0; r < n; r++) {
       for (let s = 0; s < n; s++) {
         const key = `${r} ${s}`, box = { x: left + s * CELL, y: top + r * CELL, width: CELL, height: CELL };
-        arcs.set(key, make(graph, "path", { class: "edge", d: arc(r, s) }));
+        arcs.set(key, make(graph, "path", { class: "edge", d: arc(r, s), "marker-end": "url(#mask-tip)" }));
         cells.set(key, make(matrix, "rect", { class: "cell", ...box }));
         cells.get(key).addEventListener("click", () => toggle(r, s));
         cells.get(key).addEventListener("pointerenter", () => mark(r, s));
@@ -43,6 +47,9 @@
       make(matrix, "text", { x: left - 6, y: top + (i + 0.5) * CELL, class: "end" }, token);
       make(matrix, "text", { x: left + (i + 0.5) * CELL, y: top - 12, class: longest > 4 ? "small" : "" }, token);
     });
+    const across = left + (n * CELL) / 2, down = top + (n * CELL) / 2;
+    make(matrix, "text", { x: across, y: 14, class: "axis" }, "sender");
+    make(matrix, "text", { x: 14, y: down, class: "axis", transform: `rotate(-90 14 ${down})` }, "receiver");
     const cursor = make(matrix, "rect", { class: "cursor", width: CELL, height: CELL, visibility: "hidden" });
 
     function show(change = "") {
