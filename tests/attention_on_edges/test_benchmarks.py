@@ -105,6 +105,14 @@ def test_depth_is_timed_on_trained_models_and_the_same_input(monkeypatch, tmp_pa
     assert "3000 (3.00)" in result.output
     for answers, steps in results[1].values():
         assert len(answers) == len(steps) == 16 * depth.TEST_GRAPHS
+    assert {name: steps.max() for name, (_, steps) in results[1].items() if name != "ACT"} == {
+        "6 steps": 6,
+        "10 steps": 10,
+        "6 layers": 6,
+    }
+    for gradients in (results[0], results[2]):
+        assert len(set(gradients.values())) == 4
+        assert min(gradients.values()) > 0
     for found in results[3].values():
         assert len(found) == 20
         assert sum(list(h.ids) == sorted(h.ids) for h in found) >= 18

@@ -641,13 +641,13 @@ class TestGold:
             "The-Der grandfather-Großvater, who-der wearing-trägt, a-einen red-roten hat-Hut "
             "looking-sucht a-eine cat-Katze. in-im park.-Park",
             "is-trägt, is-sucht for-sucht the-im",
-            (1, 9, 4, 4, 1, 7, 7, 4, 9, -1, 9, 12, 9, 15, 15, 9),
+            (1, 9, 4, 4, 1, 7, 7, 4, 9, -1, 12, 12, 9, 15, 15, 9),
         ),
         (
             "Three men are quickly taking off the new caps before dinner.",
             "Three-Drei men-Männer quickly-schnell taking-setzen off-ab. the-die new-neuen caps-Mützen "
             "dinner.-Abendessen",
-            "are-setzen are-ab. taking-ab. off-setzen before-vor before-dem before-Abendessen dinner.-vor "
+            "are-setzen taking-ab. off-setzen before-vor before-dem before-Abendessen dinner.-vor "
             "dinner.-dem",
             (1, 4, 4, 4, -1, 4, 8, 8, 4, 10, 4),
         ),
@@ -657,6 +657,20 @@ class TestGold:
             "tent-Zelt. this-heute evening.-Abend",
             "are-kochen in-vor front-vor of-vor this-Abend evening.-heute",
             (2, 2, 7, 5, 5, 2, 7, -1, 12, 8, 8, 12, 7, 14, 7),
+        ),
+        (
+            "Three friendly waiters are getting into the car while a mother is drinking coffee.",
+            "Three-Drei friendly-freundliche waiters-Kellner getting-steigen into-ins car-Auto while-während "
+            "a-eine mother-Mutter drinking-trinkt. coffee.-Kaffee",
+            "are-steigen getting-ein, the-ins is-trinkt. drinking-Kaffee coffee.-trinkt.",
+            (2, 2, 4, 4, -1, 7, 7, 4, 12, 10, 12, 12, 4, 12),
+        ),
+        (
+            "The friendly policewoman who is wearing a cap is giving a horse the banana in the garden.",
+            "The-Die friendly-freundliche policewoman-Polizistin, who-die wearing-trägt, a-eine cap-Mütze "
+            "giving-gibt a-einem horse-Pferd. the-die banana-Banane in-im garden.-Garten",
+            "is-trägt, is-gibt the-im",
+            (2, 2, 9, 5, 5, 2, 7, 5, 9, -1, 11, 9, 13, 9, 16, 16, 9),
         ),
     )
 
@@ -681,9 +695,39 @@ class TestGold:
 
     def test_relations_of_two_clauses(self):
         found = {(p.words[i], r) for _, p in GOLD.values() for i, r in enumerate(p.relations)}
-        joined = {(word, relation) for word, relation in found if relation in ("cc", "conj", "advcl")}
-        assert {word for word, relation in joined if relation == "cc"} == {"and", "while"}
+        joined = {(word, relation) for word, relation in found if relation in ("cc", "mark", "conj", "advcl")}
+        assert {word for word, relation in joined if relation == "cc"} == {"and"}
+        assert {word for word, relation in joined if relation == "mark"} == {"while"}
         assert ("singing", "advcl") in joined
+
+    RELATIONS = (
+        (
+            "Three friendly waiters are getting into the car while a mother is drinking coffee.",
+            "det amod nsubj aux root case det obl mark det nsubj aux advcl obj",
+        ),
+        (
+            "The friendly policewoman who is wearing a cap is giving a horse the banana in the garden.",
+            "det amod nsubj nsubj aux acl:relcl det obj aux root det iobj det obj case det obl",
+        ),
+    )
+
+    @pytest.mark.parametrize(("text", "relations"), RELATIONS)
+    def test_relations_as_done_by_hand(self, text, relations):
+        assert " ".join(GOLD[text][1].relations) == relations
+
+    def test_a_modifier_depends_on_its_noun(self):
+        parse = next(p for _, p in GOLD.values() if "nmod" in p.relations)
+        modifier = parse.relations.index("nmod")
+        assert parse.heads[modifier] < modifier
+        assert parse.relations[parse.heads[modifier]] in ("nsubj", "obj", "conj", "iobj")
+
+    def test_counts_are_checked(self):
+        with pytest.raises(ValueError, match="count"):
+            gold_captions(-1)
+        with pytest.raises(TypeError, match="count"):
+            gold_captions("x")
+        with pytest.raises(ValueError, match="at most"):
+            gold_captions(10**9)
 
 
 @pytest.mark.corpus

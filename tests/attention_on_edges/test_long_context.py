@@ -33,6 +33,7 @@ from attention_on_edges.analysis.long_context.recall_tasks import (
     PERIOD,
     SPAN,
 )
+from attention_on_edges.analysis.long_context.tagging import shared_links
 from attention_on_edges.data.corpora.annotated import Parse
 from edgewise.decoding import greedy
 from edgewise.graphs import (
@@ -385,6 +386,19 @@ class TestTags:
         mask = control.to_mask()
         assert torch.equal(mask, mask.T)
         assert torch.equal(mask, WORD_GRAPHS["same distances"](parse).to_mask())
+
+    def test_the_control_for_locality_avoids_the_parse_where_it_can(self):
+        parse = Parse(("word",) * 12, (-1, 0, 1, 1, 0, 4, 4, 6, 6, 4, 9, 10), ("dep",) * 12)
+        assert shared_links([parse], "tree") == shared_links([parse], "complete") == 1
+        assert shared_links([parse], "itself") == 0
+        assert shared_links([parse], "neighbours") == 6 / 11
+        assert shared_links([parse], "same distances") <= 2 / 11
+        nothing_else = Parse(("word",) * 3, (1, -1, 1), ("dep",) * 3)
+        assert shared_links([nothing_else], "same distances") == 1
+
+    def test_the_control_for_locality_refuses_what_is_no_tree(self):
+        with pytest.raises(ValueError, match="tree"):
+            WORD_GRAPHS["same distances"](Parse(("word",) * 2, (1, 0), ("dep",) * 2))
 
     def test_a_random_tree_is_not_the_gold_one_and_comes_again(self):
         parse = Parse(("word",) * 30, tuple(i - 1 for i in range(30)), ("dep",) * 30)

@@ -30,7 +30,7 @@ from attention_on_edges.experiments.measurements import (
     measure_bleu,
     measure_pruning,
     measure_windows,
-    paired_bootstrap,
+    paired_tests,
 )
 
 
@@ -114,13 +114,33 @@ class TestPruning:
     def test_p_values(self):
         references = [f"satz nummer {i} steht hier" for i in range(40)]
         worse = ["etwas ganz anderes ."] * 10 + references[10:]
-        whole, same, clear = paired_bootstrap(references, [references, worse], references)
+        whole, same, clear = paired_tests(references, [references, worse], references)
         assert (whole.score, whole.p_value, same.p_value) == (pytest.approx(100), None, 1)
         assert clear.p_value < 0.01
 
+    def test_equal_scores_do_not_differ_whatever_the_texts(self):
+        references = [f"satz nummer {i} steht hier ." for i in range(40)]
+        glued = [text.replace(" .", ".") for text in references]
+        assert paired_tests(references, [glued], references)[1].p_value == 1
+
+    def test_p_values_count_differences_both_ways(self):
+        """Of systems that differ by chance, a tenth has p below 0.1; one-sided it would be a fifth."""
+        references = [f"satz nummer {i} steht hier und da ." for i in range(60)]
+        generator = np.random.default_rng(0)
+        wrong = generator.random((2, 60, 60)) < 0.3
+        systems = [
+            [
+                ["etwas ganz anderes als das ." if w else r for w, r in zip(row, references, strict=True)]
+                for row in half
+            ]
+            for half in wrong
+        ]
+        values = [paired_tests(a, [b], references)[1].p_value for a, b in zip(*systems, strict=True)]
+        assert 0.35 < np.mean(values) < 0.65
+
 
 def test_bleu_comes_with_its_interval_and_brevity_penalty():
-    published = [f"satz nummer {i} steht hier ." for i in range(100)]
+    published = [f"satz nummer {i} steht @-@ hier ." for i in range(100)]  # 13a would split the sign
     half = ["etwas ganz anderes als das ." if i % 2 else text for i, text in enumerate(published)]
     short = [text.rsplit(" ", 2)[0] for text in published]
     found = {"exact": published, "half": half, "short": short}
@@ -133,7 +153,7 @@ def test_bleu_comes_with_its_interval_and_brevity_penalty():
     exact = of["a", "exact"]
     assert (exact["interval"], exact["brevity"], exact["p"]) == (0, 1, None)
     assert 4 < of["a", "half"]["interval"] < 20
-    assert of["a", "short"]["brevity"] == pytest.approx(np.exp(1 - 6 / 4))
+    assert of["a", "short"]["brevity"] == pytest.approx(np.exp(1 - 7 / 5))
     assert of["a", "half"]["p"] < 0.01
     assert of["b", "exact"]["p"] < 0.01
 

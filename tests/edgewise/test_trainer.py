@@ -334,6 +334,16 @@ class TestStateLoss:
         assert lengths[1e-3][1] == pytest.approx(1e-3, rel=1e-3)
 
 
+@pytest.mark.parametrize("wide", [True, False])
+@pytest.mark.parametrize("tiles", [True, False])
+def test_an_x86_processor_has_half_precision_in_wide_registers_or_in_tiles(monkeypatch, wide, tiles):
+    monkeypatch.setattr(step_module.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: wide)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: tiles)
+    assert step_module.multiplies_bfloat16(torch.device("cpu")) == (wide or tiles)
+    assert step_module.multiplies_bfloat16(torch.device("cuda"))
+
+
 @pytest.mark.parametrize("supported", [True, False])
 def test_half_precision_products_run_where_the_processor_has_them(tmp_path, monkeypatch, supported):
     monkeypatch.setattr(step_module, "multiplies_bfloat16", lambda device: supported)

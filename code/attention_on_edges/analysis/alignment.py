@@ -14,6 +14,8 @@ Spans = list[range]
 def split_words(splitter: BPE, words: Sequence[str]) -> tuple[list[str], Spans]:
     """Split a sentence of words; return its pieces and which of them belong to each word.
 
+    A full stop or comma at a word's end belongs to no word: what attends to it says nothing of the word.
+
     Raises
     ------
     ValueError
@@ -24,9 +26,9 @@ def split_words(splitter: BPE, words: Sequence[str]) -> tuple[list[str], Spans]:
     for word in words:
         if not word or " " in word:
             raise ValueError(f"words must not be empty or hold spaces, got {word!r}")
-        found = splitter.split(word)
-        spans.append(range(len(pieces), len(pieces) + len(found)))
-        pieces += found
+        own = splitter.split(word.rstrip(".,") or word)
+        spans.append(range(len(pieces), len(pieces) + len(own)))
+        pieces += splitter.split(word)
     return pieces, spans
 
 

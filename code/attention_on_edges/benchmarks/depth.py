@@ -33,8 +33,9 @@ class DepthRow:
         What it does.
     work : str
         ``"training"``, the loss of a batch and its gradients, or ``"answering"``.
-    seconds, ratio : float
-        Also as a multiple of the first model's of that task.
+    seconds : float
+    ratio : float
+        Seconds as a multiple of those of the first model of that task and work.
     """
 
     task: str
@@ -73,14 +74,14 @@ Passes = dict[str, dict[str, Callable[[], object]]]
 
 def _readers(config: ChainConfig) -> Passes:
     generator = torch.Generator().manual_seed(0)
-    some, many = (draw_chains(graphs, config.deepest, generator) for graphs in (config.graphs, TEST_GRAPHS))
+    chains = draw_chains(TEST_GRAPHS, config.deepest, generator)
     models = {name: train_chains(*KINDS[name], config) for name in READERS}
     return {
         "training": {
-            name: _training(m, lambda m=m: m.loss(some, config.updates)) for name, m in models.items()
+            name: _training(m, lambda m=m: m.loss(chains, config.updates)) for name, m in models.items()
         },
         "answering": {
-            name: torch.no_grad()(lambda m=model: m.answer(many)) for name, model in models.items()
+            name: torch.no_grad()(lambda m=model: m.answer(chains)) for name, model in models.items()
         },
     }
 
@@ -95,7 +96,9 @@ def _sorters(strings: int) -> Passes:
 
     def loss(model: nn.Module) -> torch.Tensor:
         output = model.run(batch)
-        return criterion(model.generator(output.hidden), batch.tgt_y)
+        predicted = criterion(model.generator(output.hidden), batch.tgt_y)
+        price = model.extra_loss(output)
+        return predicted if price is None else predicted + price * batch.n_tokens
 
     return {
         "training": {name: _training(m, lambda m=m: loss(m)) for name, (m, _) in found.items()},
@@ -105,14 +108,17 @@ def _sorters(strings: int) -> Passes:
     }
 
 
-def _training(model: nn.Module, loss: Callable[[], torch.Tensor]) -> Callable[[], None]:
-    """Return a function that computes a loss and its gradients, in training mode."""
+def _training(model: nn.Module, loss: Callable[[], torch.Tensor]) -> Callable[[], float]:
+    """Return a function that computes a loss and its gradients, in training mode; it returns their size."""
 
-    def compute() -> None:
+    def compute() -> float:
         model.train()
         model.zero_grad()
         loss().backward()
         model.eval()
+        return float(
+            torch.nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
+        )
 
     return compute
 

@@ -15,6 +15,7 @@ from attention_on_edges.analysis.long_context import (
     accuracy,
     make_bucket_reader,
     make_reader,
+    shared_links,
     tagged_right,
     train_reader,
     train_tagger,
@@ -119,7 +120,7 @@ class TaggerRun(Described):
     name : str
         Its variant in the study.
     graph : str
-        One of ``longrange.WORD_GRAPHS``.
+        One of ``tagging.WORD_GRAPHS``.
     training : LongContextConfig
         How it is trained.
     """
@@ -129,7 +130,9 @@ class TaggerRun(Described):
     training: LongContextConfig
 
     def figures(self, device: torch.device | str = "cpu") -> dict[str, Any]:
-        """Train on EWT's training split; return accuracy on the test split, and edges per word.
+        """Train on EWT's training split.
+
+        Returns accuracy on the test split, edges per word, and the share of the parses' links among them.
 
         Raises
         ------
@@ -142,4 +145,5 @@ class TaggerRun(Described):
         model = train_tagger(tags, train, self.graph, self.training)
         words = tags.batch(test, self.graph)
         edges = words.enc.num_edges / words.n_tokens
-        return {"right": tagged_right(model, tags, test, self.graph), "edges": edges}
+        right, shared = tagged_right(model, tags, test, self.graph), shared_links(test, self.graph)
+        return {"right": right, "edges": edges, "shared": shared}

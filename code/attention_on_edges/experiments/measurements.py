@@ -31,6 +31,9 @@ from edgewise.training import LabelSmoothing
 Translations = Mapping[str, list[str]]
 """Each model's translations of one test set."""
 
+TRIALS, RESAMPLES = 10_000, 1000
+"""Of a paired test, and of an interval."""
+
 GOLD_CAPTIONS = 1100
 """How many captions of the grammar are aligned and parsed; heads are chosen on the first hundred."""
 
@@ -87,8 +90,7 @@ def measure_pruning(
     """Return BLEU with each head pruned, and with heads pruned cumulatively in three orders.
 
     Heads are ranked by :func:`~attention_on_edges.analysis.importance` on the validation split; BLEU is that
-    of greedy decoding on ``split``. A single head's loss comes with its p-value by paired bootstrap (Koehn
-    2004).
+    of greedy decoding on ``split``. A single head's loss comes with its p-value by :func:`paired_tests`.
 
     Returns
     -------
@@ -109,7 +111,7 @@ def measure_pruning(
     rows: Rows = [{"kind": "whole", "bleu": bleu(whole, references).value, "heads": len(ranked)}]
     heads = heads_of(model)
     found = [without([head]) for head in heads]
-    results = paired_bootstrap(whole, found, references)[1:]
+    results = paired_tests(whole, found, references)[1:]
     for head, written, result in zip(heads, found, results, strict=True):
         place = {"graph": head.graph, "layer": head.layer, "head": head.number}
         figures = {"importance": weight[head], "bleu": bleu(written, references).value, "p": result.p_value}
@@ -137,7 +139,7 @@ def measure_windows(model: Transformer, data: TextDataset, split: str = "test201
     sizes = [len(data.splitter.split(source)) for source in sources]
     graphs = [("complete", 0), *(("window", reach) for reach in (12, 8, 5, 4, 3, 2, 1, 0))]
     whole, *limited = (translate(on_source_graph(model, *graph), data, sources) for graph in graphs)
-    results = paired_bootstrap(whole, limited, references)
+    results = paired_tests(whole, limited, references)
     return [
         {"graph": kind, "reach": reach, "edges": source_edges(kind, reach, sizes), "bleu": result.score}
         | {"interval": result.ci, "p": result.p_value}
@@ -159,33 +161,35 @@ def measure_bleu(found: Mapping[str, Translations], published: Mapping[str, Sequ
     -------
     list of dict
         For each ``test`` and ``model``: ``bleu``, half the width of its 95 % ``interval``, ``brevity`` (the
-        brevity penalty), and ``p`` of its difference from the first model (Koehn 2004), which has none.
+        brevity penalty), and ``p`` of its difference from the first model, which has none.
     """
     rows: Rows = []
     for test, by_model in found.items():
         first, *others = by_model
         systems = [by_model[name] for name in others]
-        results = paired_bootstrap(by_model[first], systems, published[test], tokenised=True)
+        results = paired_tests(by_model[first], systems, published[test], tokenised=True)
         for name, result in zip(by_model, results, strict=True):
             brevity = _metric(True).corpus_score(by_model[name], [published[test]]).bp
             row = {"test": test, "model": name, "bleu": result.score, "interval": result.ci}
-            rows.append(row | {"brevity": brevity, "p": None if name == first else result.p_value})
+            rows.append(row | {"brevity": brevity, "p": result.p_value})
     return rows
 
 
-def paired_bootstrap(
+def paired_tests(
     baseline: list[str], systems: list[list[str]], references: Sequence[str], tokenised: bool = False
 ) -> list[Result]:
-    """Return BLEU, half of its 95 % interval, and p-values of the differences from a baseline (Koehn 2004).
+    """Return BLEU, half of its 95 % interval, and two-sided p-values of the differences from a baseline.
 
-    The baseline's result, which has no p-value, comes first; 1,000 resamples.
+    Intervals are by bootstrap (Koehn 2004), of 1,000 resamples; p-values by approximate randomisation
+    (Riezler and Maxwell 2005), of 10,000 trials. The baseline's result, which has no p-value, comes first.
     """
     named = [("baseline", baseline), *((str(i), written) for i, written in enumerate(systems))]
-    _, scores = PairedTest(named, {"BLEU": _metric(tokenised, references)}, None, "bs", 1000)()
+    metrics = {"BLEU": _metric(tokenised, references)}
+    _, scores = PairedTest(named, metrics, None, "ar", TRIALS, n_ar_confidence=RESAMPLES)()
     results: list[Result] = scores["BLEU"]
-    for system, result in zip(systems, results[1:], strict=True):
-        if system == baseline:
-            result.p_value = 1.0  # sacreBLEU finds no difference significant
+    for result in results[1:]:
+        if result.score == results[0].score:
+            result.p_value = 1.0  # for sacreBLEU, no difference is the most significant
     return results
 
 

@@ -1,5 +1,6 @@
 """A training step as one module: from a batch to its loss."""
 
+import platform
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
@@ -21,9 +22,11 @@ Evaluate = Callable[[States, Tensor], tuple[Tensor, float]]
 
 def multiplies_bfloat16(device: torch.device) -> bool:
     """Whether a device has matrix products in bfloat16; a CPU that emulates them takes many times as long."""
-    if device.type == "cpu":
-        return torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    return True
+    if device.type != "cpu":
+        return True
+    if platform.machine().lower() in ("x86_64", "amd64"):
+        return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    return torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
 
 
 def on_device(config: TrainingConfig, model: nn.Module) -> TrainingConfig:

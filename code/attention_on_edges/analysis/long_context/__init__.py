@@ -14,7 +14,13 @@ from attention_on_edges.analysis.long_context.recall_tasks import (
     LongData,
     LongTask,
 )
-from attention_on_edges.analysis.long_context.tagging import WORD_GRAPHS, Tags, tagged_right, train_tagger
+from attention_on_edges.analysis.long_context.tagging import (
+    WORD_GRAPHS,
+    Tags,
+    shared_links,
+    tagged_right,
+    train_tagger,
+)
 from attention_on_edges.analysis.long_context.translator import (
     SOURCE_GRAPHS,
     SparseTransformer,
@@ -43,6 +49,7 @@ __all__ = [
     "make_reader",
     "on_source_graph",
     "partitions",
+    "shared_links",
     "source_edges",
     "tagged_right",
     "train_reader",

@@ -29,14 +29,18 @@ def random_tree(parse: Parse) -> AttentionGraph:
 
 
 def same_distances(parse: Parse) -> AttentionGraph:
-    """Return links at the distances of the parse's, each at a random place: the control for locality."""
-    n = len(parse.words)
+    """Return links at the distances of the parse's, each at a random place: the control for locality.
+
+    A link of the parse's own is drawn only where its distance leaves no other place.
+    """
+    n, parsed = len(parse.words), dependency_tree(parse.heads).to_mask()
     generator = torch.Generator().manual_seed(n)
     mask = torch.eye(n, dtype=torch.bool)
     for word, head in enumerate(parse.heads):
         if head >= 0:
             distance = abs(head - word)
-            free = (~mask.diagonal(distance)).nonzero().flatten()
+            taken, own = mask.diagonal(distance), parsed.diagonal(distance)
+            free = (~(taken | own) if (~(taken | own)).any() else ~taken).nonzero().flatten()
             place = int(free[torch.randint(len(free), (1,), generator=generator)])
             mask[place, place + distance] = mask[place + distance, place] = True
     return AttentionGraph.from_mask(mask)
@@ -51,6 +55,16 @@ WORD_GRAPHS: dict[str, Callable[[Parse], AttentionGraph]] = {
     "itself": lambda parse: window(len(parse.words), 0, 0),
 }
 """By sentence; all but the first and the last have 3 n - 2 edges over n words."""
+
+
+def shared_links(parses: Sequence[Parse], graph: str) -> float:
+    """Return the share of the parses' links that a graph has, too."""
+    shared = count = 0
+    for parse in parses:
+        own = dependency_tree(parse.heads).to_mask().triu(1)
+        shared += int((own & WORD_GRAPHS[graph](parse).to_mask()).sum())
+        count += int(own.sum())
+    return shared / count
 
 
 class Tags:

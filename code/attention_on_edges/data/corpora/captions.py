@@ -82,13 +82,13 @@ def captions(count: int = 5000, seed: int = 0) -> list[Pair]:
     TypeError, ValueError
         If one of them is no count, or there are too many.
     """
-    if check_count("count", count) > MOST:
-        raise ValueError(f"count must be at most {MOST}, got {count}")
     return list(clauses_of(count, seed))
 
 
 def clauses_of(count: int = 5000, seed: int = 0) -> dict[Pair, Clauses]:
     """Return pairs as :func:`captions` does, each with the clauses that it is made of."""
+    if check_count("count", count) > MOST:
+        raise ValueError(f"count must be at most {MOST}, got {count}")
     drawn = _Draw(check_count("seed", seed)).sentences()
     found: dict[str, tuple[str, Clauses]] = {}
     taken: set[str] = set()

@@ -16,6 +16,16 @@ from attention_on_edges.data.corpora.grammar import Adjective, Clause, Phrase, P
 
 FIRST_MARK = 0xE000
 
+SUBORDINATE = ("advcl", "acl:relcl")
+"""Relations of the clauses whose finite verb comes last in German."""
+
+FUNCTION_WORDS = {"the": "det", "this": "det", "ice": "compound"} | dict.fromkeys(
+    ("for", "at", "to", "after", "before", "on"), "case"
+)
+"""Relations of what is not the head of an expression of several words."""
+
+PARTICLES = ("up", "on", "off", "away")
+
 Key = tuple[str, int]
 """A role and the unit that it belongs to; words of both languages with one key translate each other."""
 
@@ -32,14 +42,20 @@ def gold_captions(count: int, seed: int = 0) -> list[tuple[AlignedPair, Parse]]:
     """Return captions with their alignment and the parse of the English side.
 
     Words are what spaces separate, with the punctuation that follows them. The parse is in the style of
-    Universal Dependencies: prepositions, auxiliaries and conjunctions depend on content words. Words of one
-    meaning are linked for sure; what a phrase of several words shares with one of another length, an
-    auxiliary with the finite verb, and an article with the preposition that contains it, is possible.
+    Universal Dependencies: prepositions, articles, auxiliaries and conjunctions depend on content words, a
+    verb's particle on the verb. Words of one meaning are linked for sure; what a phrase of several words
+    shares with one of another length, an auxiliary with the finite verb, and an article with the preposition
+    that contains it, is possible.
 
     Parameters
     ----------
     count, seed : int
         As for :func:`~attention_on_edges.data.corpora.captions.captions`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Likewise.
     """
     return [_annotate(pair, clauses) for pair, clauses in clauses_of(count, seed).items()]
 
@@ -50,7 +66,7 @@ def _annotate(pair: tuple[str, str], clauses: Clauses) -> tuple[AlignedPair, Par
     english, german = (_roles(text.split(), marks.units, clauses[2]) for text in marked)
     words = [tuple(text.split()) for text in pair]
     sure, possible = _links(english, german, marks.units)
-    heads, relations = _parse(english, marks.units)
+    heads, relations = _parse(words[0], english, marks.units)
     aligned = AlignedPair(words[0], words[1], frozenset(sure), frozenset(sure | possible))
     return aligned, Parse(words[0], heads, relations)
 
@@ -79,7 +95,7 @@ class _Marks:
             verb=said,
             state=clause.state and _adjective(clause.state, mark),
             accusative=clause.accusative and self.phrase(clause.accusative, "obj", verb),
-            dative=clause.dative and self.phrase(clause.dative, "iobj", verb),
+            dative=clause.dative and self.phrase(clause.dative, "iobj" if clause.accusative else "obj", verb),
             manner=clause.manner and self.adverbial(clause.manner, verb),
             time=clause.time and self.adverbial(clause.time, verb),
             place=clause.place and self.place(clause.place, "obl", verb),
@@ -175,6 +191,8 @@ def _links(english: list[Key], german: list[Key], units: Sequence[_Unit]) -> tup
     for key, here in places[0].items():
         role, unit = key
         there = places[1].get(key, [])
+        if role == "word" and units[unit].relation in SUBORDINATE:
+            there = there[::-1]  # the finite verb first, as in English
         possible.update(product(here, there))
         if len(here) == len(there):
             sure.update(zip(here, there, strict=True))
@@ -182,29 +200,51 @@ def _links(english: list[Key], german: list[Key], units: Sequence[_Unit]) -> tup
             end = 0 if units[unit].kind == "predicate" else -1
             sure.add((here[end], there[end]))
         elif not there and role == "verb":  # "is", which is in the German verb's ending
-            possible.update(product(here, places[1]["word", unit]))
+            finite = -1 if units[unit].relation in SUBORDINATE else 0
+            possible.update((i, places[1]["word", unit][finite]) for i in here)
         elif not there and role == "article":  # "the", which German has put into "im"
             governing = [u for u, other in enumerate(units) if other == _Unit("preposition", "case", unit)]
             possible.update(product(here, (i for u in governing for i in places[1]["word", u])))
     return sure, possible
 
 
-def _parse(roles: list[Key], units: Sequence[_Unit]) -> tuple[tuple[int, ...], tuple[str, ...]]:
+def _parse(
+    words: Sequence[str], roles: list[Key], units: Sequence[_Unit]
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """Return each English word's head and its relation to it."""
-    words: dict[int, list[int]] = defaultdict(list)
+    places: dict[int, list[int]] = defaultdict(list)
     for i, (role, unit) in enumerate(roles):
         if role == "word":
-            words[unit].append(i)
+            places[unit].append(i)
     first = ("predicate", "preposition")
-    top = {unit: some[0 if units[unit].kind in first else -1] for unit, some in words.items()}
-    names = {"article": "det", "verb": "aux", "who": "nsubj", "joined": "cc"}
+    top = {unit: some[0 if units[unit].kind in first else -1] for unit, some in places.items()}
+    names = {"article": "det", "verb": "aux", "who": "nsubj"}
     heads, relations = [], []
     for i, (role, unit) in enumerate(roles):
-        if role != "word" or i != top[unit]:
-            heads.append(top[unit])
-            relations.append(names.get(role, "fixed"))
-        else:
+        text = words[i].strip(".,").lower()
+        if role == "joined":
+            found = top[unit], "mark" if text == "while" else "cc"
+        elif role != "word":
+            found = top[unit], names[role]
+        elif i == top[unit]:
             head = units[unit].head
-            heads.append(-1 if head is None else top[head])
-            relations.append(units[unit].relation)
+            found = -1 if head is None else top[head], units[unit].relation
+        elif units[unit].kind == "preposition":  # "in front of"
+            found = top[unit], "fixed"
+        elif units[unit].kind == "predicate" and i == places[unit][-1]:
+            found = _end_of_predicate(text, unit, units, top)
+        else:
+            found = places[unit][-1], FUNCTION_WORDS[text]
+        heads.append(found[0])
+        relations.append(found[1])
     return tuple(heads), tuple(relations)
+
+
+def _end_of_predicate(text: str, unit: int, units: Sequence[_Unit], top: dict[int, int]) -> tuple[int, str]:
+    """Return head and relation of the last word of "getting up", "looking for" or "playing cards"."""
+    objects = [u for u, other in enumerate(units) if other.head == unit and other.relation == "obj"]
+    if text in PARTICLES:
+        return top[unit], "compound:prt"
+    if FUNCTION_WORDS.get(text) == "case":
+        return top[objects[0]], "case"
+    return top[unit], "obj"
