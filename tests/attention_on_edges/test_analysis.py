@@ -1,5 +1,6 @@
 import itertools
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -154,8 +155,19 @@ class TestAlignment:
     def test_words_split_alone_as_in_their_sentence(self, words):
         pieces, spans = split_words(self.splitter, words)
         assert pieces == self.splitter.split(" ".join(words))
-        assert [i for span in spans for i in span] == list(range(len(pieces)))
-        assert [self.splitter.join(pieces[span.start : span.stop]) for span in spans] == words
+        own = [self.splitter.join(pieces[span.start : span.stop]) for span in spans]
+        assert own == [word.rstrip(".,") or word for word in words]
+        within = {i for span in spans for i in span}
+        assert set("".join(pieces[i] for i in range(len(pieces)) if i not in within)) <= {".", ","}
+
+    def test_a_full_stop_belongs_to_no_word(self):
+        pieces, spans = split_words(self.splitter, ["the", "proposal.", "."])
+        stop = spans[1].stop
+        assert (pieces[stop], spans[2]) == (".", range(stop + 1, len(pieces)))
+
+    def test_a_piece_of_both_is_the_words(self):
+        whole = SimpleNamespace(split=lambda text: [text])
+        assert split_words(whole, ["the", "end."]) == (["the", "end."], [range(1), range(1, 2)])
 
     def test_pooling_by_hand(self):
         weights = np.array([[0.1, 0.2, 0.7], [0.5, 0.3, 0.2], [0.0, 1.0, 0.0]])

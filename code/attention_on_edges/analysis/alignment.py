@@ -26,9 +26,11 @@ def split_words(splitter: BPE, words: Sequence[str]) -> tuple[list[str], Spans]:
     for word in words:
         if not word or " " in word:
             raise ValueError(f"words must not be empty or hold spaces, got {word!r}")
-        own = splitter.split(word.rstrip(".,") or word)
+        found, own = splitter.split(word), splitter.split(word.rstrip(".,") or word)
+        if found[: len(own)] != own:  # a piece holds the end of both
+            own = found
         spans.append(range(len(pieces), len(pieces) + len(own)))
-        pieces += splitter.split(word)
+        pieces += found
     return pieces, spans
 
 
