@@ -349,7 +349,7 @@ class TestReadings:
         entry = TaggerRun("tree", "tree", replace(self.training, steps=60, factor=1.0, warmup=10))
         assert run_study(Study("taggers", "Do they name?", (entry,)), tmp_path) == 0
         (row,) = json.loads((tmp_path / "taggers.json").read_text("utf-8"))["rows"]
-        assert row == {"variant": "tree", "seed": 0, "right": 0.5, "edges": 2.0}
+        assert row == {"variant": "tree", "seed": 0, "right": 0.5, "edges": 2.0, "shared": 1.0}
 
     def test_bad_input(self):
         with pytest.raises(ValueError, match=r"graph must be one of 'complete'.*'buckets'; got 'bucket'"):

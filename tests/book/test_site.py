@@ -73,11 +73,22 @@ def test_the_drawing_has_each_chapter_below_what_it_needs_and_none_upon_another(
     assert max(y for _, y in where.values()) < height
 
 
+def test_an_arrow_passes_between_the_boxes_of_the_rows_on_its_way():
+    (width, height), lower = landing_page.BOX, 76
+    boxes = [(126, 24), (84, 24 + lower), (252, 24 + lower), (252, 24 + 2 * lower)]
+    corners = landing_page.route(boxes[0], boxes[-1], boxes)
+    assert corners[0] == (126, 24 + height / 2)
+    assert corners[1:3] == [(168, 24 + lower - height / 2), (168, 24 + lower + height / 2)]
+    assert all(abs(corners[1][0] - x) > width / 2 for x, _ in boxes[1:3])
+    assert corners[-1][0] == 252
+    assert landing_page.route(boxes[0], boxes[1], boxes)[1:-1] == []
+
+
 def test_the_drawing_leads_to_every_chapter_and_leaves_out_roundabout_edges():
     graph = nx.DiGraph([("book/a", "book/b"), ("book/b", "book/c"), ("book/a", "book/c")])
     nx.set_node_attributes(graph, {page: f"{page} & more" for page in graph}, "title")
     drawn = ElementTree.fromstring(landing_page.draw(graph))
-    assert len(drawn.findall("line")) == 2
+    assert len(drawn.findall("polyline")) == 2
     assert [link.get("href") for link in drawn.findall("a")] == ["a.html", "b.html", "c.html"]
     assert "".join(drawn.find("a").itertext()).strip() == "book/a & more"
 
