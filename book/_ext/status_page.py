@@ -16,13 +16,17 @@ from sphinx.util.docutils import SphinxDirective
 
 ROOT = Path(__file__).resolve().parents[2]
 SHOWN = (
+    "edgewise",
     "torch",
     "dgl",
     "numpy",
     "matplotlib",
     "networkx",
+    "safetensors",
     "tokenizers",
     "sacrebleu",
+    "torch-geometric",
+    "transformers",
     "jupyter-book",
     "sphinx",
 )
@@ -97,7 +101,10 @@ def live():
         "beam_longest": "the slowest sentence, beam of 5",
     }
     facts = study["provenance"]
-    rows = [[said, *(f"{row[key]:.3g} ms" for row in study["rows"])] for key, said in named.items()]
+    rows = [
+        [said, *(f"{row[key]:,.{int(row[key] < 10)}f} ms" for row in study["rows"])]
+        for key, said in named.items()
+    ]
     return [*rows, ["measured", facts["date"], facts["browser"]]]
 
 

@@ -1,4 +1,4 @@
-"""Attention as message passing on graphs of tokens: exact, on any graph, in PyTorch alone.
+"""Attention as message passing on graphs of tokens: exact, on any graph, in PyTorch.
 
 An :class:`AttentionGraph` says which token attends to which; :func:`propagate_attention` computes multi-head
 attention on its edges; :class:`GraphAttention` is that with projections, a layer for anyone's model. Two

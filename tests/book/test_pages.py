@@ -10,8 +10,12 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+import torch
+import torch_geometric.nn
+import transformers
 import yaml
 
+import edgewise
 from places import BOOK, CHAPTERS, ROOT
 
 CELL = re.compile(r"^(`{3,})\{code-cell\}.*?^\1$", re.DOTALL | re.MULTILINE)
@@ -167,3 +171,37 @@ def test_faulty_pages_fail_the_build_by_name(small_book):
         r"book/chapter\.md: an open cell asserts: assert True",
     ):
         assert re.search(complaint, said), f"nothing like {complaint} in\n{said}"
+
+
+def snippet(page, word):
+    """The one block of plain Python on a page that has the word."""
+    blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    (found,) = [block for block in blocks if word in block]
+    return found
+
+
+def test_the_snippet_for_pyg_runs():
+    torch.manual_seed(0)
+    given = {
+        "torch_geometric": torch_geometric,
+        "edgewise": edgewise,
+        "AttentionGraph": edgewise.AttentionGraph,
+    }
+    given |= {"edge_index": torch.randint(0, 100, (2, 300)).unique(dim=1), "x": torch.randn(100, 32)}
+    exec(snippet(BOOK / "using.md", "from_pyg"), given)
+    expected = given["conv"](given["x"], given["edge_index"])
+    torch.testing.assert_close(given["y"], expected)
+
+
+def test_the_snippet_for_transformers_runs(tmp_path):
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 20, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1}
+    config = transformers.LlamaConfig(**sizes, num_attention_heads=2, num_key_value_heads=1)
+    transformers.LlamaForCausalLM(config).save_pretrained(tmp_path)
+    given = {"torch": torch, "folder": tmp_path}
+    exec(snippet(BOOK / "using.md", "from_transformers"), given)
+    for text, new in zip(([1, 15, 7], [1, 9]), given["texts"], strict=True):
+        theirs = given["theirs"].generate(
+            torch.tensor([text]), max_new_tokens=20, do_sample=False, eos_token_id=2, pad_token_id=2
+        )
+        assert theirs[0, len(text) :].tolist()[: len(new)] == new

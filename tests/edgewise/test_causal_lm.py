@@ -295,6 +295,14 @@ def test_bad_input(call, error, message, model):
         call(model)
 
 
+def test_an_older_transformers_is_named():
+    """Its configs hold the base and the scaling of rotary positions in fields of their own."""
+    theirs = LlamaForCausalLM(LlamaConfig(**LLAMA))
+    del theirs.config.rope_parameters
+    with pytest.raises(InputError, match="no rope_parameters: a conversion needs transformers 5 or newer"):
+        from_transformers(theirs)
+
+
 def test_weights_that_are_not_numbers_write_nothing(model):
     model.norm.weight.data[0] = float("nan")
     with pytest.raises(ValueError, match="probabilities are not numbers"):

@@ -71,4 +71,4 @@ def peak() -> int:
 def format_memory(rows: Sequence[MemoryRow]) -> Table:
     """Format rows of :func:`bench_memory` as a table."""
     lines = [(row.engine, row.peak / 2**20, row.before / 2**20, row.seconds) for row in rows]
-    return table(["engine", "peak MiB", "of it before", "seconds"], lines, ["", ".0f", ".0f", ".2f"])
+    return table(["engine", "peak MiB", "before the graph", "seconds"], lines, ["", ".0f", ".0f", ".2f"])

@@ -229,5 +229,5 @@ def format_training(rows: Sequence[TrainingRow]) -> Table:
         )
         for row in rows
     ]
-    head = ["", "", "tokens/s", "packed, times", "of the matrix rate", "peak MiB"]
+    head = ["", "", "tokens/s", "time, packed = 1", "of the float32 rate", "peak MiB"]
     return table(head, lines, ["", "", ",.0f", ".2f", ".0%", ".0f"])

@@ -157,6 +157,8 @@ class Results:
         p, model = self.provenance, self.config.get("artifact")
         measured = sum(row.get("measured", True) for row in self.rows)
         what = f"model {model}, measured" if model else f"{measured} runs of"
+        if turns := self.config.get("repeats"):
+            what = f"medians of {turns} turns, measured"
         return (
             f"Study {self.config['name']}: {what} {p['date']}, {p['seconds'] / 60:.0f} "
             f"minutes on {p['device']}, torch {p['torch']}, commit {p['commit'][:10] or 'unknown'}."

@@ -90,7 +90,11 @@ def _llama(config: Any) -> CausalLMConfig:
     _require(config, hidden_act="silu")
     if config.model_type == "llama":  # Mistral has no such settings
         _require(config, attention_bias=False, mlp_bias=False)
-    rope = config.rope_parameters
+    rope = getattr(config, "rope_parameters", None)
+    if rope is None:
+        raise InputError(
+            "the model's config has no rope_parameters: a conversion needs transformers 5 or newer"
+        )
     if rope["rope_type"] != "default":
         raise InputError(f"rope_type must be 'default' for a conversion, got {rope['rope_type']!r}")
     return CausalLMConfig(

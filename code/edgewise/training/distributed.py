@@ -30,7 +30,7 @@ class DistributedCommunicator(LocalCommunicator):
     """Processes that train together, seen from one of them; ``torch.distributed`` connects them.
 
     Facts and counts are exchanged between CPUs (Gloo) even if gradients are between GPUs (NCCL): they are
-    few, need not wait for the GPU, and a lost connection is noticed at once.
+    few, need not wait for the GPU, and Gloo notices a lost connection where NCCL waits for its watchdog.
 
     Parameters
     ----------
