@@ -134,6 +134,33 @@ def test_it_translates_as_python_does(engine, translators, name, count):
     assert found == [list(hypotheses[0].ids) for hypotheses in best]
 
 
+LOOPING = "WHERE IS THE STATION?", "12345 67890 12345", "zzzzzzzz", "Yes yes yes yes yes."
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("repeats", [1, 3])
+def test_its_guard_against_loops_is_pythons(engine, translators, name, repeats):
+    translator = translators[name]
+    ids = [translator.encode(text) for text in LOOPING]
+    search = "EdgewiseEngine.beamSearch(models[name].model, ids, {beam, repeats})"
+    for beam in (1, 3):
+        expected = beam_search(translator.model, ids, START, END, beam, max_repeats=repeats)
+        found = engine.evaluate(
+            f"([name, all, beam, repeats]) => all.map((ids) => EdgewiseEngine.last({search})[0].ids)",
+            [name, ids, beam, repeats],
+        )
+        assert found == [list(hypotheses[0].ids) for hypotheses in expected]
+    by_greedy = """([name, all, repeats]) => all.map((ids) => {
+        let found = [];
+        for (const step of EdgewiseEngine.greedy(models[name].model, ids, {repeats})) found = [...step.ids];
+        return found;
+    })"""
+    expected = beam_search(translator.model, ids, START, END, 1, max_repeats=repeats)
+    assert engine.evaluate(by_greedy, [name, ids, repeats]) == [list(h.ids) for (h,) in expected]
+    free = greedy(translator.model, ids, START, END)
+    assert [h.ids for h in free] != [h.ids for (h,) in expected]  # some loop without it
+
+
 def test_a_window_and_norms_afterwards_are_pythons_too(engine):
     """No committed translator has post-norm: the window's computes with it as well as without, if badly."""
     name = "multi30k-window"

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgewise.decoding import Continuation, beam_search, greedy
+from edgewise.decoding.repetition import loops
 from edgewise.graphs import AttentionGraph, GraphPool
 from edgewise.models.dense import copy_weights, make_dense_model
 from edgewise.models.transformer import make_model
@@ -183,6 +184,20 @@ def test_bad_input(sources, symbols, limit, message):
         greedy(small_model(), sources, *symbols, limit)
 
 
+def longest_run(ids):
+    """The most times that a run of one or several ids stands in a row."""
+    runs = [(ids[i:j], i) for j in range(len(ids) + 1) for i in range(j)]
+    most = [max(n for n in range(1, len(ids) + 1) if run * n == ids[i : i + n * len(run)]) for run, i in runs]
+    return max(most, default=0)
+
+
+@given(st.lists(st.integers(0, 2), max_size=14), st.integers(1, 4))
+def test_a_token_is_a_loop_exactly_if_it_makes_a_run_too_long(ids, most):
+    while longest_run(ids) > most:
+        ids = ids[:-1]
+    assert loops(ids, most) == {token for token in range(3) if longest_run([*ids, token]) > most}
+
+
 class TestBeamSearch:
     VOCABULARY = 4
     LIMIT = 3
@@ -193,10 +208,11 @@ class TestBeamSearch:
         torch.nn.init.normal_(model.generator.proj.weight)
         return model.eval()
 
-    def exhaustive(self, model, source, penalty):
+    def exhaustive(self, model, source, penalty, max_repeats):
         """Score every target up to the limit: ids to log-probability, best normalised score first."""
         tokens = [t for t in range(self.VOCABULARY) if t != EOS]
         targets = [ids for n in range(self.LIMIT + 1) for ids in itertools.product(tokens, repeat=n)]
+        targets = [ids for ids in targets if not max_repeats or longest_run(ids) <= max_repeats]
         batch = GraphPool()([source] * len(targets), [[SOS, *ids, EOS] for ids in targets])
         with torch.no_grad():
             log_probs = model(batch).gather(1, batch.tgt_y[:, None]).squeeze(1)
@@ -208,16 +224,22 @@ class TestBeamSearch:
         "08-translation",
         "a beam that holds every hypothesis finds what exhaustive search finds, on random models",
     )
-    @given(st.integers(0, 200), st.sampled_from([0.0, 0.6, 2.0]), st.integers(1, 3))
-    @settings(max_examples=40)
-    def test_it_equals_exhaustive_search_when_the_beam_covers_every_prefix(self, seed, penalty, n_best):
+    @given(
+        st.integers(0, 200),
+        st.sampled_from([0.0, 0.6, 2.0]),
+        st.integers(1, 3),
+        st.sampled_from([None, 1, 2]),
+    )
+    @settings(max_examples=60)
+    def test_it_equals_exhaustive_search_when_the_beam_covers_every_prefix(
+        self, seed, penalty, n_best, max_repeats
+    ):
         model = self.model(seed)
         source = torch.randint(0, VOCAB, (3,)).tolist()
         beam = self.VOCABULARY ** (self.LIMIT + 1)
-        (found,) = beam_search(model, [source], SOS, EOS, beam, penalty, self.LIMIT, n_best)
-        for hypothesis, (score, log_prob, ids) in zip(
-            found, self.exhaustive(model, source, penalty)[:n_best], strict=True
-        ):
+        (found,) = beam_search(model, [source], SOS, EOS, beam, penalty, self.LIMIT, n_best, max_repeats)
+        expected = self.exhaustive(model, source, penalty, max_repeats)[:n_best]
+        for hypothesis, (score, log_prob, ids) in zip(found, expected, strict=True):
             assert hypothesis.ids == ids
             assert hypothesis.finished
             assert hypothesis.log_prob == pytest.approx(log_prob, abs=1e-4)
@@ -257,6 +279,7 @@ class TestBeamSearch:
         ("options", "message"),
         [
             ({"beam": 0}, "beam must be at least 1, got 0"),
+            ({"max_repeats": 0}, "max_repeats must be at least 1, got 0"),
             ({"beam": 2, "n_best": 3}, r"n_best must be at most beam \(2\), got 3"),
             ({"n_best": 0}, "n_best must be at least 1, got 0"),
             ({"length_penalty": -0.1}, "length_penalty must be a number, zero or more; got -0.1"),

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -171,7 +172,7 @@ def bench_decoding(
         report = Report(
             out, name="bench-decoding", about="How fast is decoding?", artifact=model, repeats=repeats
         )
-        rows = benchmarks.bench_decoding(translator, texts, repeats)
+        rows = benchmarks.bench_decoding(partial(translator, max_repeats=None), texts, repeats)
         write(benchmarks.format_decoding(rows))
         sources = [translator.encode(text) for text in texts[:100]]
         setting = translator.model, sources, translator.vocabulary.sos_id, translator.vocabulary.eos_id

@@ -16,6 +16,9 @@ from edgewise.validation import InputError
 MOST_PIECES = 250
 """Longest text that is translated, in pieces: about five times the longest in training."""
 
+MOST_REPEATS = 3
+"""Most times that a piece, or a run of several, stands in a row in a translation; only loops have more."""
+
 BATCH = 100
 """Texts decoded together."""
 
@@ -60,9 +63,16 @@ class Translator:
             raise ValueError(f"the model knows {size} symbols, the splitter {self.vocabulary.vocab_size}")
 
     def __call__(
-        self, texts: Sequence[str], beam: int = 5, length_penalty: float | None = None, n_best: int = 1
+        self,
+        texts: Sequence[str],
+        beam: int = 5,
+        length_penalty: float | None = None,
+        n_best: int = 1,
+        max_repeats: int | None = MOST_REPEATS,
     ) -> list[list[Translation]]:
         """Return the ``n_best`` translations of each text, best first, as ``beam_search`` ranks them.
+
+        It takes ``max_repeats``, too; benchmarks set it to ``None``.
 
         Raises
         ------
@@ -77,7 +87,9 @@ class Translator:
         for first in range(0, len(order), BATCH):
             part = order[first : first + BATCH]
             sources = [ids[i] for i in part]
-            lists = beam_search(self.model, sources, *symbols, beam, penalty, n_best=n_best)
+            lists = beam_search(
+                self.model, sources, *symbols, beam, penalty, n_best=n_best, max_repeats=max_repeats
+            )
             found |= {i: [self._translation(h) for h in ended] for i, ended in zip(part, lists, strict=True)}
         return [found[i] for i in range(len(ids))]
 

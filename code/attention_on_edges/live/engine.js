@@ -410,13 +410,30 @@
 
   const longest = (ids) => 2 * ids.length + 10;
 
+  // The tokens that would make a token, or a run of several, stand more than `most` times in a row.
+  function loops(ids, most) {
+    const found = [];
+    for (let length = 1; length * (most + 1) <= ids.length + 1; length++) {
+      const tail = ids.slice(ids.length + 1 - (most + 1) * length);
+      if (tail.slice(length).every((id, i) => id === tail[i])) found.push(ids[ids.length - length]);
+    }
+    return found;
+  }
+
+  function withoutLoops(logProbs, ids, most) {
+    const allowed = logProbs.slice();
+    loops(ids, most).forEach((id) => { allowed[id] = -Infinity; });
+    return allowed;
+  }
+
   // Yields after each token, so that a page can draw it or stop. `forced` are ids of a target to be kept to:
   // then it yields what the model predicts after each of them.
-  function* greedy(model, ids, { limit = longest(ids), forced = null, ...options } = {}) {
+  function* greedy(model, ids, { limit = longest(ids), forced = null, repeats = Infinity, ...options } = {}) {
     const source = model.encode(ids, options), target = [];
     let cache = model.begin(), last = START, logProb = 0;
     for (;;) {
-      const { logProbs, cache: grown } = model.step(source, cache, last, options);
+      const { logProbs: all, cache: grown } = model.step(source, cache, last, options);
+      const logProbs = withoutLoops(all, target, repeats);
       cache = grown;
       const best = logProbs.reduce((most, value, id) => (value > logProbs[most] ? id : most), 0);
       last = forced ? forced[target.length] ?? END : best;
@@ -431,7 +448,9 @@
   // Beam search as in edgewise.decoding: hypotheses are ranked by their log-probability divided by
   // ((5 + length) / 6) ** penalty; a search ends when `beam` hypotheses have ended, or no other can win.
   // Yields the hypotheses and candidates of each step; returns the n best.
-  function* beamSearch(model, ids, { beam = 5, penalty = 0.6, nBest = 1, limit = longest(ids), ...options } = {}) {
+  function* beamSearch(model, ids, {
+    beam = 5, penalty = 0.6, nBest = 1, limit = longest(ids), repeats = Infinity, ...options
+  } = {}) {
     const source = model.encode(ids, options), norm = (length) => ((5 + length) / 6) ** penalty;
     const byScore = (a, b) => b.score - a.score, ended = [];
     const ending = ({ ids: found, logProb }, finished) =>
@@ -441,7 +460,8 @@
       let candidates = [];
       growing.forEach((parent) => {
         const { cache, logProbs } = model.step(source, parent.cache, parent.last, options);
-        candidates = mostProbable(candidates, parent, cache, logProbs, 2 * beam);
+        const allowed = withoutLoops(logProbs, parent.ids, repeats);
+        candidates = mostProbable(candidates, parent, cache, allowed, 2 * beam);
       });
       candidates.forEach(({ id, parent, logProb }, rank) => {
         if (id === END && rank < beam) ended.push(ending({ ids: parent.ids, logProb }, true));

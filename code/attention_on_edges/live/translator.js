@@ -246,7 +246,7 @@
     async run(options, watch) {
       const turn = this.turn, record = { ids: [], logProbs: [], weights: new Map(), finished: false };
       const attention = (kind, layer, receiver, weights) => record.weights.set(`${kind} ${layer} ${receiver}`, weights);
-      for (const step of greedy(this.model, this.ids, { attention, ...options })) {
+      for (const step of greedy(this.model, this.ids, { attention, repeats: 3, ...options })) {
         record.ids = [...step.ids];
         record.logProbs.push(step.logProbs[step.id]);
         record.finished = step.finished;

@@ -1,6 +1,7 @@
 """Beam search."""
 
 from collections.abc import Callable, Sequence
+from math import inf
 from numbers import Real
 
 import torch
@@ -8,6 +9,7 @@ from torch import Tensor
 
 from edgewise.decoding.continuation import Continuation, continuation_of
 from edgewise.decoding.hypothesis import Hypothesis, check_numbers, limits_of
+from edgewise.decoding.repetition import loops
 from edgewise.layers import check_symbols, evaluating
 from edgewise.models.transformer import Transformer
 from edgewise.validation import check_count
@@ -23,6 +25,7 @@ def beam_search(
     length_penalty: float = 0.6,
     max_len: int | None = None,
     n_best: int = 1,
+    max_repeats: int | None = None,
     grow: Callable[[Transformer, Sequence[Sequence[int]]], Continuation] = continuation_of,
 ) -> list[list[Hypothesis]]:
     r"""Decode sources together by beam search.
@@ -46,7 +49,9 @@ def beam_search(
     max_len : int, optional
         Most tokens of a target without the end symbol; by default ten more than twice the source's.
     n_best : int
-        Hypotheses returned per source, at most ``beam``.
+        Hypotheses returned per source, at most ``beam``; fewer where ``max_repeats`` allows no more.
+    max_repeats : int, optional
+        Most times that a token, or a run of several, may stand in a row in a target; any number by default.
     grow : callable
         Model and sources to the :class:`Continuation` that computes the states of their targets.
 
@@ -64,8 +69,10 @@ def beam_search(
     check_count("beam", beam, 1)
     if check_count("n_best", n_best, 1) > beam:
         raise ValueError(f"n_best must be at most beam ({beam}), got {n_best}")
-    if not isinstance(length_penalty, Real) or not 0 <= length_penalty < float("inf"):
+    if not isinstance(length_penalty, Real) or not 0 <= length_penalty < inf:
         raise ValueError(f"length_penalty must be a number, zero or more; got {length_penalty!r}")
+    if max_repeats is not None:
+        check_count("max_repeats", max_repeats, 1)
     searches = [_Search(limit, eos_id, beam, n_best, length_penalty) for limit in limits_of(sources, max_len)]
     with evaluating(model):
         continuation = grow(model, sources)
@@ -74,6 +81,8 @@ def beam_search(
         scores = torch.zeros(len(sources), 1, device=device)
         while going:
             log_probs = check_numbers(model.generator(continuation.step(ids))).unflatten(0, scores.shape)
+            if max_repeats is not None:
+                log_probs = _without_loops(log_probs, going, max_repeats)
             candidates = _best_candidates(scores, log_probs, 2 * beam)
             going, rows, ids, scores = _advance(going, candidates, scores.shape[1], continuation.steps)
             if going:
@@ -81,6 +90,19 @@ def beam_search(
                 scores = torch.tensor(scores, device=device).view(len(going), -1)
                 continuation.keep(rows)
     return [search.result() for search in searches]
+
+
+def _without_loops(log_probs: Tensor, searches: list["_Search"], most: int) -> Tensor:
+    forbidden = [
+        (number, hypothesis, token)
+        for number, search in enumerate(searches)
+        for hypothesis, (ids, _, _) in enumerate(search.open)
+        for token in loops(ids, most)
+    ]
+    if not forbidden:
+        return log_probs
+    places = torch.tensor(forbidden, device=log_probs.device).T
+    return log_probs.index_put(tuple(places), log_probs.new_tensor(-inf))
 
 
 Candidate = tuple[float, int, int]
@@ -167,6 +189,8 @@ class _Search:
         """Return the best hypotheses, best first."""
         found = sorted(self.ended, key=lambda h: -h.score)
         if len(found) < self.n_best:
-            cut = [self._hypothesis(ids, False, score, steps) for ids, score, steps in self.open]
+            cut = [
+                self._hypothesis(ids, False, score, steps) for ids, score, steps in self.open if score > -inf
+            ]
             found += sorted(cut, key=lambda h: -h.score)
         return found[: self.n_best]
