@@ -133,7 +133,17 @@ def test_a_run_on_text_leaves_an_artifact_that_translates_without_the_corpus(sma
     artifact = experiments.finish(run, TINY)
     assert Experiment.of(artifact.config) == TINY
     assert artifact.metrics.keys() == {
-        *("losses", "epochs", "valid", "test", "signatures", "search", "valid_by_penalty", "greedy")
+        *(
+            "losses",
+            "epochs",
+            "valid",
+            "test",
+            "signatures",
+            "search",
+            "valid_by_penalty",
+            "greedy",
+            "sources",
+        )
     }
     search = experiments.search_of(artifact)
     by_penalty = artifact.metrics["valid_by_penalty"]
@@ -161,7 +171,9 @@ def test_a_run_on_text_leaves_an_artifact_that_translates_without_the_corpus(sma
     with pytest.raises(corpora.CorpusError):
         experiments.restore(artifact)
     alone = experiments.load_translator(artifact)
-    assert [found[0].text for found in alone(texts)] == expected
+    found = [best for best, *_ in alone(texts)]
+    assert [one.text for one in found] == expected
+    assert found[0].unlikeness < found[1].unlikeness == 1
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from attention_on_edges.data.corpora import Corpus
 from attention_on_edges.data.preparation import Languages
 from attention_on_edges.data.tasks import Pair, TranslationDataset
 from attention_on_edges.data.tokenization import BPE
+from attention_on_edges.data.variation import varied
 
 VARIANTS = 16
 """Segmentations of each word that BPE-dropout chooses from."""
@@ -33,6 +34,8 @@ class TextDataset(TranslationDataset):
     moses : tuple of two str, optional
         Languages of source and target, if ``corpus`` was prepared by
         :func:`~attention_on_edges.data.preparation.prepared`.
+    vary : float
+        Probability that a training pair is varied, as by :func:`~attention_on_edges.data.variation.varied`.
     """
 
     def __init__(
@@ -43,9 +46,10 @@ class TextDataset(TranslationDataset):
         seed: int = 0,
         dropout_epochs: int | None = None,
         moses: Languages | None = None,
+        vary: float = 0.0,
     ):
         self.corpus, self.splitter, self.moses = corpus, splitter, moses
-        self.dropout_epochs = dropout_epochs
+        self.dropout_epochs, self.vary = dropout_epochs, vary
         splits = {
             mode: [(splitter.split(source), splitter.split(target)) for source, target in pairs]
             for mode, pairs in corpus.splits.items()
@@ -66,9 +70,15 @@ class TextDataset(TranslationDataset):
 
     def draw_pair(self, idx: int, mode: str) -> Pair:
         """Return a pair as it appears in a batch: in training, segmentations are resampled each time."""
-        if mode != "train" or not self._dropout or self.epoch_facts():
+        if mode != "train":
             return super().draw_pair(idx, mode)
-        source, target = (self._draw(text) for text in self.corpus.splits[mode][idx])
+        vary = bool(self.vary) and self._generator.random() < self.vary
+        drop = self._dropout > 0 and not self.epoch_facts()
+        if not vary and not drop:
+            return super().draw_pair(idx, mode)
+        pair = self.corpus.splits[mode][idx]
+        split = self._draw if drop else self.splitter.split
+        source, target = map(split, varied(pair, self._generator) if vary else pair)
         return source, target
 
     def epoch_facts(self) -> dict[str, Any]:
@@ -79,4 +89,9 @@ class TextDataset(TranslationDataset):
     def _draw(self, text: str) -> list[str]:
         words = self.splitter.words(text)
         chosen = self._generator.integers(VARIANTS, size=len(words)).tolist()
-        return [piece for word, i in zip(words, chosen, strict=True) for piece in self._variants[word][i]]
+        return [piece for word, i in zip(words, chosen, strict=True) for piece in self._variant(word, i)]
+
+    def _variant(self, word: str, number: int) -> list[str]:
+        if word in self._variants:
+            return self._variants[word][number]
+        return self.splitter.sample_word(word, self._dropout, self._generator)  # of a varied pair

@@ -20,16 +20,21 @@ class TokenizerConfig:
     moses : tuple of two str, optional
         If given, text is lower-cased, normalised and tokenised before, as by
         :func:`~attention_on_edges.data.preparation.moses` in these languages of source and target.
+    vary : float
+        Probability that a pair is varied in training, as by
+        :func:`~attention_on_edges.data.variation.varied`.
     """
 
     vocab_size: int
     dropout: float = 0.0
     dropout_epochs: int | None = field(default=None, kw_only=True)
     moses: tuple[str, str] | None = field(default=None, kw_only=True)
+    vary: float = field(default=0.0, kw_only=True)
 
     def __post_init__(self):
         check_count("vocab_size", self.vocab_size, 256)
         check_probability("dropout", self.dropout)
+        check_probability("vary", self.vary)
         if self.dropout_epochs is not None:
             check_count("dropout_epochs", self.dropout_epochs, 1)
             if not self.dropout:
@@ -65,3 +70,5 @@ class StreamingConfig(TokenizerConfig):
             raise ValueError(f"dropout must be 0 where text is split once, got {self.dropout}")
         if self.moses:
             raise ValueError("moses is for text in memory; streamed text stays as it is")
+        if self.vary:
+            raise ValueError(f"vary must be 0 where text is split once, got {self.vary}")

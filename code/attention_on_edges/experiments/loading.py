@@ -1,8 +1,11 @@
 """The data of experiments: toy tasks, text, and text that stays on disk."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
 
 from attention_on_edges.data import corpora
+from attention_on_edges.data.corpora import Pair
 from attention_on_edges.data.corpora.streams import json_digest
 from attention_on_edges.data.preparation import prepared
 from attention_on_edges.data.streamed_text import StreamedText, load_streamed
@@ -10,6 +13,7 @@ from attention_on_edges.data.tasks import TranslationDataset, get_dataset
 from attention_on_edges.data.text_dataset import TextDataset
 from attention_on_edges.data.tokenization import BPE
 from attention_on_edges.data.tokenizer_config import StreamingConfig
+from attention_on_edges.data.variation import varied
 from attention_on_edges.experiments.experiment import Experiment
 
 
@@ -38,9 +42,19 @@ def load_data(
     if config.moses:
         corpus = prepared(corpus, config.moses)
     if splitter is None:
-        lines = (side for pair in corpus.splits["train"] for side in pair)
-        splitter = BPE.train(lines, config.vocab_size)
-    return TextDataset(corpus, splitter, config.dropout, seed, config.dropout_epochs, config.moses)
+        splitter = BPE.train(_lines(corpus.splits["train"], config.vary), config.vocab_size)
+    return TextDataset(
+        corpus, splitter, config.dropout, seed, config.dropout_epochs, config.moses, config.vary
+    )
+
+
+def _lines(pairs: Sequence[Pair], vary: float) -> Iterator[str]:
+    """Yield both sides of all pairs, and of the share that is varied, as it would be in an epoch."""
+    generator = np.random.default_rng(0)
+    for pair in pairs:
+        yield from pair
+        if vary and generator.random() < vary:
+            yield from varied(pair, generator)
 
 
 def digest_of(data: TranslationDataset) -> str:

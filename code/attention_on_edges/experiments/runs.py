@@ -9,6 +9,7 @@ import torch
 
 from attention_on_edges.data import corpora
 from attention_on_edges.data.corpora.streams import open_stream
+from attention_on_edges.data.familiarity import Familiarity
 from attention_on_edges.data.tasks import SPECIAL, TranslationDataset
 from attention_on_edges.data.text_dataset import TextDataset
 from attention_on_edges.data.tokenization import BPE
@@ -127,6 +128,8 @@ def finish(trainer: Trainer, experiment: Experiment) -> Artifact:
         "seconds": sum(stage["seconds"] for stage in stages),
         "stages": stages,
     }
+    if type(experiment.tokenizer) is TokenizerConfig:
+        metrics["sources"] = asdict(familiarity_of(trainer.data))
     tokenizer = trainer.data.splitter.to_json() if isinstance(trainer.data, TextDataset) else None
     folder = trainer.folder / "artifact"
     return artifacts.write(folder, weights, experiment.config, metrics, provenance, tokenizer)
@@ -203,7 +206,16 @@ def load_translator(artifact: Artifact) -> Translator:
         raise InputError(f"{artifact.name} is not a model of text: it cannot translate")
     splitter = restore_splitter(artifact)
     model = restore_model(artifact, len(SPECIAL) + len(splitter.symbols))
-    return Translator(model, splitter, search_of(artifact).length_penalty, tokenizer.moses)
+    known = artifact.metrics.get("sources")
+    if known is not None:
+        known = typed(known, Familiarity, f"{artifact.folder / artifacts.METRICS}, sources")
+    return Translator(model, splitter, search_of(artifact).length_penalty, tokenizer.moses, known)
+
+
+def familiarity_of(data: TextDataset) -> Familiarity:
+    """Count the pieces of a data set's training sources."""
+    sources = (data.encode(source) for source, _ in data.splits["train"])
+    return Familiarity.of(sources, data.vocab_size)
 
 
 def test_sources(artifact: Artifact) -> list[str]:

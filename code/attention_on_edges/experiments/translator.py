@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from attention_on_edges.data.familiarity import Familiarity
 from attention_on_edges.data.preparation import Languages, moses, plain
 from attention_on_edges.data.tasks import TranslationDataset
 from attention_on_edges.data.tokenization import BPE
@@ -25,11 +26,16 @@ BATCH = 100
 
 @dataclass(frozen=True)
 class Translation:
-    """A translation, its pieces and its hypothesis."""
+    """A translation, its pieces and its hypothesis.
+
+    ``unlikeness`` is of the text that was translated, as :class:`Familiarity` computes it, if the translator
+    knows what its model was trained on: from 0.99 on, expect little.
+    """
 
     text: str
     pieces: list[str]
     hypothesis: Hypothesis
+    unlikeness: float | None = None
 
 
 class Translator:
@@ -46,6 +52,8 @@ class Translator:
     moses : tuple of two str, optional
         Languages of source and target, if the model was trained on text prepared by
         ``preparation.moses``: texts are prepared alike, and translations are detokenised.
+    known : Familiarity, optional
+        Of the model's training sources.
 
     Raises
     ------
@@ -54,13 +62,21 @@ class Translator:
     """
 
     def __init__(
-        self, model: Transformer, splitter: BPE, length_penalty: float = 0.6, moses: Languages | None = None
+        self,
+        model: Transformer,
+        splitter: BPE,
+        length_penalty: float = 0.6,
+        moses: Languages | None = None,
+        known: Familiarity | None = None,
     ):
         self.model, self.splitter, self.length_penalty, self.moses = model, splitter, length_penalty, moses
+        self.known = known
         self.vocabulary = TranslationDataset({}, splitter.symbols)
         size = model.src_embed.lut.num_embeddings
         if size != self.vocabulary.vocab_size:
             raise ValueError(f"the model knows {size} symbols, the splitter {self.vocabulary.vocab_size}")
+        if known is not None and len(known.counts) != size:
+            raise ValueError(f"the model knows {size} symbols, {len(known.counts)} were counted")
 
     def __call__(
         self,
@@ -90,7 +106,8 @@ class Translator:
             lists = beam_search(
                 self.model, sources, *symbols, beam, penalty, n_best=n_best, max_repeats=max_repeats
             )
-            found |= {i: [self._translation(h) for h in ended] for i, ended in zip(part, lists, strict=True)}
+            for i, ended in zip(part, lists, strict=True):
+                found[i] = [self._translation(h, ids[i]) for h in ended]
         return [found[i] for i in range(len(ids))]
 
     def encode(self, text: str, name: str = "text") -> list[int]:
@@ -141,8 +158,11 @@ class Translator:
             lines.append(f"{piece:16} {senders[int(sender)]:16} {float(weight):.2f}")
         return lines
 
-    def _translation(self, hypothesis: Hypothesis) -> Translation:
+    def _translation(self, hypothesis: Hypothesis, source: Sequence[int]) -> Translation:
         special = {self.vocabulary.sos_id, self.vocabulary.eos_id, self.vocabulary.pad_id}
         pieces = self.vocabulary.decode([i for i in hypothesis.ids if i not in special])
         text = self.splitter.join(pieces)
-        return Translation(plain([text], self.moses[1])[0] if self.moses else text, pieces, hypothesis)
+        if self.moses:
+            (text,) = plain([text], self.moses[1])
+        unlikeness = None if self.known is None else self.known.unlikeness(source)
+        return Translation(text, pieces, hypothesis, unlikeness)

@@ -1,0 +1,162 @@
+"""What strangers type: pairs varied in training, how unlike an input is, and the committed set."""
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attention_on_edges import experiments
+from attention_on_edges.data import corpora
+from attention_on_edges.data.familiarity import Familiarity
+from attention_on_edges.data.text_dataset import TextDataset
+from attention_on_edges.data.tokenization import BPE
+from attention_on_edges.data.tokenizer_config import StreamingConfig, TokenizerConfig
+from attention_on_edges.data.variation import invented, names, varied
+from attention_on_edges.experiments import artifacts
+from attention_on_edges.experiments.loading import load_data
+from attention_on_edges.experiments.odd_inputs import longest_run, measure_odd_inputs, odd_inputs
+from attention_on_edges.experiments.translator import Translator
+
+PAIRS = [
+    ("Tom has 3 dogs.", "Tom a 3 chiens."),
+    ("The dog is in Berlin!", "Le chien est à Berlin !"),
+    ("A cat sleeps", "Un chat dort"),
+]
+
+MODELS = "multi30k", "tatoeba"
+
+
+def ways(pair, seed):
+    """The two sides of a pair in all ways but with a new name."""
+    upper = tuple(text.upper() for text in pair)
+    short = tuple(text.rstrip(".!?") for text in pair)
+    return {upper, short, tuple(text.lower() for text in short)}
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_both_sides_are_varied_alike_and_every_way_occurs(pair):
+    seen = [varied(pair, np.random.default_rng(seed)) for seed in range(200)]
+    renamed = [both for both in seen if both not in ways(pair, 0)]
+    assert {*seen} - {*renamed} == ways(pair, 0)
+    assert 20 < len(renamed) < 90  # a quarter of 200
+    for both in renamed:
+        (name,) = (names(both[0]) & names(both[1])) - names(pair[0])
+        shared = sorted(names(pair[0]) & names(pair[1]))
+        undone = [tuple(text.replace(name, old) for text in both) for old in shared]
+        assert pair in undone or (not shared and both == tuple(f"{name}: {text}" for text in pair))
+
+
+@given(st.integers(0, 10**6))
+def test_invented_names_are_names_or_numbers(seed):
+    name = invented(np.random.default_rng(seed))
+    assert names(f"so {name}, it is") == {name}
+    assert name.isdigit() or (name.isalpha() and name.istitle())
+
+
+def dataset(**options):
+    corpus = corpora.load("captions", train=60, valid=5, test=5)
+    splitter = BPE.train((side for pair in corpus.splits["train"] for side in pair), 400)
+    return TextDataset(corpus, splitter, **options), splitter
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_a_share_of_training_pairs_is_varied_and_no_other(dropout):
+    data, splitter = dataset(dropout=dropout, vary=0.25, seed=1)
+    drawn = [data.draw_pair(i % 60, "train") for i in range(600)]
+    texts = [tuple(map(splitter.join, pair)) for pair in drawn]
+    changed = sum(pair != data.corpus.splits["train"][i % 60] for i, pair in enumerate(texts))
+    assert 110 < changed < 190
+    assert [data.draw_pair(i, "valid") for i in range(5)] == data.splits["valid"]
+
+
+def test_without_variation_batches_are_as_ever_and_with_it_a_state_repeats_them():
+    (plain, _), (none, _), (some, _) = dataset(dropout=0.1), dataset(dropout=0.1, vary=0.0), dataset(vary=0.5)
+    assert [plain.draw_pair(i, "train") for i in range(60)] == [none.draw_pair(i, "train") for i in range(60)]
+    state = some.order_state
+    first = [some.draw_pair(i, "train") for i in range(60)]
+    some.order_state = state
+    assert [some.draw_pair(i, "train") for i in range(60)] == first
+
+
+def test_merges_are_learned_from_varied_text_too(monkeypatch):
+    full = corpora.load("captions", train=300, valid=5, test=5)
+    monkeypatch.setattr(corpora, "load", lambda name: full)
+    experiment = replace(experiments.get_experiment("multi30k"), tokenizer=TokenizerConfig(600))
+    capitals = "A MAN IS RIDING A BIKE."
+    pieces = []
+    for vary in (0.0, 0.5):
+        config = replace(experiment.tokenizer, vary=vary)
+        data = load_data(replace(experiment, tokenizer=config))
+        assert data.vary == vary
+        pieces.append(len(data.splitter.split(capitals)))
+    assert pieces[1] < 0.75 * pieces[0]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: TokenizerConfig(300, vary=1.5), "vary must"),
+        (lambda: StreamingConfig(300, vary=0.1), r"vary must be 0 where text is split once, got 0\.1"),
+    ],
+)
+def test_shares_out_of_range_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+class TestFamiliarity:
+    known = Familiarity.of([[3, 3, 4], [3, 4, 5], [3, 3, 3], []], 8)
+
+    def test_counts_and_surprisal(self):
+        assert self.known.counts == [0, 0, 0, 6, 2, 1, 0, 0]
+        assert self.known.surprisal([3, 5]) == pytest.approx(-np.log([7 / 17, 2 / 17]).mean())
+        assert self.known.surprisal([]) == 0
+
+    def test_frequent_pieces_are_familiar_and_unseen_ones_are_not(self):
+        found = [self.known.unlikeness(text) for text in ([3, 3], [3, 4], [7, 6])]
+        assert found == sorted(found)
+        assert found[0] == 0
+        assert found[-1] == 1
+
+    @given(st.integers(0, 10**6))
+    def test_of_training_texts_the_unlikeness_is_uniform(self, seed):
+        rng = random.Random(seed)
+        texts = [[min(rng.getrandbits(5), rng.getrandbits(5)) for _ in range(9)] for _ in range(400)]
+        known = Familiarity.of(texts, 32)
+        found = sorted(known.unlikeness(text) for text in texts)
+        assert found == pytest.approx(np.linspace(0, 1, 400), abs=0.03)
+
+
+def test_a_translator_says_how_unlike_a_text_is_if_it_knows():
+    told = experiments.load_translator(artifacts.load("multi30k-one-layer"))
+    untold = Translator(told.model, told.splitter)
+    texts = ["A man.", "Qzx!"]
+    known = Familiarity.of([told.encode(texts[0])] * 3, told.vocabulary.vocab_size)
+    told = Translator(told.model, told.splitter, known=known)
+    assert [best.unlikeness for best, *_ in told(texts, 1)] == [0, 1]
+    assert [best.unlikeness for best, *_ in untold(texts, 1)] == [None, None]
+    with pytest.raises(ValueError, match=r"the model knows .* symbols, 3 were counted"):
+        Translator(told.model, told.splitter, known=Familiarity([1, 2, 3], []))
+
+
+def test_the_committed_set_names_what_to_keep():
+    kinds = [one.kind for one in odd_inputs()]
+    assert len({*kinds}) == len(kinds) > 8
+    assert sum(len(one.texts) for one in odd_inputs()) >= 60
+    for one in odd_inputs():
+        assert one.keep is None or len(one.keep) == len(one.texts)
+        for text, words in zip(one.texts, one.keep or [], strict=False):
+            assert all(word in text for word in words)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_no_translation_of_an_odd_input_loops_or_runs_on(name):
+    translator = experiments.load_translator(artifacts.load(name))
+    assert sum(row.loops + row.too_long for row in measure_odd_inputs(translator, beam=1)) == 0
+
+
+def test_a_run_is_counted():
+    assert [longest_run(x) for x in ([], ["a"], ["a", "b", "b", "a", "a", "a"])] == [0, 1, 3]
