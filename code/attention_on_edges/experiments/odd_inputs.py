@@ -1,4 +1,4 @@
-"""What becomes of text that strangers type: loops, length, names and numbers."""
+"""What becomes of text that strangers type: loops, names and numbers."""
 
 import json
 import re
@@ -35,8 +35,6 @@ class OddRow:
         How many.
     loops : int
         Translations in which a piece stands four times in a row, or more often.
-    too_long : int
-        Translations longer, in pieces, than twice their text and ten.
     kept, to_keep : int
         Names and numbers in the translations, and in the texts.
     unlikeness : float or None
@@ -46,7 +44,6 @@ class OddRow:
     kind: str
     texts: int
     loops: int
-    too_long: int
     kept: int
     to_keep: int
     unlikeness: float | None
@@ -64,7 +61,6 @@ def measure_odd_inputs(translator: Translator, beam: int = 5, max_repeats: int |
     rows = []
     for given in odd_inputs():
         found = [best for best, *_ in translator(given.texts, beam, max_repeats=max_repeats)]
-        lengths = [len(translator.split(text)) for text in given.texts]
         keep = given.keep or [[] for _ in given.texts]
         pairs = list(zip(keep, found, strict=True))
         known = [one.unlikeness for one in found if one.unlikeness is not None]
@@ -73,7 +69,6 @@ def measure_odd_inputs(translator: Translator, beam: int = 5, max_repeats: int |
                 given.kind,
                 len(found),
                 sum(longest_run(one.pieces) > MOST_IN_A_ROW for one in found),
-                sum(len(one.pieces) > 2 * n + 10 for one, n in zip(found, lengths, strict=True)),
                 sum(kept(words, one) for words, one in pairs),
                 sum(map(len, keep)),
                 median(known) if known else None,
