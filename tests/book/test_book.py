@@ -271,6 +271,16 @@ def test_page_is_painted_soon_and_stays_in_place(page, site):
     assert page.painted["shift"] < STEADY
 
 
+def test_the_books_type_is_there_at_the_first_visit(browser, site):
+    """Each font is asked for once, before the style sheet names it; a later one would never be shown."""
+    tab = new_tab(browser)
+    visit(tab, site + "book/01-attention.html")
+    told = tab.eval_on_selector_all("link[rel=preload][as=font]", "links => links.map(link => link.href)")
+    declared = re.findall(r'url\("(.*?woff2)"\)', (SOURCES / "_static" / "book.css").read_text("utf-8"))
+    assert sorted(told) == sorted(f"{site}_static/{font}" for font in declared)
+    assert sorted(url for url in tab.asked if url.endswith(".woff2") and "_static/fonts" in url) == sorted(told)
+
+
 FOLLOWED = """scheme => document.documentElement.dataset.theme === scheme
     && document.getAnimations().every(animation => animation.playState !== "running")"""
 

@@ -46,6 +46,16 @@ def test_zip_is_offered_on_the_landing_page_but_not_in_itself(unpacked):
     assert offered not in (unpacked / "book" / "index.html").read_text(encoding="utf-8")
 
 
+WIDTHS = """() => ["inherit", "Georgia, serif"].map(face => {
+    const word = document.createElement("span");
+    word.style.fontFamily = face;
+    word.textContent = "mmmmmiiiiiWWWW";
+    document.querySelector("article section > p").append(word);
+    return word.offsetWidth;
+}).map((width, _, all) => width / all.at(-1))"""
+"""The width of some letters in the book's own type and in what stands in for it."""
+
+
 @pytest.mark.parametrize("name", ["index", "01-attention"])
 def test_zip_shows_everything_from_the_disk_without_a_network(browser, unpacked, name):
     context = browser.new_context(offline=True)
@@ -62,6 +72,7 @@ def test_zip_shows_everything_from_the_disk_without_a_network(browser, unpacked,
     loaded = "images => images.every(image => image.loading === 'lazy' || image.naturalWidth > 0)"
     assert page.eval_on_selector_all("img", loaded)
     assert page.locator(".edgewise-element").count() == page.locator(".edgewise-element .panels").count()
+    assert page.evaluate(WIDTHS) == pytest.approx([1.15, 1], abs=0.1)
     context.close()
 
 
