@@ -246,7 +246,7 @@
     async run(options, watch) {
       const turn = this.turn, record = { ids: [], logProbs: [], weights: new Map(), finished: false };
       const attention = (kind, layer, receiver, weights) => record.weights.set(`${kind} ${layer} ${receiver}`, weights);
-      for (const step of greedy(this.model, this.ids, { attention, repeats: 3, ...options })) {
+      for (const step of greedy(this.model, this.ids, { attention, ...options })) {
         record.ids = [...step.ids];
         record.logProbs.push(step.logProbs[step.id]);
         record.finished = step.finished;
@@ -274,7 +274,7 @@
       this.busy(true);
       const words = wordsOf(this.pieces).map(({ text, pieces }) => [text, () => this.toggleCut(...pieces.flatMap((piece) => this.silence(piece)))]);
       this.refill("words", "Silence a word:", words);
-      this.whole = await this.run({}, (record) => {
+      this.whole = await this.run({ repeats: 3 }, (record) => {
         this.part("whole").textContent = this.tokenizer.decode(record.ids);
         this.draw(record, record);
       });
