@@ -132,7 +132,7 @@ def test_results_may_be_those_of_some():
 def head_of(base, pagename="book/x", text=""):
     """The metadata of a page with one paragraph."""
     app = SimpleNamespace(config=SimpleNamespace(html_baseurl=base, html_title="Book"))
-    context = {"title": 'A <code>"page"</code>'}
+    context = {"title": 'A <code>"page"</code>', "pathto": lambda path, _: f"../{path}"}
     tree = nodes.section("", nodes.paragraph(text="short"), nodes.paragraph(text=text))
     site_files.add_metadata(app, pagename, "page.html", context, tree)
     return context["metatags"]
@@ -146,6 +146,7 @@ def test_pages_are_described_without_an_address():
     assert len(described) <= site_files.LONGEST + 2
     assert "http" not in head
     assert "<base" not in head
+    assert head.count('<link rel="preload" href="../_static/fonts/') == len(site_files.FONTS) == 6
 
 
 def test_pages_have_a_card_and_the_404_a_base_where_there_is_an_address():
