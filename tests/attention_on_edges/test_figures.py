@@ -316,6 +316,24 @@ def test_table_formats_by_column_and_aligns_numbers_to_the_right():
 
 
 @pytest.mark.parametrize(
+    ("cell", "shown"),
+    [
+        ("-3.7 (-3.7 to -.6)", "~3.7 (~3.7 to ~.6)"),
+        ("8 x 200-300, 1e-05", "8 x 200-300, 1e-05"),
+        ("2026-11-24 test-2", "2026-11-24 test-2"),
+        ("d-1 -x", "d-1 -x"),
+    ],
+)
+def test_signs_of_numbers_are_minus_signs_in_pages_and_hyphens_in_a_terminal(cell, shown):
+    made = table(["a", "b"], [[cell, -2]])
+    page = made._repr_html_().replace("\N{MINUS SIGN}", "~").replace(" </td>", "</td>")
+    assert f">{shown}</td>" in page
+    assert "~2</td>" in page
+    assert cell in repr(made)
+    assert "-2" in repr(made)
+
+
+@pytest.mark.parametrize(
     ("rows", "formats", "message"),
     [
         ([], None, "a table needs a row"),

@@ -1,10 +1,14 @@
 """Small tables of results, for pages: HTML in a notebook, aligned text in a terminal."""
 
+import re
 from collections.abc import Iterable, Sequence
 from numbers import Number
 from typing import Any
 
 from tabulate import tabulate
+
+MINUS = re.compile(r"(?<![\w.)/-])-(?=\.?\d)")
+"""A hyphen before a number that stands by itself, and so a sign."""
 
 
 class Table:
@@ -17,7 +21,9 @@ class Table:
         return tabulate(self.rows, self.head, style, disable_numparse=True, colalign=self.align)
 
     def _repr_html_(self) -> str:
-        return f'<div class="edgewise-table">{self._show("html")}</div>'
+        rows = [[MINUS.sub("\N{MINUS SIGN}", cell) for cell in row] for row in self.rows]
+        shown = Table(self.head, rows, self.align)._show("html")
+        return f'<div class="edgewise-table">{shown}</div>'
 
     def __repr__(self) -> str:
         return self._show("simple")
