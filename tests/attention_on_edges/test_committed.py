@@ -9,6 +9,7 @@ import torch
 from attention_on_edges import experiments
 from attention_on_edges.data import corpora
 from attention_on_edges.data.corpora.streams import json_digest
+from attention_on_edges.data.preparation import prepared
 from attention_on_edges.data.tasks import ANSWERS, get_dataset
 from attention_on_edges.experiments import EXPERIMENTS, Experiment, UniversalConfig, artifacts
 from attention_on_edges.experiments.adaptive import ADAPTIVE, SHORT
@@ -46,7 +47,7 @@ def restored(name):
         return experiments.restore(artifacts.load(name))
 
 
-IN_TRAINING = {"multi30k-wu"}
+IN_TRAINING = {"multi30k-wu-seed-1", "multi30k-wu-seed-2"}
 """Experiments whose runs are not over."""
 
 ABLATIONS = {e.name for e in ADAPTIVE if e.training == SHORT}
@@ -69,15 +70,18 @@ def test_an_artifact_is_of_the_experiment_as_it_is_now(name):
 
 
 @cache
-def digest(task, seed):
-    """Of a toy task's pairs, or of a corpus, which is the same from any seed."""
-    return json_digest((toy_of(task, seed) if task in ANSWERS else corpus_of(task)).splits)
+def digest(task, seed, languages=None):
+    """Of a toy task's pairs, or of a corpus, prepared or not, which is the same from any seed."""
+    data = toy_of(task, seed) if task in ANSWERS else corpus_of(task)
+    return json_digest((prepared(data, languages) if languages else data).splits)
 
 
 @pytest.mark.parametrize("name", [*committed()])
 def test_it_was_trained_on_the_data_as_they_are_now(name):
     experiment = EXPERIMENTS[name]
-    assert artifacts.load(name).provenance["data"] == digest(experiment.task, experiment.training.seed)
+    languages = experiment.tokenizer and experiment.tokenizer.moses
+    expected = digest(experiment.task, experiment.training.seed, languages)
+    assert artifacts.load(name).provenance["data"] == expected
 
 
 def found_figures(name, limit=None):

@@ -29,7 +29,7 @@ def prepared(corpus: Corpus, languages: Languages) -> Corpus:
     """Return a corpus with every split prepared by :func:`moses`."""
 
     def prepare(pairs: list[Pair]) -> list[Pair]:
-        sides = zip(*pairs, strict=True)
-        return list(zip(*(moses(*side) for side in zip(sides, languages, strict=True)), strict=True))
+        texts = ([pair[side] for pair in pairs] for side in range(2))
+        return list(zip(*map(moses, texts, languages), strict=True))
 
     return replace(corpus, splits={mode: prepare(pairs) for mode, pairs in corpus.splits.items()})

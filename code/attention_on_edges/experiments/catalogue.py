@@ -1,10 +1,34 @@
 """The named experiments, each a frozen configuration."""
 
+from dataclasses import replace
+
 from attention_on_edges.data.tokenizer_config import StreamingConfig, TokenizerConfig
 from attention_on_edges.experiments.adaptive import ADAPTIVE
 from attention_on_edges.experiments.experiment import Experiment, ModelConfig, SparseConfig
 from edgewise.training import TrainingConfig
 from edgewise.validation import check_choice
+
+WU = Experiment(
+    "multi30k-wu",
+    "The recipe of Wu et al. 2021, whose model is the best published one that reads text alone.",
+    "multi30k",
+    ModelConfig(N=4, dim_model=128, dim_ff=256, h=4, dropout=0.3, norm_first=False, shared=True),
+    TrainingConfig(
+        epochs=129,  # 8,000 updates
+        batch_tokens=3450,
+        bucketed=True,
+        grad_accum=2,  # two devices there
+        factor=2.53,  # 0.005 after the warm-up
+        warmup=2000,
+        eps=1e-8,
+        clip=25.0,
+        average=10,
+        patience=10,
+        autocast=True,
+    ),
+    TokenizerConfig(10_256, moses=("en", "de")),  # 10,000 merges
+    ("test2016", "test2017"),
+)
 
 EXPERIMENTS = {
     experiment.name: experiment
@@ -60,26 +84,15 @@ EXPERIMENTS = {
             TokenizerConfig(6000, 0.1, dropout_epochs=36),
             ("test2016", "test2017"),
         ),
-        Experiment(
-            "multi30k-wu",
-            "The recipe of Wu et al. 2021, whose model is the best published one that reads text alone.",
-            "multi30k",
-            ModelConfig(N=4, dim_model=128, dim_ff=256, h=4, dropout=0.3, norm_first=False, shared=True),
-            TrainingConfig(
-                epochs=129,  # 8,000 updates
-                batch_tokens=3450,
-                bucketed=True,
-                grad_accum=2,  # two devices there
-                factor=2.53,  # 0.005 after the warm-up
-                warmup=2000,
-                eps=1e-8,
-                clip=25.0,
-                average=10,
-                patience=10,
-                autocast=True,
-            ),
-            TokenizerConfig(10_256, moses=("en", "de")),  # 10,000 merges
-            ("test2016", "test2017"),
+        WU,
+        *(
+            replace(
+                WU,
+                name=f"multi30k-wu-seed-{seed}",
+                about=f"The same from seed {seed}.",
+                training=replace(WU.training, seed=seed),
+            )
+            for seed in (1, 2)
         ),
         Experiment(
             "multi30k-one-layer",
