@@ -8,6 +8,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import subprocess
 from pathlib import Path
 
 import nbformat
@@ -63,6 +64,17 @@ def software():
     return rows
 
 
+def commit():
+    """Return the commit that is checked out and its day; of a copy without history, that it is unknown."""
+    if not (ROOT / ".git").exists():
+        return "unknown"
+    command = ["git", "-C", str(ROOT), "log", "-1", "--format=%h, %cs"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True).stdout.strip() or "unknown"
+    except FileNotFoundError:
+        return "unknown"
+
+
 def machine():
     """Return rows: what the build ran on."""
     cpuinfo = Path("/proc/cpuinfo")
@@ -72,6 +84,7 @@ def machine():
         if line.startswith("model name")
     ]
     return [
+        ["commit", commit()],
         ["processor", named[0] if named else platform.processor() or platform.machine()],
         ["cores", str(os.cpu_count())],
         ["system", f"{platform.system()} {platform.machine()}"],

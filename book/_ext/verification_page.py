@@ -64,7 +64,7 @@ class Verification(SphinxDirective):
         listed = {stem: found for stem in stems if (found := rows(stem, marked))}
         run = sum(address is not None for found in listed.values() for _, address, _ in found)
         held = sum(map(len, listed.values())) - run
-        count = f"{run} checks ran when these pages were built and passed; {held} claims are held by tests."
+        count = f"{run} checks ran when these pages were built and passed; {held} more are held by tests."
         return [nodes.paragraph(text=count), *(section(*page) for page in listed.items())]
 
 

@@ -20,8 +20,9 @@ class GraphAttention(nn.Module):
         q_j = W_q x_j + b_q, \quad k_i = W_k c_i + b_k, \quad v_i = W_v c_i + b_v, \qquad
         y_j = W_o \sum_{i \to j} w_{ij} v_i + b_o
 
-    with the weights of :func:`edgewise.propagate_attention`. Senders :math:`c` are the receivers themselves,
-    or a context of their own.
+    with the weights of :func:`edgewise.propagate_attention`, for each head of width ``dim_out / num_heads``
+    (``dim_out`` if ``output`` is ``"mean"``). With ``skip``, :math:`W_r x_j + b_r` is added. Senders
+    :math:`c` are the receivers themselves, or a context of their own.
 
     Parameters
     ----------
@@ -108,7 +109,7 @@ class GraphAttention(nn.Module):
         edge_bias: Tensor | None = None,
         edge_features: Tensor | None = None,
     ) -> Tensor:
-        """Attend.
+        """Gather along the in-edges of each receiver.
 
         Parameters
         ----------

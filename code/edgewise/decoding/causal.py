@@ -37,6 +37,16 @@ class KeyValueCache:
     def extend(self, new: Sequence[Sequence[int]]) -> Packed:
         """Make place for new tokens of each text; return what the model takes to read them.
 
+        Parameters
+        ----------
+        new : sequence of sequences of int
+            Ids, a list for each text; it may be empty.
+
+        Returns
+        -------
+        Packed
+            Ids and positions of all new tokens, and the graph from all places to them.
+
         Raises
         ------
         TypeError, ValueError
@@ -62,7 +72,7 @@ class KeyValueCache:
         return Packed(ids, graph, positions)
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Write keys and values [n, h, d] of the new tokens; return those of all places."""
+        """Write keys and values of the new tokens; return those of all places, [texts * room, h_kv, d_k]."""
         kept = self._kept[layer]
         kept[:, self._places] = torch.stack([k, v]).to(kept.dtype)
         keys, values = kept.to(k.dtype)
@@ -78,7 +88,7 @@ def continue_texts(
     Parameters
     ----------
     model : CausalLM
-        Which.
+        A model that reads from left to right.
     texts : sequence of sequences of int
         Ids, at least one each.
     max_new : int

@@ -42,7 +42,7 @@ def limits_of(sources: Sequence[Sequence[int]], max_len: int | None) -> list[int
 
 
 def check_numbers(log_probs: Tensor) -> Tensor:
-    """Return log-probabilities, unless some are NaN: no token would be the most probable one."""
+    """Return log-probabilities; NaN is a ``ValueError``, since no token would be the most probable one."""
     if bool(log_probs.isnan().any()):
         raise ValueError("the model's probabilities are not numbers: are its weights?")
     return log_probs

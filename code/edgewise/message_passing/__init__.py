@@ -91,7 +91,8 @@ def propagate_attention(
         Values [num_src, h, d_v]; ``d_v`` is often ``d``.
     engine : str
         ``tiles``, ``chunks``, ``scatter``; ``fused``, ``builtin`` or ``mailbox``, which need DGL; or
-        ``"auto"``: ``tiles`` if it wastes few scores, else ``chunks``.
+        ``"auto"``: ``scatter`` for edge features; ``tiles`` if its plan computes few scores per edge, but for
+        lists of fewer than ``FEW`` edges per receiver; else ``chunks``. See :func:`plan_tiles`.
     bias : Tensor, optional
         [E, h], in the order of ``graph.src``: added to the scores (relative positions, ALiBi).
     dropout : float

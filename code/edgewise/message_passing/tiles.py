@@ -34,7 +34,8 @@ def tiles(
 ) -> Tensor:
     """Gather each tile's tokens, attend inside it, scatter the outputs.
 
-    Queries, keys and values must be finite: masked pairs inside a tile are multiplied by zero, not skipped.
+    Called by itself it needs finite queries, keys and values, since masked pairs inside a tile are multiplied
+    by zero, not skipped; :func:`propagate_attention` executes others by ``scatter``.
     There are no second derivatives.
 
     Raises

@@ -235,7 +235,7 @@ def greedy(
     Parameters
     ----------
     model : Transformer
-        Which model.
+        Encoder and decoder, as ``make_model`` builds them.
     src : Tensor
         int64 [B, m]
     sos_id, eos_id : int

@@ -19,7 +19,18 @@ Parts = Iterator[tuple[str, tuple[str, ...]]]
 def from_transformers(model: Any) -> CausalLM:
     """Return a model with the weights of ``GPT2LMHeadModel``, ``LlamaForCausalLM`` or ``MistralForCausalLM``.
 
-    Its logits are equal to those of the model in evaluation mode; dropout does not come over.
+    Its logits are equal to those of the model in evaluation mode; dropout does not come over. Mode, dtype and
+    device are the model's.
+
+    Parameters
+    ----------
+    model : transformers.PreTrainedModel
+        Read from a folder or made anew. Its weights are copied.
+
+    Returns
+    -------
+    CausalLM
+        Of the same sizes; grouped heads, windows, rotary or learned positions come over.
 
     Raises
     ------

@@ -177,8 +177,8 @@ def ponder(
     max_steps, threshold : int, float
         As above; with infinity no token halts before ``max_steps``.
     chained : bool
-        Whether ``halt`` returns the conditional probability :math:`\lambda^n` of halting at a step, so that
-        :math:`p^n = \lambda^n \prod_{m < n} (1 - \lambda^m)` (Banino et al. 2021).
+        Whether ``halt`` returns the conditional probability :math:`u_n` of halting at a step, so that
+        :math:`p_n = u_n \prod_{m < n} (1 - u_m)` (Banino et al. 2021).
     last : bool
         Whether the last state alone is the output.
     keep : bool

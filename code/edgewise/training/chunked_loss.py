@@ -34,11 +34,11 @@ def output_loss(
     autocast, matrix products run in its precision, everything else in that of the weights.
 
     R-Drop (Wu et al. 2021, eq. 4): for two passes over the same tokens, which differ in their dropout, with
-    predictions :math:`P_1, P_2` and ``r_drop`` :math:`\alpha`, the loss is
+    predictions :math:`P_1, P_2` and ``r_drop`` :math:`\gamma`, the loss is
 
     .. math::
-        \sum_t \mathrm{criterion}(P_1) + \mathrm{criterion}(P_2)
-        + \tfrac{\alpha}{2} \big(D_\mathrm{KL}(P_1 \,\|\, P_2) + D_\mathrm{KL}(P_2 \,\|\, P_1)\big)
+        \sum_t \Big(\mathrm{criterion}(P_1) + \mathrm{criterion}(P_2)
+        + \tfrac{\gamma}{2} \big(D_\mathrm{KL}(P_1 \,\|\, P_2) + D_\mathrm{KL}(P_2 \,\|\, P_1)\big)\Big)
 
     Parameters
     ----------
