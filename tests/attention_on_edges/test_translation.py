@@ -26,7 +26,7 @@ from attention_on_edges.experiments import (
     artifacts,
     scores,
 )
-from edgewise.decoding import Hypothesis
+from edgewise.decoding import Hypothesis, beam_search
 from edgewise.graphs import GraphPool
 from edgewise.training import TrainingConfig
 
@@ -325,7 +325,7 @@ def test_resuming_on_text_is_bit_for_bit(small, tmp_path):
 def test_figures_are_those_of_the_translations(corpus):
     data = TextDataset(corpus, BPE.train((t for pair in corpus.splits["train"] for t in pair), 400))
     model = TINY.build(data.vocab_size).eval()
-    search = Search(3, 1.0)
+    search = Search(3, 1.0, 0)
     found = experiments.translate(model, data, [source for source, _ in corpus.splits["test"]], search)
     figures = experiments.decoded_figures(model, data, "test", search=search)
     assert figures["bleu"] == bleu(found, [target for _, target in corpus.splits["test"]]).value
@@ -364,6 +364,23 @@ def test_validation_chooses_the_length_penalty(corpus, monkeypatch):
     assert search == Search(5, 1.0)
     assert by_penalty["1.0"] == pytest.approx(100)
     assert by_penalty["0.6"] < 10
+
+
+def test_a_finished_run_decodes_with_the_search_of_its_recipe(small, tmp_path, monkeypatch):
+    recipe = replace(TINY, search=Search(2, 1.0, 0))
+    run = experiments.start(recipe, tmp_path)
+    run.train()
+    ranked = []
+
+    def spy(*arguments, length_offset, **options):
+        ranked.append((*arguments[4:6], length_offset))
+        return beam_search(*arguments, length_offset=length_offset, **options)
+
+    monkeypatch.setattr("attention_on_edges.experiments.translator.beam_search", spy)
+    artifact = experiments.finish(run, recipe)
+    assert experiments.search_of(artifact) == recipe.search
+    assert ranked[-1] == (2, 1.0, 0)
+    assert experiments.load_translator(artifact).length_offset == 0
 
 
 def test_a_run_goes_on_under_a_longer_recipe_as_if_it_had_been_that_long(small, tmp_path):

@@ -208,7 +208,7 @@ class TestBeamSearch:
         torch.nn.init.normal_(model.generator.proj.weight)
         return model.eval()
 
-    def exhaustive(self, model, source, penalty, max_repeats):
+    def exhaustive(self, model, source, penalty, max_repeats, offset):
         """Score every target up to the limit: ids to log-probability, best normalised score first."""
         tokens = [t for t in range(self.VOCABULARY) if t != EOS]
         targets = [ids for n in range(self.LIMIT + 1) for ids in itertools.product(tokens, repeat=n)]
@@ -217,7 +217,8 @@ class TestBeamSearch:
         with torch.no_grad():
             log_probs = model(batch).gather(1, batch.tgt_y[:, None]).squeeze(1)
         sums = [part.sum().item() for part in log_probs.split(batch.tgt_lengths)]
-        scored = [(s / ((6 + len(ids)) / 6) ** penalty, s, ids) for s, ids in zip(sums, targets, strict=True)]
+        norms = [((offset + len(ids) + 1) / (offset + 1)) ** penalty for ids in targets]
+        scored = [(s / norm, s, ids) for s, norm, ids in zip(sums, norms, targets, strict=True)]
         return sorted(scored, reverse=True)
 
     @pytest.mark.proves(
@@ -229,16 +230,18 @@ class TestBeamSearch:
         st.sampled_from([0.0, 0.6, 2.0]),
         st.integers(1, 3),
         st.sampled_from([None, 1, 2]),
+        st.sampled_from([5, 0, 0.5]),
     )
     @settings(max_examples=60)
     def test_it_equals_exhaustive_search_when_the_beam_covers_every_prefix(
-        self, seed, penalty, n_best, max_repeats
+        self, seed, penalty, n_best, max_repeats, offset
     ):
         model = self.model(seed)
         source = torch.randint(0, VOCAB, (3,)).tolist()
         beam = self.VOCABULARY ** (self.LIMIT + 1)
-        (found,) = beam_search(model, [source], SOS, EOS, beam, penalty, self.LIMIT, n_best, max_repeats)
-        expected = self.exhaustive(model, source, penalty, max_repeats)[:n_best]
+        ranking = (penalty, self.LIMIT, n_best, max_repeats, offset)
+        (found,) = beam_search(model, [source], SOS, EOS, beam, *ranking)
+        expected = self.exhaustive(model, source, penalty, max_repeats, offset)[:n_best]
         for hypothesis, (score, log_prob, ids) in zip(found, expected, strict=True):
             assert hypothesis.ids == ids
             assert hypothesis.finished
@@ -284,6 +287,7 @@ class TestBeamSearch:
             ({"n_best": 0}, "n_best must be at least 1, got 0"),
             ({"length_penalty": -0.1}, "length_penalty must be a number, zero or more; got -0.1"),
             ({"length_penalty": float("inf")}, "length_penalty must be"),
+            ({"length_offset": -1}, "length_offset must be a number, zero or more; got -1"),
         ],
     )
     def test_bad_input(self, options, message):

@@ -8,6 +8,7 @@ from attention_on_edges.experiments.experiment import (
     Experiment,
     MixingConfig,
     ModelConfig,
+    Search,
     SparseConfig,
     UniversalConfig,
 )
@@ -34,7 +35,6 @@ from attention_on_edges.experiments.runs import (
 )
 from attention_on_edges.experiments.scores import (
     GREEDY,
-    Search,
     decode,
     decoded_figures,
     figures,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from attention_on_edges.data.tokenizer_config import StreamingConfig, TokenizerConfig
 from attention_on_edges.experiments.adaptive import ADAPTIVE
-from attention_on_edges.experiments.experiment import Experiment, ModelConfig, SparseConfig
+from attention_on_edges.experiments.experiment import Experiment, ModelConfig, Search, SparseConfig
 from edgewise.training import TrainingConfig
 from edgewise.validation import check_choice
 
@@ -28,6 +28,7 @@ WU = Experiment(
     ),
     TokenizerConfig(10_256, moses=("en", "de")),  # 10,000 merges
     ("test2016", "test2017"),
+    Search(beam=5, length_penalty=1.0, length_offset=0),  # score per token
 )
 
 EXPERIMENTS = {

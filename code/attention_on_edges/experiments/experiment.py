@@ -98,6 +98,15 @@ class SparseConfig(ModelConfig):
 
 
 @dataclass(frozen=True)
+class Search:
+    """How text is decoded, as in ``beam_search``; toy tasks are decoded greedily."""
+
+    beam: int = 1
+    length_penalty: float = 0.0
+    length_offset: float = 5
+
+
+@dataclass(frozen=True)
 class _Config:
     """The configuration of an experiment, as JSON holds it."""
 
@@ -108,6 +117,7 @@ class _Config:
     training: dict[str, Any]
     tokenizer: dict[str, Any] | None
     tests: tuple[str, ...]
+    search: Search | None = None
 
 
 class Described:
@@ -146,6 +156,9 @@ class Experiment(Described):
         How the text of a corpus becomes symbols; ``None`` for a toy task.
     tests : tuple of str
         Splits that the finished model is scored on.
+    search : Search, optional
+        How the finished model decodes text; by default a beam of five, with the length penalty that is best
+        on validation.
     """
 
     name: str
@@ -155,6 +168,7 @@ class Experiment(Described):
     training: TrainingConfig
     tokenizer: TokenizerConfig | None = None
     tests: tuple[str, ...] = ("test",)
+    search: Search | None = None
 
     @classmethod
     def of(cls, config: Mapping[str, Any], where: Path | str = "configuration") -> "Experiment":

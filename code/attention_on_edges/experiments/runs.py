@@ -16,12 +16,11 @@ from attention_on_edges.data.tokenization import BPE
 from attention_on_edges.data.tokenizer_config import StreamingConfig, TokenizerConfig
 from attention_on_edges.experiments import artifacts
 from attention_on_edges.experiments.artifacts import Artifact
-from attention_on_edges.experiments.experiment import Experiment
+from attention_on_edges.experiments.experiment import Experiment, Search
 from attention_on_edges.experiments.json_files import typed
 from attention_on_edges.experiments.loading import digest_of, digest_of_symbols, load_data
 from attention_on_edges.experiments.scores import (
     GREEDY,
-    Search,
     choose_search,
     decoded_figures,
     final_figures,
@@ -92,6 +91,7 @@ def start(
 def _identity(experiment: Experiment) -> dict[str, Any]:
     """Return the settings that affect an experiment from its first update."""
     identity = experiment.config
+    identity.pop("search")
     for last in ("epochs", "decay_epochs", "average"):
         identity["training"].pop(last)
     if identity["tokenizer"]:
@@ -115,7 +115,8 @@ def finish(trainer: Trainer, experiment: Experiment) -> Artifact:
     metrics = {"losses": trainer.losses, "epochs": trainer.epochs}
     search = GREEDY
     if experiment.tokenizer:
-        search, by_penalty = choose_search(trainer.model, trainer.data)
+        chosen, by_penalty = choose_search(trainer.model, trainer.data)
+        search = experiment.search or chosen
         metrics |= {"signatures": signatures(), "search": asdict(search), "valid_by_penalty": by_penalty}
         metrics["greedy"] = {
             mode: decoded_figures(trainer.model, trainer.data, mode) for mode in experiment.tests
@@ -209,7 +210,10 @@ def load_translator(artifact: Artifact) -> Translator:
     known = artifact.metrics.get("sources")
     if known is not None:
         known = typed(known, Familiarity, f"{artifact.folder / artifacts.METRICS}, sources")
-    return Translator(model, splitter, search_of(artifact).length_penalty, tokenizer.moses, known)
+    search = search_of(artifact)
+    return Translator(
+        model, splitter, search.length_penalty, tokenizer.moses, known, length_offset=search.length_offset
+    )
 
 
 def familiarity_of(data: TextDataset) -> Familiarity:

@@ -1,7 +1,6 @@
 """Scores of a model, teacher-forced and by its own decoding."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -10,7 +9,7 @@ from attention_on_edges.data.metrics import bleu, chrf, exact_match, token_accur
 from attention_on_edges.data.preparation import moses, plain
 from attention_on_edges.data.tasks import TranslationDataset
 from attention_on_edges.data.text_dataset import TextDataset
-from attention_on_edges.experiments.experiment import Experiment
+from attention_on_edges.experiments.experiment import Experiment, Search
 from attention_on_edges.experiments.translator import Translator
 from edgewise.decoding import greedy
 from edgewise.graphs import Batch, GraphPool
@@ -27,14 +26,6 @@ PENALTIES = (0.0, 0.6, 1.0, 1.4, 1.8, 2.2)
 
 Figures = dict[str, float]
 """Figures by name."""
-
-
-@dataclass(frozen=True)
-class Search:
-    """Beam size and length penalty for text; toy tasks are decoded greedily."""
-
-    beam: int = 1
-    length_penalty: float = 0.0
 
 
 GREEDY = Search()
@@ -167,7 +158,8 @@ def translate(
     model: Transformer, data: TextDataset, texts: Sequence[str], search: Search = GREEDY
 ) -> list[str]:
     """Translate texts, without the guard against loops."""
-    found = Translator(model, data.splitter)(texts, search.beam, search.length_penalty, max_repeats=None)
+    translator = Translator(model, data.splitter, search.length_penalty, length_offset=search.length_offset)
+    found = translator(texts, search.beam, max_repeats=None)
     return [best.text for best, *_ in found]
 
 

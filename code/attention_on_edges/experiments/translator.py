@@ -47,8 +47,8 @@ class Translator:
         Trained on symbols of the splitter.
     splitter : BPE
         Text to pieces and back.
-    length_penalty : float
-        Default for beam search.
+    length_penalty, length_offset : float
+        Of beam search; the penalty is a default.
     moses : tuple of two str, optional
         Languages of source and target, if the model was trained on text prepared by
         ``preparation.moses``: texts are prepared alike, and translations are detokenised.
@@ -68,9 +68,10 @@ class Translator:
         length_penalty: float = 0.6,
         moses: Languages | None = None,
         known: Familiarity | None = None,
+        length_offset: float = 5,
     ):
-        self.model, self.splitter, self.length_penalty, self.moses = model, splitter, length_penalty, moses
-        self.known = known
+        self.model, self.splitter, self.moses, self.known = model, splitter, moses, known
+        self.length_penalty, self.length_offset = length_penalty, length_offset
         self.vocabulary = TranslationDataset({}, splitter.symbols)
         size = model.src_embed.lut.num_embeddings
         if size != self.vocabulary.vocab_size:
@@ -103,9 +104,8 @@ class Translator:
         for first in range(0, len(order), BATCH):
             part = order[first : first + BATCH]
             sources = [ids[i] for i in part]
-            lists = beam_search(
-                self.model, sources, *symbols, beam, penalty, n_best=n_best, max_repeats=max_repeats
-            )
+            settings = {"n_best": n_best, "max_repeats": max_repeats, "length_offset": self.length_offset}
+            lists = beam_search(self.model, sources, *symbols, beam, penalty, **settings)
             for i, ended in zip(part, lists, strict=True):
                 found[i] = [self._translation(h, ids[i]) for h in ended]
         return [found[i] for i in range(len(ids))]

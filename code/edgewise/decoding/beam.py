@@ -26,13 +26,15 @@ def beam_search(
     max_len: int | None = None,
     n_best: int = 1,
     max_repeats: int | None = None,
+    length_offset: float = 5,
     grow: Callable[[Transformer, Sequence[Sequence[int]]], Continuation] = continuation_of,
 ) -> list[list[Hypothesis]]:
     r"""Decode sources together by beam search.
 
-    Targets are ranked by their log-probability divided by :math:`((5 + |Y|) / 6)^\alpha` (Wu et al. 2016,
-    eq. 14), where :math:`|Y|` counts the end symbol. A search ends when ``beam`` hypotheses have ended, when
-    no open one can still enter the ``n_best``, or at the limit. A beam of one is greedy decoding.
+    Targets are ranked by their log-probability divided by :math:`((c + |Y|) / (c + 1))^\alpha`, where
+    :math:`|Y|` counts the end symbol (Wu et al. 2016, eq. 14, with :math:`c = 5`). A search ends when
+    ``beam`` hypotheses have ended, when no open one can still enter the ``n_best``, or at the limit. A beam
+    of one is greedy decoding.
 
     Parameters
     ----------
@@ -52,6 +54,8 @@ def beam_search(
         Hypotheses returned per source, at most ``beam``; fewer where ``max_repeats`` allows no more.
     max_repeats : int, optional
         Most times that a token, or a run of several, may stand in a row in a target; any number by default.
+    length_offset : float
+        :math:`c`, zero or more; with 0 and :math:`\alpha = 1`, scores are log-probabilities per token.
     grow : callable
         Model and sources to the :class:`Continuation` that computes the states of their targets.
 
@@ -69,11 +73,13 @@ def beam_search(
     check_count("beam", beam, 1)
     if check_count("n_best", n_best, 1) > beam:
         raise ValueError(f"n_best must be at most beam ({beam}), got {n_best}")
-    if not isinstance(length_penalty, Real) or not 0 <= length_penalty < inf:
-        raise ValueError(f"length_penalty must be a number, zero or more; got {length_penalty!r}")
+    for name, value in (("length_penalty", length_penalty), ("length_offset", length_offset)):
+        if not isinstance(value, Real) or not 0 <= value < inf:
+            raise ValueError(f"{name} must be a number, zero or more; got {value!r}")
     if max_repeats is not None:
         check_count("max_repeats", max_repeats, 1)
-    searches = [_Search(limit, eos_id, beam, n_best, length_penalty) for limit in limits_of(sources, max_len)]
+    settings = (eos_id, beam, n_best, length_penalty, length_offset)
+    searches = [_Search(limit, *settings) for limit in limits_of(sources, max_len)]
     with evaluating(model):
         continuation = grow(model, sources)
         device = next(model.parameters()).device
@@ -84,11 +90,11 @@ def beam_search(
             if max_repeats is not None:
                 log_probs = _without_loops(log_probs, going, max_repeats)
             candidates = _best_candidates(scores, log_probs, 2 * beam)
-            going, rows, ids, scores = _advance(going, candidates, scores.shape[1], continuation.steps)
+            going, rows, tokens, sums = _advance(going, candidates, scores.shape[1], continuation.steps)
             if going:
-                ids, rows = (torch.tensor(x, device=device) for x in (ids, rows))
-                scores = torch.tensor(scores, device=device).view(len(going), -1)
-                continuation.keep(rows)
+                ids = torch.tensor(tokens, device=device)
+                scores = torch.tensor(sums, device=device).view(len(going), -1)
+                continuation.keep(torch.tensor(rows, device=device))
     return [search.result() for search in searches]
 
 
@@ -146,9 +152,11 @@ def _advance(
 class _Search:
     """The search for one target: its open and its finished hypotheses."""
 
-    def __init__(self, limit: int, eos_id: int, beam: int, n_best: int, length_penalty: float):
+    def __init__(
+        self, limit: int, eos_id: int, beam: int, n_best: int, length_penalty: float, length_offset: float
+    ):
         self.limit, self.eos_id, self.beam, self.n_best = limit, eos_id, beam, n_best
-        self.length_penalty = length_penalty
+        self.length_penalty, self.length_offset = length_penalty, length_offset
         self.open: list[OpenHypothesis] = [((), 0.0, ())]
         self.ended: list[Hypothesis] = []
 
@@ -177,7 +185,7 @@ class _Search:
         return sorted(h.score for h in self.ended)[-self.n_best] >= bound
 
     def _norm(self, length: int) -> float:
-        return ((5 + length) / 6) ** self.length_penalty
+        return ((self.length_offset + length) / (self.length_offset + 1)) ** self.length_penalty
 
     def _hypothesis(
         self, ids: tuple[int, ...], finished: bool, log_prob: float, steps: tuple[int, ...]
