@@ -224,7 +224,7 @@ def _syntax(artifact: Artifact) -> Rows:
 
 
 def _bleu(artifact: Artifact) -> Rows:
-    names = (artifact.name, "multi30k-window", "multi30k-agreement", "multi30k-one-layer")
+    names = [artifact.name, *(name for name in artifacts.names() if name.startswith("multi30k-"))]
     found: dict[str, dict[str, list[str]]] = {test: {} for test in artifact.experiment.tests}
     weights = {}
     for name in names:
@@ -233,7 +233,8 @@ def _bleu(artifact: Artifact) -> Rows:
         weights[name] = digest_of_weights(other)
         for test, by_model in found.items():
             sources = [source for source, _ in data.corpus.splits[test]]
-            by_model[name] = moses(translate(model, data, sources, search_of(other)), "de")
+            written = translate(model, data, sources, search_of(other))
+            by_model[name] = written if data.moses else moses(written, "de")
     published = {test: [target for _, target in data.corpus.tokenised[test]] for test in found}
     return [row | {"weights": weights[row["model"]]} for row in measure_bleu(found, published)]
 
