@@ -117,7 +117,8 @@ class AttentionGraph:
         Parameters
         ----------
         lengths : Tensor or sequence of int
-            Tokens of each sequence; the graph is on a tensor's device.
+            Tokens of each sequence, not the offsets (``cu_seqlens``) of other libraries; the graph is on a
+            tensor's device.
         causal : bool
             Whether a token attends to itself and those before it only.
 

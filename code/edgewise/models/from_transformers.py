@@ -54,7 +54,9 @@ def from_transformers(model: Any) -> CausalLM:
     used: set[str] = set()
     for name, parts in parts_of(theirs):
         if missing := [part for part in parts if part not in tensors]:
-            raise InputError(f"the model has no tensor {missing[0]!r}")
+            raise InputError(
+                f"the model has no tensor {missing[0]!r}; it must be one that AutoModelForCausalLM gives"
+            )
         state[name] = torch.cat([_turned(part, tensors[part], transposed) for part in parts])
         used.update(parts)
     if unknown := [name for name in tensors if name not in used and not name.endswith(BUFFERS)]:
