@@ -228,7 +228,7 @@ def weights_of(page, side):
         figure(page, "halting")
         .locator(f"svg >> nth={side}")
         .evaluate(
-            """(svg) => [...svg.querySelectorAll(".row")].map((row) =>
+            """(svg) => [...svg.querySelectorAll(".token")].map((row) =>
             [...row.querySelectorAll(".part")].map((part) => Number(part.dataset.weight)))"""
         )
     )

@@ -346,6 +346,13 @@ def test_nothing_bars_anybody(page, look):
     assert [(fault["id"], [node["target"] for node in fault["nodes"]][:5]) for fault in found] == []
 
 
+def test_no_rule_of_the_theme_resizes_what_a_live_element_draws(page):
+    """Bootstrap's class names, such as row, give their children a width, and rectangles take it."""
+    changed = """boxes => boxes.map(box => [box.getAttribute("width"), getComputedStyle(box).width])
+        .filter(([drawn, shown]) => Math.abs(parseFloat(drawn) - parseFloat(shown)) > 0.01)"""
+    assert page.eval_on_selector_all(".edgewise-element svg rect[width]", changed) == []
+
+
 # After all looks, so that what is asked for late counts too.
 def test_page_loads_without_a_complaint(page):
     assert page.trouble == []

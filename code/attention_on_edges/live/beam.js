@@ -3,13 +3,13 @@
   "use strict";
 
   const { enhance, make, number, play, walkCells } = EdgewiseBase;
-  const HIGH = 36, ROW = 50, TOP = 26, GAP = 28;
+  const HIGH = 36, ROW = 50, TOP = 26, GAP = 20;
 
   enhance("beam", (root, { columns, won, text, final }) => {
     const said = make(root, "p", { "aria-live": "polite" });
     const frame = make(root, "div", { class: "frame" });
     const longest = Math.max(...columns.flat().map(({ piece }) => piece.length));
-    const box = Math.max(42, 7 * longest + 10), step = box + GAP, first = 22;
+    const box = Math.max(42, 7 * longest + 10), step = box + GAP, first = 14;
     const wide = first + columns.length * step, rows = Math.max(...columns.map((nodes) => nodes.length));
     const high = TOP + rows * ROW;
     const svg = make(frame, "svg", {

@@ -62,7 +62,7 @@
     }
 
     function drawRow(svg, side, i, token, weights) {
-      const row = make(svg, "g", { class: "row" }), y = i * ROW + 2, high = ROW - 5;
+      const row = make(svg, "g", { class: "token" }), y = i * ROW + 2, high = ROW - 5;
       make(row, "text", { x: LEFT - 8, y: y + high / 2, class: "end" }, token);
       make(row, "rect", { class: "track", x: LEFT, y, width: WIDE, height: high });
       let x = LEFT;
@@ -79,7 +79,7 @@
     function show(moment) {
       const now = moment + 1, { senders, within, readers, before, across } = countsAt(now);
       for (const { side, svg } of sides) {
-        svg.querySelectorAll(".row").forEach((row, i) => {
+        svg.querySelectorAll(".token").forEach((row, i) => {
           const needed = steps(shown[side].weights[i]), state = row.querySelector(".state");
           row.classList.remove("chosen");
           row.querySelectorAll("[data-step]").forEach((part) =>
@@ -99,8 +99,8 @@
       if (said.getAttribute("aria-live") === "off") return;  // it plays
       const { tokens, weights } = shown[side], i = Math.min(row, weights.length - 1), all = weights[i].map((weight) => number(weight));
       const { svg } = sides.find((one) => one.side === side);
-      root.querySelector(".row.chosen")?.classList.remove("chosen");
-      svg.querySelectorAll(".row")[i].classList.add("chosen");
+      root.querySelector(".token.chosen")?.classList.remove("chosen");
+      svg.querySelectorAll(".token")[i].classList.add("chosen");
       const earlier = all.slice(0, -1).join(", ");
       said.textContent = `“${tokens[i]}” (${i + 1}) halts at step ${steps(weights[i])}: `
         + `${earlier ? `halting probabilities ${earlier}, ` : ""}remainder ${all.at(-1)}.`;
