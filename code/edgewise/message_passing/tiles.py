@@ -35,7 +35,7 @@ def tiles(
     """Gather each tile's tokens, attend inside it, scatter the outputs.
 
     Called by itself it needs finite queries, keys and values, since masked pairs inside a tile are multiplied
-    by zero, not skipped; :func:`propagate_attention` executes others by ``scatter``.
+    by zero, not skipped; :func:`edgewise.propagate_attention` executes others by ``scatter``.
     There are no second derivatives.
 
     Raises
