@@ -15,14 +15,13 @@ from attention_on_edges.data.corpora.annotated import hansards, treebank
 from attention_on_edges.data.corpora.files import sha256_of
 from attention_on_edges.data.corpora.gold_captions import gold_captions
 from attention_on_edges.data.metrics import bleu
-from attention_on_edges.data.preparation import moses
 from attention_on_edges.data.text_dataset import TextDataset
 from attention_on_edges.experiments import artifacts
 from attention_on_edges.experiments.annotated import CHOSEN_ON, Rows, measure_alignment, measure_syntax
 from attention_on_edges.experiments.artifacts import Artifact
 from attention_on_edges.experiments.circuits import SENTENCES, measure_circuits, measure_golf
 from attention_on_edges.experiments.runs import restore, search_of
-from attention_on_edges.experiments.scores import translate
+from attention_on_edges.experiments.scores import tokenised, translate
 from attention_on_edges.experiments.studies import Results
 from edgewise.graphs import GraphPool
 from edgewise.models.transformer import Transformer
@@ -233,8 +232,7 @@ def _bleu(artifact: Artifact) -> Rows:
         weights[name] = digest_of_weights(other)
         for test, by_model in found.items():
             sources = [source for source, _ in data.corpus.splits[test]]
-            written = translate(model, data, sources, search_of(other))
-            by_model[name] = written if data.moses else moses(written, "de")
+            by_model[name] = tokenised(data, translate(model, data, sources, search_of(other)))
     published = {test: [target for _, target in data.corpus.tokenised[test]] for test in found}
     return [row | {"weights": weights[row["model"]]} for row in measure_bleu(found, published)]
 

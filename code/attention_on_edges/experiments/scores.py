@@ -133,12 +133,9 @@ def _text_figures(
     texts = _plain(data, found), _plain(data, references)
     scores = {"bleu": bleu(*texts).value, "chrf": chrf(*texts).value}
     if mode in data.corpus.tokenised:
-        language = data.corpus.languages[1]
         published = [target for _, target in data.corpus.tokenised[mode][:limit]]
-        if not data.moses:
-            found, references = moses(found, language), moses(references, language)
-        scores["bleu_tokenised"] = tokenized_bleu(found, published).value
-        again = zip(references, published, strict=True)
+        scores["bleu_tokenised"] = tokenized_bleu(tokenised(data, found), published).value
+        again = zip(tokenised(data, references), published, strict=True)
         scores["references_reproduced"] = sum(ours == theirs for ours, theirs in again) / len(published)
     return scores
 
@@ -146,6 +143,11 @@ def _text_figures(
 def _plain(data: TextDataset, texts: list[str]) -> list[str]:
     """Return texts of the target's language without the tokenisation of their corpus, if it has one."""
     return plain(texts, data.moses[1]) if data.moses else texts
+
+
+def tokenised(data: TextDataset, texts: list[str]) -> list[str]:
+    """Return texts of the target's language as by ``moses``; those of a prepared corpus are that already."""
+    return texts if data.moses else moses(texts, data.corpus.languages[1])
 
 
 def signatures() -> dict[str, str]:

@@ -104,8 +104,16 @@ class Translator:
         for first in range(0, len(order), BATCH):
             part = order[first : first + BATCH]
             sources = [ids[i] for i in part]
-            settings = {"n_best": n_best, "max_repeats": max_repeats, "length_offset": self.length_offset}
-            lists = beam_search(self.model, sources, *symbols, beam, penalty, **settings)
+            lists = beam_search(
+                self.model,
+                sources,
+                *symbols,
+                beam,
+                penalty,
+                n_best=n_best,
+                max_repeats=max_repeats,
+                length_offset=self.length_offset,
+            )
             for i, ended in zip(part, lists, strict=True):
                 found[i] = [self._translation(h, ids[i]) for h in ended]
         return [found[i] for i in range(len(ids))]
