@@ -44,7 +44,7 @@ def torch_twin(model):
     twin = PaddedTransformer(vocab, layers, attention.dim_model, inner.out_features, attention.h, dropout=0.0)
     copy_to_torch(model, twin.body)
     pairs = [(model.src_embed, twin.src_embed), (model.tgt_embed, twin.tgt_embed)]
-    copy_parts([*pairs, (model.generator.proj, twin.proj)])
+    copy_parts([*pairs, (model.generator.proj, twin.generator.proj)])
     if getattr(model, "source_graph", "complete") != "complete":
         assert model.source_graph == "window"
         mask_windows = partial(_with_windows, model.reach, attention.h)

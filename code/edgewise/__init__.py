@@ -30,7 +30,13 @@ from edgewise.graphs import (
     union,
     window,
 )
-from edgewise.message_passing import attention_weights, available_engines, plan_tiles, propagate_attention
+from edgewise.message_passing import (
+    attention_weights,
+    available_engines,
+    choose_engine,
+    plan_tiles,
+    propagate_attention,
+)
 from edgewise.models.gnn import GraphTransformerLayer
 from edgewise.models.transformer import Transformer, make_model
 from edgewise.models.universal import UTransformer, make_universal_model
@@ -56,6 +62,7 @@ __all__ = [
     "bigbird",
     "bipartite",
     "causal",
+    "choose_engine",
     "complete",
     "dilated",
     "dot_product_attention",

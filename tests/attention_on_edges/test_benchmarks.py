@@ -36,20 +36,22 @@ from attention_on_edges.benchmarks import (
     language_models,
 )
 from attention_on_edges.benchmarks import long_context as long_texts
-from attention_on_edges.benchmarks.baselines import PaddedTransformer, Recomputation
+from attention_on_edges.benchmarks.baselines import LocalAttention, PaddedTransformer, Recomputation
 from attention_on_edges.benchmarks.decoding import BEAM, WAYS, CacheRow, DecodingRow
 from attention_on_edges.benchmarks.training import CONTESTANTS, Training, matrix_work
 from attention_on_edges.commands.app import app
 from attention_on_edges.data.tasks import get_dataset
 from edgewise.decoding import Continuation, beam_search
-from edgewise.graphs import GraphPool, complete
+from edgewise.graphs import GraphPool, complete, window
+from edgewise.layers import Dropout
 from edgewise.message_passing import available_engines, propagate_attention
 from edgewise.models.from_transformers import from_transformers
 from edgewise.models.transformer import make_model
 from edgewise.training import TrainingConfig
+from edgewise.training.chunked_loss import output_loss
 from edgewise.training.step import multiplies_bfloat16
 from edgewise.validation import UnknownNameError
-from support import copy_to_torch, random_pairs, small_model
+from support import copy_to_torch, random_fields, random_pairs, small_model
 
 TINY = (Workload("tiny", (2, 3), 1, 2), Workload("even", (2, 2), 2, 2))
 
@@ -170,10 +172,29 @@ def test_a_window_takes_less_than_20_kib_per_token_of_a_process_of_its_own(token
     """On 65,536 tokens that is 1.25 GiB."""
     ballast = torch.ones(2**28)  # a GiB that the measured processes do not hold
     rows = benchmarks.bench_memory(tokens=tokens)
-    assert [row.engine for row in rows] == [e for e in ("fused", "tiles") if e in available_engines()]
+    here = [e for e in ("fused", "tiles") if e in available_engines()]
+    assert [row.engine for row in rows] == ["blocks by hand", *here]
     for row in rows:
+        assert min(row.first, row.seconds) > 0
         assert 0 < row.before < ballast.nbytes
         assert row.before < row.peak < row.before + 20 * 1024 * tokens, benchmarks.format_memory(rows)
+
+
+@pytest.mark.proves("05-message-passing", "the window by hand, timed beside the engines, computes the same")
+def test_a_window_by_hand_computes_the_same():
+    fields = random_fields(window(24, 4, 4), 2, 3)
+    by_hand = LocalAttention(24, 4)(*fields)
+    by_graph = propagate_attention(window(24, 4, 4), *fields)
+    torch.testing.assert_close(by_hand, by_graph)
+    upstream = torch.randn_like(by_hand)
+    for ours, theirs in zip(
+        torch.autograd.grad(by_graph, fields, upstream),
+        torch.autograd.grad(by_hand, fields, upstream),
+        strict=True,
+    ):
+        torch.testing.assert_close(ours, theirs)
+    with pytest.raises(ValueError, match="tokens must be a multiple of reach 4, got 25"):
+        LocalAttention(25, 4)
 
 
 def test_the_command_prints_the_table(monkeypatch):
@@ -434,7 +455,7 @@ class TestTraining:
         copy_to_torch(ours, rival.body)
         for name in ("src_embed", "tgt_embed"):
             getattr(rival, name).load_state_dict(getattr(ours, name).state_dict())
-        rival.proj.load_state_dict(ours.generator.proj.state_dict())
+        rival.generator.load_state_dict(ours.generator.state_dict())
         sources = [torch.tensor([3, 4, 5]), torch.tensor([6])]
         targets = [torch.tensor([0, 7]), torch.arange(5)]
         logits, wanted = rival.eval()(sources, targets)
@@ -444,6 +465,23 @@ class TestTraining:
         drops = [[m.p for m in model.modules() if isinstance(m, torch.nn.Dropout)] for model in (ours, rival)]
         assert len([p for p in drops[0] if p]) == len([p for p in drops[1] if p]) == 11
         assert all(m.dropout == 0 for m in rival.modules() if isinstance(m, torch.nn.MultiheadAttention))
+
+    def test_its_tuned_form_has_the_dropout_and_the_loss_of_the_packed_model(self, monkeypatch):
+        ours = make_model(20, 20, 2, 8, 12, 2, dropout=0.5)
+        tuned = PaddedTransformer(20, 2, 8, 12, 2, dropout=0.5, fast_dropout=True)
+        drops = [[m for m in model.modules() if isinstance(m, Dropout) and m.p] for model in (ours, tuned)]
+        assert [len(modules) for modules in drops] == [11, 11]
+        seen = []
+
+        def spy(hidden, *arguments, **options):
+            seen.append(hidden.shape)
+            return output_loss(hidden, *arguments, **options)
+
+        monkeypatch.setattr("edgewise.training.loss.output_loss", spy)
+        batches = self.tiny.batches()
+        for name in ("packed", "nn.Transformer, our dropout and loss"):
+            CONTESTANTS[name](self.tiny, batches)()
+        assert seen[0] == seen[1]
 
     def test_batches_are_as_described(self):
         for training in TRAININGS:

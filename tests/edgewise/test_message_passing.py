@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 
 from edgewise import message_passing
 from edgewise.graphs import AttentionGraph, bipartite, causal, complete, interop, window
-from edgewise.message_passing import ENGINES, attention_weights, plan_tiles, propagate_attention
+from edgewise.message_passing import (
+    ENGINES,
+    attention_weights,
+    choose_engine,
+    plan_tiles,
+    propagate_attention,
+)
 from edgewise.message_passing import plan as planning
 from support import assert_equal_as_stated, dense_attention, edge_graphs, interval_graphs, random_fields
 from support import check_propagation as check
@@ -382,9 +388,10 @@ def test_auto_takes_the_engine_that_fits(monkeypatch):
         return lambda *_: taken.append(name)
 
     monkeypatch.setattr(message_passing, "ENGINES", {name: spy(name) for name in ENGINES})
-    for graph in (complete(3), window(500, 3, 3), ladder(2_001)):
+    some = (complete(3), window(500, 3, 3), ladder(2_001))
+    for graph in some:
         propagate_attention(graph, *random_fields(graph, 1, 1))
-    assert taken == ["tiles", "tiles", "chunks"]
+    assert taken == ["tiles", "tiles", "chunks"] == [choose_engine(graph) for graph in some]
 
 
 @pytest.mark.parametrize("at_work", [1, 12, 100])

@@ -1,26 +1,37 @@
-"""Baselines of the benchmarks: PyTorch's own Transformer, and decoding without a cache."""
+"""Baselines of the benchmarks: PyTorch's Transformer, a window by hand, decoding without a cache."""
 
 import warnings
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad, scaled_dot_product_attention
 from torch.nn.utils.rnn import pad_sequence
 
 from edgewise.decoding import Continuation
 from edgewise.graphs import causal
-from edgewise.layers import Embeddings, PositionalEncoding
+from edgewise.layers import Dropout, Embeddings, Generator, PositionalEncoding
 from edgewise.models.transformer import Transformer
+from edgewise.validation import check_count
 
 
 class PaddedTransformer(nn.Module):
     """``torch.nn.Transformer`` with the embeddings, norms, output layer and dropout of ``make_model``.
 
     Projections, masks and kernels are PyTorch's. Dropout inside attention and inside the feed-forward network
-    is off, as in ``make_model``.
+    is off, as in ``make_model``; elsewhere it is PyTorch's, or with ``fast_dropout`` this library's.
     """
 
-    def __init__(self, vocab: int, N: int, dim_model: int, dim_ff: int, h: int, dropout: float):  # noqa: N803
+    def __init__(
+        self,
+        vocab: int,
+        N: int,  # noqa: N803
+        dim_model: int,
+        dim_ff: int,
+        h: int,
+        dropout: float,
+        fast_dropout: bool = False,
+    ):
         super().__init__()
         self.src_embed, self.tgt_embed = Embeddings(vocab, dim_model), Embeddings(vocab, dim_model)
         self.pos_enc = PositionalEncoding(dim_model, dropout)
@@ -30,13 +41,21 @@ class PaddedTransformer(nn.Module):
             self.body = nn.Transformer(*sizes, batch_first=True, norm_first=True)
         for layer in (*self.body.encoder.layers, *self.body.decoder.layers):
             layer.dropout = nn.Identity()
+            for name in ("dropout1", "dropout2", "dropout3"):
+                if fast_dropout and hasattr(layer, name):
+                    setattr(layer, name, Dropout(dropout))
         for module in self.modules():
             if isinstance(module, nn.MultiheadAttention):
                 module.dropout = 0.0
-        self.proj = nn.Linear(dim_model, vocab)
+        self.generator = Generator(dim_model, vocab)
 
     def forward(self, sources: Sequence[Tensor], targets: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Ids of sentences, one tensor each, to logits [n_tokens, vocab] of real tokens, and their ids."""
+        states, wanted = self.hidden(sources, targets)
+        return self.generator.proj(states), wanted
+
+    def hidden(self, sources: Sequence[Tensor], targets: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """The same, to final states [n_tokens, dim_model]."""
         src, src_padding = _pad(sources)
         tgt, tgt_padding = _pad([ids[:-1] for ids in targets])
         causal = nn.Transformer.generate_square_subsequent_mask(tgt.shape[1], dtype=torch.bool)
@@ -49,10 +68,33 @@ class PaddedTransformer(nn.Module):
             memory_key_padding_mask=src_padding,
             tgt_is_causal=True,
         )
-        return self.proj(states[~tgt_padding]), torch.cat([ids[1:] for ids in targets])
+        return states[~tgt_padding], torch.cat([ids[1:] for ids in targets])
 
     def _embed(self, embed: Embeddings, ids: Tensor) -> Tensor:
         return self.pos_enc.dropout(embed(ids) + self.pos_enc(torch.arange(ids.shape[1])))
+
+
+class LocalAttention:
+    """A window as one writes it by hand: blocks of ``reach`` tokens attend to themselves and both neighbours.
+
+    With a mask for what is farther than ``reach``, which is made beforehand. ``reach`` divides ``tokens``.
+    """
+
+    def __init__(self, tokens: int, reach: int):
+        self.reach = check_count("reach", reach, 1)
+        if check_count("tokens", tokens, 1) % reach:
+            raise ValueError(f"tokens must be a multiple of reach {reach}, got {tokens}")
+        sender, receiver = torch.arange(-reach, 2 * reach), torch.arange(reach)[:, None]
+        place = sender + torch.arange(0, tokens, reach)[:, None, None]
+        self.mask = ((sender - receiver).abs() <= reach) & (place >= 0) & (place < tokens)
+        self.mask = self.mask[:, None]  # [blocks, 1, reach, 3 reach]
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Queries, keys and values [tokens, h, d] to outputs [tokens, h, d]."""
+        q = q.unflatten(0, (-1, self.reach)).transpose(1, 2)
+        around = (pad(x, (0, 0, 0, 0, self.reach, self.reach)) for x in (k, v))
+        k, v = (x.unfold(0, 3 * self.reach, self.reach).mT for x in around)
+        return scaled_dot_product_attention(q, k, v, self.mask).transpose(1, 2).flatten(0, 1)
 
 
 class Recomputation(Continuation):

@@ -20,6 +20,7 @@ from edgewise.training.step import multiplies_bfloat16
 from edgewise.validation import check_choice
 
 PACKED, HALF, PADDED, BUILTIN = "packed", "packed, bfloat16", "nn.Transformer", "builtin"
+TUNED = "nn.Transformer, our dropout and loss"
 
 VOCAB, PAD, SMOOTHING, DROPOUT = 6000, 2, 0.1, 0.3
 
@@ -103,7 +104,8 @@ def bench_training(
         What to run.
     contestants : sequence of str, optional
         Among ``packed`` (the trainer), ``packed, bfloat16`` (the same, matrix products in bfloat16 except
-        the output layer's), ``nn.Transformer`` (padded, loss on real tokens only) and ``builtin`` (as in the
+        the output layer's), ``nn.Transformer`` (padded, loss on real tokens only), the same with the dropout
+        and the chunked loss of ``packed``, so that what is left is padding, and ``builtin`` (as in the
         tutorial: DGL's built-in functions, a matrix of all log-probabilities); all that can run here if not
         given.
     repeats : int
@@ -180,18 +182,24 @@ def _graph_model(
     return update
 
 
-def _padded_model(training: Training, batches: list[Pairs]) -> Callable[[], None]:
+def _padded_model(training: Training, batches: list[Pairs], tuned: bool = False) -> Callable[[], None]:
     torch.manual_seed(0)
-    model = PaddedTransformer(
-        VOCAB, training.num_layers, training.dim_model, training.dim_ff, training.num_heads, DROPOUT
-    )
-    opt = torch.optim.Adam(model.parameters())
+    size = (training.num_layers, training.dim_model, training.dim_ff, training.num_heads)
+    model = PaddedTransformer(VOCAB, *size, DROPOUT, fast_dropout=tuned)
+    adam = torch.optim.Adam(model.parameters())
+    schedule = NoamOpt(training.dim_model, 1.0, 4000, adam)
+    learn = StateLossCompute(model.generator, LabelSmoothing(VOCAB, PAD, SMOOTHING), schedule)
 
     def update() -> None:
         for pairs in batches:
-            opt.zero_grad()
-            cross_entropy(*model(*zip(*pairs, strict=True)), label_smoothing=SMOOTHING).backward()
-            opt.step()
+            sentences = zip(*pairs, strict=True)
+            if tuned:
+                states, wanted = model.hidden(*sentences)
+                learn(states, wanted, len(wanted))
+                continue
+            adam.zero_grad()
+            cross_entropy(*model(*sentences), label_smoothing=SMOOTHING).backward()
+            adam.step()
 
     return update
 
@@ -200,6 +208,7 @@ CONTESTANTS: dict[str, Callable[[Training, list[Pairs]], Callable[[], None]]] = 
     PACKED: lambda training, batches: _graph_model(training, batches, "auto"),
     HALF: lambda training, batches: _graph_model(training, batches, "auto", half=True),
     PADDED: _padded_model,
+    TUNED: lambda training, batches: _padded_model(training, batches, tuned=True),
     BUILTIN: lambda training, batches: _graph_model(training, batches, BUILTIN),
 }
 

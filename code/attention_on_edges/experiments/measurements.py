@@ -21,7 +21,7 @@ from attention_on_edges.experiments.annotated import CHOSEN_ON, Rows, measure_al
 from attention_on_edges.experiments.artifacts import Artifact
 from attention_on_edges.experiments.circuits import SENTENCES, measure_circuits, measure_golf
 from attention_on_edges.experiments.runs import restore, search_of
-from attention_on_edges.experiments.scores import tokenised, translate
+from attention_on_edges.experiments.scores import tokenised, translate, validated_search
 from attention_on_edges.experiments.studies import Results
 from edgewise.graphs import GraphPool
 from edgewise.models.transformer import Transformer
@@ -32,6 +32,9 @@ Translations = Mapping[str, list[str]]
 
 TRIALS, RESAMPLES = 10_000, 1000
 """Of a paired test, and of an interval."""
+
+VALIDATED = ", validated search"
+"""Marks a model whose recipe fixes the search, searched as validation would have chosen."""
 
 GOLD_CAPTIONS = 1100
 """How many captions of the grammar are aligned and parsed; heads are chosen on the first hundred."""
@@ -230,11 +233,18 @@ def _bleu(artifact: Artifact) -> Rows:
         other = artifacts.load(name)
         model, data = restore(other)
         weights[name] = digest_of_weights(other)
+        searches = {name: search_of(other)}
+        if other.experiment.search is not None:
+            searches[name + VALIDATED] = validated_search(other.metrics["valid_by_penalty"])
         for test, by_model in found.items():
             sources = [source for source, _ in data.corpus.splits[test]]
-            by_model[name] = tokenised(data, translate(model, data, sources, search_of(other)))
+            for label, search in searches.items():
+                by_model[label] = tokenised(data, translate(model, data, sources, search))
     published = {test: [target for _, target in data.corpus.tokenised[test]] for test in found}
-    return [row | {"weights": weights[row["model"]]} for row in measure_bleu(found, published)]
+    return [
+        row | {"weights": weights[row["model"].removesuffix(VALIDATED)]}
+        for row in measure_bleu(found, published)
+    ]
 
 
 def _gold_captions(artifact: Artifact) -> Rows:

@@ -96,9 +96,13 @@ def choose_search(model: Transformer, data: TextDataset, limit: int | None = Non
         found = translate(model, data, [source for source, _ in pairs], Search(BEAM, penalty))
         return bleu(_plain(data, found), references).value
 
-    found = {penalty: score(penalty) for penalty in PENALTIES}
-    best = max(found, key=lambda penalty: found[penalty])
-    return Search(BEAM, best), {str(penalty): value for penalty, value in found.items()}
+    found = {str(penalty): score(penalty) for penalty in PENALTIES}
+    return validated_search(found), found
+
+
+def validated_search(by_penalty: Figures) -> Search:
+    """Return the search whose length penalty has the highest BLEU on validation."""
+    return Search(BEAM, float(max(by_penalty, key=lambda penalty: by_penalty[penalty])))
 
 
 def decoded_figures(

@@ -23,6 +23,7 @@ __all__ = [
     "ENGINES",
     "attention_weights",
     "available_engines",
+    "choose_engine",
     "edge_softmax",
     "plan_tiles",
     "propagate_attention",
@@ -91,8 +92,7 @@ def propagate_attention(
         Values [num_src, h, d_v]; ``d_v`` is often ``d``.
     engine : str
         ``tiles``, ``chunks``, ``scatter``; ``fused``, ``builtin`` or ``mailbox``, which need DGL; or
-        ``"auto"``: ``scatter`` for edge features; ``tiles`` if its plan computes few scores per edge, but for
-        lists of fewer than ``FEW`` edges per receiver; else ``chunks``. See :func:`plan_tiles`.
+        ``"auto"``: ``scatter`` for edge features, else :func:`choose_engine`.
     bias : Tensor, optional
         [E, h], in the order of ``graph.src``: added to the scores (relative positions, ALiBi).
     dropout : float
@@ -131,7 +131,7 @@ def propagate_attention(
     with torch.autocast(q.device.type, enabled=False):  # or engines would differ in the dtype they return
         if edge_features is not None:
             return scatter(graph, q, k, v, bias, keep, edge_features)
-        name = _choose(graph) if engine == "auto" else engine
+        name = choose_engine(graph) if engine == "auto" else engine
         # DGL makes no output field where no message is sent, and tiles multiply what is masked by zero.
         elsewhere = name not in ("scatter", "chunks") and not (_finite(q, k, v) and _bounded(graph, bias))
         if graph.num_edges == 0 or elsewhere:
@@ -143,7 +143,12 @@ FEW = 4
 """In-edges of a receiver on average, below which tiles are not worth planning for a list of edges."""
 
 
-def _choose(graph: AttentionGraph) -> str:
+def choose_engine(graph: AttentionGraph) -> str:
+    """Return the engine that ``"auto"`` takes for a graph whose edges have no features.
+
+    ``tiles`` where its plan computes at most 8 scores per edge, unless the graph is a list of fewer than
+    ``FEW`` edges per receiver; else ``chunks``. The plan is kept on the graph.
+    """
     if graph.intervals is None and graph.num_edges < FEW * graph.num_dst:
         return "chunks"
     return "tiles" if plan_tiles(graph).economical else "chunks"
