@@ -10,6 +10,8 @@ import sys
 
 import pytest
 
+from attention_on_edges.benchmarks.training import PADDED, TRAININGS, TUNED
+from attention_on_edges.experiments import load_study
 from places import BOOK, ROOT
 
 
@@ -43,6 +45,19 @@ def test_the_readmes_example_prints_what_it_says():
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         exec(code, {})
     assert printed.getvalue() == said
+
+
+def test_the_readmes_speeds_are_those_of_the_benchmark():
+    speeds = re.search(
+        r"train ([\d.]+) to ([\d.]+) times .*? of like length ([\d.]+) times, or ([\d.]+) once PyTorch",
+        (ROOT / "README.md").read_text(),
+    )
+    ratio = {(row["training"], row["contestant"]): row["ratio"] for row in load_study("bench-training").rows}
+    padded = {training: x for (training, who), x in ratio.items() if who == PADDED}
+    long = TRAININGS[-1].name
+    *short, theirs = [padded[training.name] for training in TRAININGS]
+    wanted = (min(short), max(short), theirs, ratio[long, TUNED])
+    assert speeds.groups() == tuple(f"{x:.1f}" for x in wanted)
 
 
 @pytest.mark.nightly

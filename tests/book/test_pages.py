@@ -183,11 +183,12 @@ def snippet(page, word):
 def test_the_snippet_for_pyg_runs():
     torch.manual_seed(0)
     given = {
+        "torch": torch,
         "torch_geometric": torch_geometric,
         "edgewise": edgewise,
         "AttentionGraph": edgewise.AttentionGraph,
     }
-    given |= {"edge_index": torch.randint(0, 100, (2, 300)).unique(dim=1), "x": torch.randn(100, 32)}
+    given["edge_index"] = torch.randint(0, 100, (2, 300)).unique(dim=1)
     exec(snippet(BOOK / "using.md", "from_pyg"), given)
     expected = given["conv"](given["x"], given["edge_index"])
     torch.testing.assert_close(given["y"], expected)
