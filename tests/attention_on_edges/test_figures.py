@@ -30,7 +30,7 @@ from attention_on_edges.figures import (
     use_style,
 )
 from attention_on_edges.figures.source import _computation
-from attention_on_edges.figures.style import EDGE_KINDS
+from attention_on_edges.figures.style import EDGE_KINDS, MATRIX, SIGNED
 from attention_on_edges.live import AttentionPlayer, AttentionView, att_animation
 from edgewise.attention import attention_scores, dot_product_attention
 from edgewise.graphs import bipartite, causal, complete
@@ -188,6 +188,16 @@ def test_line_colours_stand_out_from_paper(name):
 def test_style_draws_vectors_and_leaves_no_random_ids():
     use_style()
     assert plt.rcParams["svg.hashsalt"] == "edgewise"
+
+
+def test_matrices_let_the_page_show_through_where_they_are_zero():
+    use_style()
+    assert plt.rcParams["image.cmap"] == MATRIX
+    matrix, signed = (plt.get_cmap(name) for name in (MATRIX, SIGNED))
+    assert matrix(0.0)[3] == 0
+    assert signed(0.5)[3] < 0.01
+    assert matrix(1.0) == signed(1.0) == to_rgba(PALETTE["blue"])
+    assert signed(0.0) == to_rgba(PALETTE["orange"])
 
 
 class TestPlayer:

@@ -5,10 +5,13 @@ from dataclasses import replace
 import pytest
 import torch
 from torch.nn.functional import elu
+from torch_geometric.nn import GATv2Conv
 
 from attention_on_edges.analysis.gat_steps import (
+    GATV2,
     STEP_TASKS,
     STEPS,
+    GATv2Layer,
     StepConfig,
     StepLayer,
     StepModel,
@@ -16,7 +19,7 @@ from attention_on_edges.analysis.gat_steps import (
     train_steps,
 )
 from attention_on_edges.experiments import get_study
-from attention_on_edges.experiments.gat_steps import LADDER, WITHOUT, StepsRun
+from attention_on_edges.experiments.gat_steps import BY_GATV2, LADDER, WITHOUT, StepsRun
 from edgewise.graphs import complete
 from edgewise.models.gnn import GraphTransformerLayer
 
@@ -50,6 +53,26 @@ def test_with_all_steps_it_is_the_transformers_layer():
 def test_with_none_it_is_gat_and_its_nonlinearity():
     layer = moved(StepLayer(16, 4, 24, ()))
     torch.testing.assert_close(layer(GRAPH, X), elu(layer.gat(GRAPH, X)))
+
+
+def test_gatv2_is_pygs():
+    layer, theirs = moved(GATv2Layer(16, 16, 4)), GATv2Conv(16, 4, heads=4, add_self_loops=False)
+    with torch.no_grad():
+        for ours, wanted in ((layer.value, theirs.lin_l), (layer.receiver, theirs.lin_r)):
+            wanted.weight.copy_(ours.weight)
+            wanted.bias.zero_()
+        theirs.att.copy_(layer.as_sender[None])
+        theirs.bias.copy_(layer.bias)
+    torch.testing.assert_close(layer(GRAPH, X), theirs(X, GRAPH.edge_index))
+    assert {name for name, _ in layer.named_parameters()} == {
+        "value.weight",
+        "receiver.weight",
+        "as_sender",
+        "bias",
+    }
+    step = moved(StepLayer(16, 4, 24, (GATV2,)))
+    torch.testing.assert_close(step(GRAPH, X), elu(step.gat(GRAPH, X)))
+    assert isinstance(step.gat, GATv2Layer)
 
 
 def test_rungs_are_their_formulas():
@@ -116,7 +139,8 @@ def test_the_study_adds_and_leaves_out_every_step():
     assert [len(steps) for steps in LADDER.values()] == [0, 1, 2, 3, 4, 5]
     assert [set(STEPS) - set(steps) for steps in WITHOUT.values()] == [{step} for step in STEPS[:-1]]
     entries = get_study("gat-steps").entries
-    assert len({(e.task, e.steps, e.training.seed) for e in entries}) == len(entries) == 60
+    assert [set(steps) - {GATV2} for steps in BY_GATV2.values()] == [set(), set(STEPS[1:])]
+    assert len({(e.task, e.steps, e.training.seed) for e in entries}) == len(entries) == 72
     assert len({(e.training.updates, e.training.graphs, e.training.rates) for e in entries}) == 1
 
 
@@ -137,6 +161,7 @@ def test_a_run_takes_the_better_rate_and_is_repeatable():
     ("call", "message"),
     [
         (lambda: StepLayer(8, 2, 8, ["glue"]), "step must be one of .*, got 'glue'|step must be one of"),
+        (lambda: StepLayer(8, 2, 8, [*STEPS, GATV2]), "steps must have one score"),
         (lambda: StepsRun("x", "flying", (), StepConfig()), "task must be one of"),
         (lambda: StepsRun("x", "sorting", ("glue",), StepConfig()), "step must be one of"),
         (lambda: StepConfig(updates=0), "updates must be at least 1, got 0"),

@@ -7,16 +7,42 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, elu
+from torch.nn.functional import cross_entropy, elu, leaky_relu
 
 from edgewise.graphs import AttentionGraph, complete
 from edgewise.layers import PositionwiseFeedForward
-from edgewise.message_passing import propagate_attention
-from edgewise.models.gnn import GATLayer
+from edgewise.message_passing import propagate_attention, softmax_over_in_edges
+from edgewise.models.gnn import GATLayer, reduce_edges
 from edgewise.validation import check_choice, check_count
 
 STEPS = ("dot product", "output matrix", "residual", "norm", "feed-forward")
 """What separates a layer of GAT from one of the Transformer, in the chapter's order."""
+
+GATV2 = "GATv2 score"
+"""A step of another kind, in place of the dot product."""
+
+
+class GATv2Layer(GATLayer):
+    r"""GAT with the nonlinearity before the attention vector (Brody et al. 2022, eq. 7).
+
+    .. math::
+        s_{ij} = b^\top\, \mathrm{LeakyReLU}(W_r h_j + W h_i)
+
+    ``as_sender`` is :math:`b`, and the values are :math:`W h_i` as in GAT.
+    """
+
+    def __init__(self, dim_in: int, dim_out: int, num_heads: int = 1):
+        super().__init__(dim_in, dim_out, num_heads)
+        self.receiver = nn.Linear(dim_in, dim_out, bias=False)
+        del self.as_receiver
+
+    def forward(self, graph: AttentionGraph, x: Tensor) -> Tensor:
+        """States [n, dim_in] to states [n, dim_out]."""
+        sending, receiving = (f(x).unflatten(-1, (self.num_heads, -1)) for f in (self.value, self.receiver))
+        sent = sending.index_select(0, graph.src)  # [E, h, d_k]
+        bent = leaky_relu(receiving.index_select(0, graph.dst) + sent, self.negative_slope)
+        weight = softmax_over_in_edges(graph, (bent * self.as_sender).sum(-1))
+        return reduce_edges(graph, weight[..., None] * sent).flatten(-2) + self.bias
 
 
 class StepLayer(nn.Module):
@@ -30,26 +56,28 @@ class StepLayer(nn.Module):
     dim, num_heads, dim_ff : int
         Width of the states, heads, inner width of the feed-forward network.
     steps : collection of str
-        Among ``STEPS``.
+        Among ``STEPS``, or ``GATV2`` instead of the dot product.
 
     Raises
     ------
     ValueError
-        If a step is unknown.
+        If a step is unknown, or both scores are asked for.
     """
 
     def __init__(self, dim: int, num_heads: int, dim_ff: int, steps: Collection[str] = STEPS):
         super().__init__()
         for step in steps:
-            check_choice("step", step, STEPS)
+            check_choice("step", step, [*STEPS, GATV2])
         self.num_heads, self.residual = num_heads, "residual" in steps
         norm: Callable[[], nn.Module] = partial(nn.LayerNorm, dim) if "norm" in steps else nn.Identity
         self.norms = nn.ModuleList(norm() for _ in range(1 + ("feed-forward" in steps)))
         self.dot = "dot product" in steps
+        if self.dot and GATV2 in steps:
+            raise ValueError(f"steps must have one score, got {', '.join(steps)}")
         if self.dot:
             self.qkv = nn.Linear(dim, 3 * dim)
         else:
-            self.gat = GATLayer(dim, dim, num_heads)
+            self.gat = (GATv2Layer if GATV2 in steps else GATLayer)(dim, dim, num_heads)
         self.out = nn.Linear(dim, dim) if "output matrix" in steps else nn.Identity()
         self.feed_forward = PositionwiseFeedForward(dim, dim_ff) if "feed-forward" in steps else None
         for parameter in self.parameters():

@@ -5,7 +5,14 @@ from typing import Any
 
 import torch
 
-from attention_on_edges.analysis.gat_steps import STEP_TASKS, STEPS, StepConfig, nodes_right, train_steps
+from attention_on_edges.analysis.gat_steps import (
+    GATV2,
+    STEP_TASKS,
+    STEPS,
+    StepConfig,
+    nodes_right,
+    train_steps,
+)
 from attention_on_edges.experiments.experiment import Described, check_cpu
 from edgewise.validation import check_choice
 
@@ -24,7 +31,7 @@ class StepsRun(Described):
     task : str
         One of ``STEP_TASKS``.
     steps : tuple of str
-        Among ``STEPS``.
+        Among ``STEPS``, or ``GATV2`` instead of the dot product.
     training : StepConfig
         How it is trained.
     """
@@ -37,7 +44,7 @@ class StepsRun(Described):
     def __post_init__(self):
         check_choice("task", self.task, STEP_TASKS)
         for step in self.steps:
-            check_choice("step", step, STEPS)
+            check_choice("step", step, [*STEPS, GATV2])
 
     def figures(self, device: torch.device | str = "cpu") -> dict[str, Any]:
         """Train; return the accuracy on new graphs, and the learning rate that was chosen.
@@ -62,12 +69,16 @@ LADDER = {"GAT": ()} | {f"+ {STEPS[i]}": STEPS[: i + 1] for i in range(len(STEPS
 WITHOUT = {f"without {step}": tuple(other for other in STEPS if other != step) for step in STEPS[:-1]}
 """All steps but one; without the last is a rung of the ladder."""
 
+BY_GATV2 = {"GATv2": (GATV2,), "GATv2's score in the whole": (GATV2, *STEPS[1:])}
+"""GATv2, and the Transformer's layer with GATv2's score for its dot product."""
+
 
 def step_runs() -> list[StepsRun]:
-    """All runs: two tasks, ten kinds of layer, three seeds."""
+    """All runs: two tasks, twelve kinds of layer, three seeds."""
     return [
         StepsRun(f"{task}, {name}", task, steps, StepConfig(seed=seed))
+        for kinds in (LADDER | WITHOUT, BY_GATV2)
         for task in STEP_TASKS
-        for name, steps in (LADDER | WITHOUT).items()
+        for name, steps in kinds.items()
         for seed in range(3)
     ]

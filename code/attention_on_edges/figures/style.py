@@ -4,6 +4,7 @@ from pathlib import Path
 
 import matplotlib as mpl
 from matplotlib import font_manager
+from matplotlib.colors import LinearSegmentedColormap
 
 FONTS = sorted(Path(__file__).with_name("fonts").glob("*.ttf"))
 """The face of the book's headings, regular and bold. What it lacks is drawn in matplotlib's own."""
@@ -35,10 +36,23 @@ EDGE_KINDS = {
 }
 
 
+MATRIX, SIGNED = "matrix", "signed matrix"
+"""Names of the colour maps: nothing is drawn for zero, so that the page shows through, light or dark."""
+
+_MAPS = {
+    MATRIX: [(PALETTE["blue"], 0.0), PALETTE["blue"]],
+    SIGNED: [PALETTE["orange"], (PALETTE["orange"], 0.0), (PALETTE["blue"], 0.0), PALETTE["blue"]],
+}
+
+
 def use_style() -> None:
     """Set matplotlib up for the book; in a notebook, draw inline as SVG."""
     for font in FONTS:
         font_manager.fontManager.addfont(font)
+    for name, colors in _MAPS.items():
+        places = [0.0, 0.5, 0.5, 1.0] if name == SIGNED else [0.0, 1.0]
+        stops = list(zip(places, colors, strict=True))
+        mpl.colormaps.register(LinearSegmentedColormap.from_list(name, stops), force=True)
     mpl.rcParams.update(
         {
             "figure.figsize": (6.4, 3.2),
@@ -55,7 +69,7 @@ def use_style() -> None:
             "text.color": PALETTE["ink"],
             "xtick.color": PALETTE["ink"],
             "ytick.color": PALETTE["ink"],
-            "image.cmap": "Blues",
+            "image.cmap": MATRIX,
             "legend.frameon": False,
             "lines.linewidth": 1.8,
             "svg.fonttype": "none",  # text stays text
