@@ -38,7 +38,7 @@ from attention_on_edges.benchmarks import (
 from attention_on_edges.benchmarks import long_context as long_texts
 from attention_on_edges.benchmarks.baselines import LocalAttention, PaddedTransformer, Recomputation
 from attention_on_edges.benchmarks.decoding import BEAM, WAYS, CacheRow, DecodingRow
-from attention_on_edges.benchmarks.training import CONTESTANTS, Training, matrix_work
+from attention_on_edges.benchmarks.training import CONTESTANTS, Training, _padded_around, matrix_work
 from attention_on_edges.commands.app import app
 from attention_on_edges.data.tasks import get_dataset
 from edgewise.decoding import Continuation, beam_search
@@ -178,6 +178,15 @@ def test_a_window_takes_less_than_20_kib_per_token_of_a_process_of_its_own(token
         assert min(row.first, row.seconds) > 0
         assert 0 < row.before < ballast.nbytes
         assert row.before < row.peak < row.before + 20 * 1024 * tokens, benchmarks.format_memory(rows)
+
+
+def test_attention_padded_by_hand_is_the_models_own():
+    torch.manual_seed(0)
+    model, pairs = small_model(), random_pairs([(5, 2), (3, 4), (4, 6)])
+    batch = GraphPool()(*pairs)
+    expected = model(batch)
+    model.propagate_attention = _padded_around(batch)
+    torch.testing.assert_close(model(batch), expected)
 
 
 @pytest.mark.proves("05-message-passing", "the window by hand, timed beside the engines, computes the same")

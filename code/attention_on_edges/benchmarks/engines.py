@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
 
+from attention_on_edges.benchmarks.baselines import PaddedAttention
 from attention_on_edges.benchmarks.timing import interleave
 from attention_on_edges.figures import Table, table
 from edgewise.graphs import complete
@@ -42,29 +42,6 @@ WORKLOADS = (
     Workload("8 x 200-300, 8 x 64", _drawn(8, 200, 300), 8, 64),
 )
 """Sentences x lengths, heads x their width; lengths are uniform."""
-
-
-class PaddedAttention:
-    """Padding by hand: pad to the longest sentence, attend densely, remove the padding.
-
-    Indices are computed beforehand, like a tile plan.
-    """
-
-    def __init__(self, lengths: Sequence[int], device: torch.device | str = "cpu"):
-        size = torch.tensor(lengths, device=device)
-        self.shape = (len(lengths), max(lengths))
-        real = torch.arange(max(lengths), device=device) < size[:, None]
-        self.slots = real.flatten().nonzero().squeeze(1)
-        self.mask = None if bool(real.all()) else real[:, None, None]
-
-    def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Packed q, k, v [N, h, d] to packed outputs [N, h, d]."""
-        answer = scaled_dot_product_attention(*map(self._pad, (q, k, v)), attn_mask=self.mask)
-        return answer.transpose(1, 2).flatten(0, 1).index_select(0, self.slots)
-
-    def _pad(self, x: Tensor) -> Tensor:
-        slots = x.new_zeros(self.shape[0] * self.shape[1], *x.shape[1:]).index_copy(0, self.slots, x)
-        return slots.unflatten(0, self.shape).transpose(1, 2)
 
 
 @dataclass(frozen=True)

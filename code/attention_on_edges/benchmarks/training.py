@@ -9,18 +9,18 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from attention_on_edges.benchmarks.baselines import PaddedTransformer
+from attention_on_edges.benchmarks.baselines import PaddedAttention, PaddedTransformer
 from attention_on_edges.benchmarks.memory import peak
 from attention_on_edges.benchmarks.timing import interleave
 from attention_on_edges.figures import Table, table
-from edgewise.graphs import GraphPool, dgl_available
+from edgewise.graphs import Batch, GraphPool, dgl_available
 from edgewise.models.transformer import make_model
 from edgewise.training import LabelSmoothing, NoamOpt, SimpleLossCompute, StateLossCompute
 from edgewise.training.step import multiplies_bfloat16
 from edgewise.validation import check_choice
 
 PACKED, HALF, PADDED, BUILTIN = "packed", "packed, bfloat16", "nn.Transformer", "builtin"
-TUNED = "nn.Transformer, our dropout and loss"
+TUNED, BY_HAND = "nn.Transformer, our dropout and loss", "packed by hand"
 
 VOCAB, PAD, SMOOTHING, DROPOUT = 6000, 2, 0.1, 0.3
 
@@ -105,9 +105,9 @@ def bench_training(
     contestants : sequence of str, optional
         Among ``packed`` (the trainer), ``packed, bfloat16`` (the same, matrix products in bfloat16 except
         the output layer's), ``nn.Transformer`` (padded, loss on real tokens only), the same with the dropout
-        and the chunked loss of ``packed``, so that what is left is padding, and ``builtin`` (as in the
-        tutorial: DGL's built-in functions, a matrix of all log-probabilities); all that can run here if not
-        given.
+        and the chunked loss of ``packed``, ``packed by hand`` (as ``packed``, but each attention pads its
+        tokens and calls ``scaled_dot_product_attention``) and ``builtin`` (as in the tutorial: DGL's built-in
+        functions, a matrix of all log-probabilities); all that can run here if not given.
     repeats : int
         Measured turns of each.
     """
@@ -160,7 +160,7 @@ def matrix_work(training: Training, batches: list[Pairs]) -> float:
 
 
 def _graph_model(
-    training: Training, batches: list[Pairs], engine: str, half: bool = False
+    training: Training, batches: list[Pairs], engine: str, half: bool = False, by_hand: bool = False
 ) -> Callable[[], None]:
     torch.manual_seed(0)
     size = (training.num_layers, training.dim_model, training.dim_ff, training.num_heads)
@@ -175,11 +175,24 @@ def _graph_model(
     def update() -> None:
         for pairs in batches:
             batch = pool(*zip(*pairs, strict=True))
+            if by_hand:
+                model.propagate_attention = _padded_around(batch)
             with torch.autocast("cpu", torch.bfloat16, enabled=half):
                 prediction = predict(batch)
             learn(prediction, batch.tgt_y, batch.n_tokens)
 
     return update
+
+
+def _padded_around(batch: Batch) -> Callable[..., Tensor]:
+    """Attention of a packed model on a batch, each padded by hand."""
+    sources, targets = batch.src_lengths, batch.tgt_lengths
+    of = {
+        id(batch.enc): PaddedAttention(sources),
+        id(batch.dec): PaddedAttention(targets, causal=True),
+        id(batch.cross): PaddedAttention(targets, senders=sources),
+    }
+    return lambda graph, q, k, v: of[id(graph)](q, k, v)
 
 
 def _padded_model(training: Training, batches: list[Pairs], tuned: bool = False) -> Callable[[], None]:
@@ -209,6 +222,7 @@ CONTESTANTS: dict[str, Callable[[Training, list[Pairs]], Callable[[], None]]] = 
     HALF: lambda training, batches: _graph_model(training, batches, "auto", half=True),
     PADDED: _padded_model,
     TUNED: lambda training, batches: _padded_model(training, batches, tuned=True),
+    BY_HAND: lambda training, batches: _graph_model(training, batches, "auto", by_hand=True),
     BUILTIN: lambda training, batches: _graph_model(training, batches, BUILTIN),
 }
 
