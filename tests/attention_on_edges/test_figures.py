@@ -285,6 +285,10 @@ def test_source_is_the_packages_own_without_its_docstring():
     assert text.startswith("# edgewise/attention.py: dot_product_attention\ndef dot_product_attention(")
     assert str(show_source(propagate_attention)).startswith("# edgewise/message_passing/__init__.py: ")
     assert "noqa" not in str(show_source(Decoder))
+    shown = show_source(dot_product_attention)
+    lines = re.findall(r'<span class="line" style="--hang: (\d+)ch">', shown._repr_html_())
+    assert [int(hang) for hang in lines[:2]] == [4, 8]
+    assert len(lines) == len(str(shown).splitlines()) - 1  # without the place
     assert str(show_source(greedy)).startswith("# edgewise/models/dense.py: greedy\n@torch.no_grad()")
     assert '"""' not in text
     assert "raise" not in str(show_source(attention_scores))

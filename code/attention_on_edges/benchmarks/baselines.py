@@ -107,7 +107,7 @@ class PaddedAttention:
         mask = None if self.causal else self.senders.mask  # no token attends to padding, which comes after it
         padded = self.receivers.pad(q), self.senders.pad(k), self.senders.pad(v)
         answer = scaled_dot_product_attention(*padded, attn_mask=mask, is_causal=self.causal)
-        return answer.transpose(1, 2).flatten(0, 1).index_select(0, self.receivers.slots)
+        return self.receivers.pack(answer)
 
 
 class _Rows:
@@ -121,9 +121,16 @@ class _Rows:
         self.mask = None if bool(real.all()) else real[:, None, None]
 
     def pad(self, x: Tensor) -> Tensor:
-        """Packed [N, h, d] to padded [B, h, longest, d]."""
+        """Packed [N, h, d] to padded [B, h, longest, d]; a view where no sentence is shorter."""
+        if self.mask is None:
+            return x.unflatten(0, self.shape).transpose(1, 2)
         slots = x.new_zeros(self.shape[0] * self.shape[1], *x.shape[1:]).index_copy(0, self.slots, x)
         return slots.unflatten(0, self.shape).transpose(1, 2)
+
+    def pack(self, x: Tensor) -> Tensor:
+        """Padded [B, h, longest, d] to packed [N, h, d]."""
+        packed = x.transpose(1, 2).flatten(0, 1)
+        return packed if self.mask is None else packed.index_select(0, self.slots)
 
 
 class LocalAttention:

@@ -29,10 +29,9 @@ class Source:
         self.parts = [(_place(o), _source(o, docstrings)) for o in objects]
 
     def _repr_html_(self) -> str:
-        formatter = HtmlFormatter(nowrap=False, cssclass="highlight")
         blocks = (
             f'<p class="source-place"><code>{html.escape(place)}</code></p>'
-            f"{highlight(code, PythonLexer(), formatter)}"
+            f'<div class="highlight"><pre>{_lines(code)}</pre></div>'
             for place, code in self.parts
         )
         return f'<div class="edgewise-source">{"".join(blocks)}</div>'
@@ -44,6 +43,16 @@ class Source:
 def show_source(*objects: Any, docstrings: bool = False) -> Source:
     """Return the source of functions, methods or classes as something a notebook displays."""
     return Source(*objects, docstrings=docstrings)
+
+
+def _lines(code: str) -> str:
+    """Each line as an element that wraps where its text begins, and a little further."""
+    colored = highlight(code, PythonLexer(stripnl=False), HtmlFormatter(nowrap=True)).splitlines()
+    indents = (len(line) - len(line.lstrip()) for line in code.splitlines())
+    return "".join(
+        f'<span class="line" style="--hang: {indent + 4}ch">{line}\n</span>'
+        for indent, line in zip(indents, colored, strict=True)
+    )
 
 
 def _place(item: Any) -> str:

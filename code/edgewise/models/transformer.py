@@ -196,10 +196,10 @@ class Transformer(nn.Module):
             The states, with the sides of ``post_pairs`` replaced.
         """
         fields: dict[str, Tensor] = {}
-        for pre_func, side in pre_pairs:
-            fields |= pre_func(state[side])
+        for pre, side in pre_pairs:
+            fields |= pre(state[side])
         wv = self.propagate_attention(graph, **fields)
-        return state | {side: post_func(state[side], wv) for post_func, side in post_pairs}
+        return state | {side: post(state[side], wv) for post, side in post_pairs}
 
     def extra_loss(self, output: Output, step: int | None = None) -> Tensor | None:
         """Return the term that a pass adds to the loss per token, after ``step`` updates: none."""
