@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from attention_on_edges.benchmarks.training import PADDED, TRAININGS, TUNED
+from attention_on_edges.benchmarks.training import BY_HAND, PADDED, TRAININGS
 from attention_on_edges.experiments import load_study
 from places import BOOK, ROOT
 
@@ -49,15 +49,14 @@ def test_the_readmes_example_prints_what_it_says():
 
 def test_the_readmes_speeds_are_those_of_the_benchmark():
     speeds = re.search(
-        r"train ([\d.]+) to ([\d.]+) times .*? of like length ([\d.]+) times, or ([\d.]+) once PyTorch",
+        r"train ([\d.]+) to ([\d.]+) times .*? of like length ([\d.]+) times; a model packed by hand is as fast",
         (ROOT / "README.md").read_text(),
     )
     ratio = {(row["training"], row["contestant"]): row["ratio"] for row in load_study("bench-training").rows}
     padded = {training: x for (training, who), x in ratio.items() if who == PADDED}
-    long = TRAININGS[-1].name
-    *short, theirs = [padded[training.name] for training in TRAININGS]
-    wanted = (min(short), max(short), theirs, ratio[long, TUNED])
-    assert speeds.groups() == tuple(f"{x:.1f}" for x in wanted)
+    *short, long = [padded[training.name] for training in TRAININGS]
+    assert speeds.groups() == tuple(f"{x:.1f}" for x in (min(short), max(short), long))
+    assert all(abs(x - 1) < 0.15 for (_, who), x in ratio.items() if who == BY_HAND)
 
 
 @pytest.mark.nightly
