@@ -126,7 +126,7 @@ def draw_with_mask(
     draw_graph(graph.to_networkx(), labels, layout, highlight, left)
     if layout == "line":
         left.set_ylim(-1, 1)  # room for arcs on both sides
-    right.imshow(graph.to_mask().numpy(), vmin=0, vmax=1.6)
+    right.imshow(graph.to_mask().numpy(), vmin=0, vmax=1.2)
     m, n = graph.num_src, graph.num_dst
     if highlight is not None:
         row = highlight[1] if isinstance(highlight, tuple) else highlight
