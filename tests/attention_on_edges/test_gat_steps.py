@@ -164,6 +164,7 @@ def test_a_run_takes_the_better_rate_and_is_repeatable():
         (lambda: StepLayer(8, 2, 8, [*STEPS, GATV2]), "steps must have one score"),
         (lambda: StepsRun("x", "flying", (), StepConfig()), "task must be one of"),
         (lambda: StepsRun("x", "sorting", ("glue",), StepConfig()), "step must be one of"),
+        (lambda: StepsRun("x", "sorting", (*STEPS, GATV2), StepConfig()), "steps must have one score"),
         (lambda: StepConfig(updates=0), "updates must be at least 1, got 0"),
         (lambda: StepConfig(rates=()), "at least one learning rate"),
         (lambda: StepsRun("x", "sorting", (), StepConfig()).figures("cuda"), "device must be cpu"),

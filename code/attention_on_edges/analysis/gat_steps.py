@@ -22,6 +22,14 @@ GATV2 = "GATv2 score"
 """A step of another kind, in place of the dot product."""
 
 
+def check_steps(steps: Collection[str]) -> None:
+    """Raise ``UnknownNameError`` for what is no step, ``ValueError`` for two kinds of score."""
+    for step in steps:
+        check_choice("step", step, [*STEPS, GATV2])
+    if GATV2 in steps and STEPS[0] in steps:
+        raise ValueError(f"steps must have one score, got {', '.join(steps)}")
+
+
 class GATv2Layer(GATLayer):
     r"""GAT with the nonlinearity before the attention vector (Brody et al. 2022, eq. 7).
 
@@ -66,14 +74,11 @@ class StepLayer(nn.Module):
 
     def __init__(self, dim: int, num_heads: int, dim_ff: int, steps: Collection[str] = STEPS):
         super().__init__()
-        for step in steps:
-            check_choice("step", step, [*STEPS, GATV2])
+        check_steps(steps)
         self.num_heads, self.residual = num_heads, "residual" in steps
         norm: Callable[[], nn.Module] = partial(nn.LayerNorm, dim) if "norm" in steps else nn.Identity
         self.norms = nn.ModuleList(norm() for _ in range(1 + ("feed-forward" in steps)))
         self.dot = "dot product" in steps
-        if self.dot and GATV2 in steps:
-            raise ValueError(f"steps must have one score, got {', '.join(steps)}")
         if self.dot:
             self.qkv = nn.Linear(dim, 3 * dim)
         else:

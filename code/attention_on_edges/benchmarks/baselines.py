@@ -41,8 +41,8 @@ class PaddedTransformer(nn.Module):
             self.body = nn.Transformer(*sizes, batch_first=True, norm_first=True)
         for layer in (*self.body.encoder.layers, *self.body.decoder.layers):
             layer.dropout = nn.Identity()
-            for name in ("dropout1", "dropout2", "dropout3"):
-                if fast_dropout and hasattr(layer, name):
+            for name, child in layer.named_children():
+                if fast_dropout and isinstance(child, nn.Dropout):
                     setattr(layer, name, Dropout(dropout))
         for module in self.modules():
             if isinstance(module, nn.MultiheadAttention):

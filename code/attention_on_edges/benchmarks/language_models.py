@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from attention_on_edges.benchmarks.baselines import PaddedAttention
 from attention_on_edges.benchmarks.timing import interleave
 from attention_on_edges.figures import Table, table
 from edgewise.models.from_transformers import from_transformers
@@ -43,7 +44,7 @@ HEADS = {"vocab_size": VOCAB, "num_key_value_heads": 2, "num_attention_heads": 8
 
 
 def _llama(**sizes: Any) -> nn.Module:
-    return _their("LlamaForCausalLM")(_their("LlamaConfig")(**HEADS, **sizes))
+    return _their("LlamaForCausalLM")(_their("LlamaConfig")(**HEADS, **sizes, use_cache=False))
 
 
 def _mistral(**sizes: Any) -> nn.Module:
@@ -159,7 +160,8 @@ def bench_causal(workloads: Sequence[str] = tuple(TRAINED), repeats: int = 5) ->
 
     ``packed`` is the model that ``from_transformers`` makes; the others are ``LlamaForCausalLM`` itself on
     padded ids: with its own loss; with the output layer and the loss on real tokens only; and this in four
-    groups of similar length, whose gradients add up to one update.
+    groups of similar length, whose gradients add up to one update. Or on packed ids: told apart by their
+    positions, under a mask of all pairs; and with attention that pads by hand around itself.
 
     Parameters
     ----------
@@ -216,11 +218,39 @@ def _grouped_loss(model: Any, texts: Texts, groups: int = 4) -> Tensor:
     return torch.stack(losses).sum() / sum(tokens)
 
 
+def _in_a_row_loss(model: Any, texts: Texts, **attention: Any) -> Tensor:
+    """The same loss, all texts in one row; ``transformers`` sees by the positions where each begins."""
+    ids = torch.tensor([i for text in texts for i in text[:-1]])
+    positions = torch.cat([torch.arange(len(text) - 1) for text in texts])
+    row = {"input_ids": ids[None], "position_ids": positions[None]}
+    states = model.model(**row, **attention).last_hidden_state[0]
+    return cross_entropy(model.lm_head(states), torch.tensor([i for text in texts for i in text[1:]]))
+
+
+def _by_hand_loss(model: Any, texts: Texts) -> Tensor:
+    """The same loss, all texts in one row, padded around attention alone."""
+    _their("AttentionInterface").register("by hand", _attend_by_hand)
+    model.set_attn_implementation("by hand")
+    padded = PaddedAttention([len(text) - 1 for text in texts], causal=True)
+    return _in_a_row_loss(model, texts, padded=padded)
+
+
+def _attend_by_hand(
+    module: nn.Module, q: Tensor, k: Tensor, v: Tensor, mask: None, *, padded: PaddedAttention, **_: Any
+) -> tuple[Tensor, None]:
+    """Attention as ``transformers`` calls it: queries [1, h, n, d] to outputs [1, n, h, d]."""
+    group = q.shape[1] // k.shape[1]
+    heads = (q, k.repeat_interleave(group, 1), v.repeat_interleave(group, 1))
+    return padded(*(x[0].transpose(0, 1) for x in heads))[None], None
+
+
 LOSSES: dict[str, Callable[[Any, Texts], Tensor]] = {
     "packed": _packed_loss,
     "LlamaForCausalLM": _padded_loss,
     "the same, loss on real tokens": _real_loss,
     "the same, in four groups by length": _grouped_loss,
+    "the same, packed by position_ids": _in_a_row_loss,
+    "the same, packed by hand": _by_hand_loss,
 }
 """The contestants: the first is ours, the others are of the library's own model."""
 

@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -68,14 +67,14 @@ def bench_memory(
 def _memory_of(engine: str, tokens: int, reach: int, repeats: int) -> MemoryRow:
     fields = [torch.randn(tokens, 4, 32, requires_grad=True) for _ in "qkv"]
     _attention(engine, 8, 1)(*(x[:8] for x in fields))  # libraries load before the count begins
-    before, marks = peak(), [time.perf_counter()]
+    before, start = peak(), time.perf_counter()
     attend = _attention(engine, tokens, reach)
-    for _ in range(1 + repeats):
+    torch.autograd.grad(attend(*fields).sum(), fields)
+    first, most, later = time.perf_counter() - start, peak(), []
+    for _ in range(repeats):
+        start = time.perf_counter()
         torch.autograd.grad(attend(*fields).sum(), fields)
-        if len(marks) == 1:
-            most = peak()
-        marks.append(time.perf_counter())
-    first, *later = (b - a for a, b in pairwise(marks))
+        later.append(time.perf_counter() - start)
     return MemoryRow(engine, before, most, first, statistics.median(later))
 
 

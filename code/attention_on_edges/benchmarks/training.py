@@ -199,9 +199,8 @@ def _padded_model(training: Training, batches: list[Pairs], tuned: bool = False)
     torch.manual_seed(0)
     size = (training.num_layers, training.dim_model, training.dim_ff, training.num_heads)
     model = PaddedTransformer(VOCAB, *size, DROPOUT, fast_dropout=tuned)
-    adam = torch.optim.Adam(model.parameters())
-    schedule = NoamOpt(training.dim_model, 1.0, 4000, adam)
-    learn = StateLossCompute(model.generator, LabelSmoothing(VOCAB, PAD, SMOOTHING), schedule)
+    opt = NoamOpt(training.dim_model, 1.0, 4000, torch.optim.Adam(model.parameters()))
+    learn = StateLossCompute(model.generator, LabelSmoothing(VOCAB, PAD, SMOOTHING), opt)
 
     def update() -> None:
         for pairs in batches:
@@ -209,10 +208,10 @@ def _padded_model(training: Training, batches: list[Pairs], tuned: bool = False)
             if tuned:
                 states, wanted = model.hidden(*sentences)
                 learn(states, wanted, len(wanted))
-                continue
-            adam.zero_grad()
-            cross_entropy(*model(*sentences), label_smoothing=SMOOTHING).backward()
-            adam.step()
+            else:
+                opt.zero_grad()
+                cross_entropy(*model(*sentences), label_smoothing=SMOOTHING).backward()
+                opt.step()
 
     return update
 

@@ -111,7 +111,7 @@ class Artifact:
         p = self.provenance
         commit = f"commit {p['commit'][:10]}" if p["commit"] else "no commit"
         return (
-            f"Experiment {self.name}: trained {p['date']} in {p['seconds'] / 60:.0f} minutes "
+            f"Experiment {self.name}: trained {p['date']} in {p['seconds'] / 60:.0f} min "
             f"on {p['device']}, torch {p['torch']}, {commit}, seed {p['seed']}."
         )
 

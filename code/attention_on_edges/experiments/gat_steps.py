@@ -10,6 +10,7 @@ from attention_on_edges.analysis.gat_steps import (
     STEP_TASKS,
     STEPS,
     StepConfig,
+    check_steps,
     nodes_right,
     train_steps,
 )
@@ -43,8 +44,7 @@ class StepsRun(Described):
 
     def __post_init__(self):
         check_choice("task", self.task, STEP_TASKS)
-        for step in self.steps:
-            check_choice("step", step, [*STEPS, GATV2])
+        check_steps(self.steps)
 
     def figures(self, device: torch.device | str = "cpu") -> dict[str, Any]:
         """Train; return the accuracy on new graphs, and the learning rate that was chosen.

@@ -228,23 +228,20 @@ def _syntax(artifact: Artifact) -> Rows:
 def _bleu(artifact: Artifact) -> Rows:
     names = [artifact.name, *(name for name in artifacts.names() if name.startswith("multi30k-"))]
     found: dict[str, dict[str, list[str]]] = {test: {} for test in artifact.experiment.tests}
-    weights = {}
+    weights: dict[str, str] = {}
     for name in names:
         other = artifacts.load(name)
         model, data = restore(other)
-        weights[name] = digest_of_weights(other)
         searches = {name: search_of(other)}
         if other.experiment.search is not None:
             searches[name + VALIDATED] = validated_search(other.metrics["valid_by_penalty"])
+        weights |= dict.fromkeys(searches, digest_of_weights(other))
         for test, by_model in found.items():
             sources = [source for source, _ in data.corpus.splits[test]]
             for label, search in searches.items():
                 by_model[label] = tokenised(data, translate(model, data, sources, search))
     published = {test: [target for _, target in data.corpus.tokenised[test]] for test in found}
-    return [
-        row | {"weights": weights[row["model"].removesuffix(VALIDATED)]}
-        for row in measure_bleu(found, published)
-    ]
+    return [row | {"weights": weights[row["model"]]} for row in measure_bleu(found, published)]
 
 
 def _gold_captions(artifact: Artifact) -> Rows:

@@ -161,7 +161,7 @@ class Results:
             what = f"medians of {turns} turns, measured"
         return (
             f"Study {self.config['name']}: {what} {p['date']}, {p['seconds'] / 60:.0f} "
-            f"minutes on {p['device']}, torch {p['torch']}, commit {p['commit'][:10] or 'unknown'}."
+            f"min on {p['device']}, torch {p['torch']}, commit {p['commit'][:10] or 'unknown'}."
         )
 
 

@@ -39,9 +39,14 @@ EDGE_KINDS = {
 MATRIX, SIGNED = "matrix", "signed matrix"
 """Names of the colour maps: nothing is drawn for zero, so that the page shows through, light or dark."""
 
-_MAPS = {
-    MATRIX: [(PALETTE["blue"], 0.0), PALETTE["blue"]],
-    SIGNED: [PALETTE["orange"], (PALETTE["orange"], 0.0), (PALETTE["blue"], 0.0), PALETTE["blue"]],
+_STOPS = {
+    MATRIX: [(0.0, (PALETTE["blue"], 0.0)), (1.0, PALETTE["blue"])],
+    SIGNED: [
+        (0.0, PALETTE["orange"]),
+        (0.5, (PALETTE["orange"], 0.0)),
+        (0.5, (PALETTE["blue"], 0.0)),
+        (1.0, PALETTE["blue"]),
+    ],
 }
 
 
@@ -49,9 +54,7 @@ def use_style() -> None:
     """Set matplotlib up for the book; in a notebook, draw inline as SVG."""
     for font in FONTS:
         font_manager.fontManager.addfont(font)
-    for name, colors in _MAPS.items():
-        places = [0.0, 0.5, 0.5, 1.0] if name == SIGNED else [0.0, 1.0]
-        stops = list(zip(places, colors, strict=True))
+    for name, stops in _STOPS.items():
         mpl.colormaps.register(LinearSegmentedColormap.from_list(name, stops), force=True)
     mpl.rcParams.update(
         {
