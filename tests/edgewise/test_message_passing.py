@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgewise import message_passing
-from edgewise.graphs import AttentionGraph, bipartite, causal, complete, interop, window
+from edgewise.graphs import AttentionGraph, bipartite, causal, complete, interop, random_links, window
 from edgewise.message_passing import (
     ENGINES,
     attention_weights,
@@ -379,7 +379,7 @@ def test_tiles_refuses_a_plan_over_its_limits_and_auto_takes_another_engine(monk
 
 @pytest.mark.proves(
     "05-message-passing",
-    "auto takes tiles for sentences and windows, and chunks where tiles would waste too much",
+    "auto takes tiles for sentences and windows, chunks for few edges and where tiles would waste too much",
 )
 def test_auto_takes_the_engine_that_fits(monkeypatch):
     taken = []
@@ -388,10 +388,11 @@ def test_auto_takes_the_engine_that_fits(monkeypatch):
         return lambda *_: taken.append(name)
 
     monkeypatch.setattr(message_passing, "ENGINES", {name: spy(name) for name in ENGINES})
-    some = (complete(3), window(500, 3, 3), ladder(2_001))
+    far_and_wide = random_links(2_000, 9)
+    some = (complete(8), window(500, 4, 4), complete(7), window(500, 3, 3), far_and_wide)
     for graph in some:
         propagate_attention(graph, *random_fields(graph, 1, 1))
-    assert taken == ["tiles", "tiles", "chunks"] == [choose_engine(graph) for graph in some]
+    assert taken == ["tiles"] * 2 + ["chunks"] * 3 == [choose_engine(graph) for graph in some]
 
 
 @pytest.mark.parametrize("at_work", [1, 12, 100])
