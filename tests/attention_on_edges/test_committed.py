@@ -47,7 +47,7 @@ def restored(name):
         return experiments.restore(artifacts.load(name))
 
 
-IN_TRAINING = {"multi30k-wu-seed-1", "multi30k-wu-seed-2"}
+IN_TRAINING = {"multi30k-wu-seed-2"}
 """Experiments whose runs are not over."""
 
 ABLATIONS = {e.name for e in ADAPTIVE if e.training == SHORT}
