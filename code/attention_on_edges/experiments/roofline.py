@@ -125,11 +125,11 @@ class Plan:
     autocast: bool = True
 
     def model(self, layers: int, dim_model: int, vocab: int) -> Transformer:
-        """Build a model."""
+        """Build a model; tiles are what comes nearest to a GPU's kernels, whatever the length."""
         if check_count("dim_model", dim_model, HEAD) % HEAD:
             raise ValueError(f"dim_model ({dim_model}) must be a multiple of {HEAD}")
         size = (layers, dim_model, 4 * dim_model, dim_model // HEAD, self.dropout)
-        return make_model(vocab, vocab, *size, shared=True)
+        return make_model(vocab, vocab, *size, engine="tiles", shared=True)
 
     def weights(self, layers: int, dim_model: int, vocab: int) -> int:
         """Count a model's weights."""
