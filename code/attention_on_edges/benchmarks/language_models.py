@@ -190,10 +190,14 @@ def bench_causal(workloads: Sequence[str] = tuple(TRAINED), repeats: int = 5) ->
     return rows
 
 
+def _next_tokens(texts: Texts) -> Tensor:
+    """What follows each token but a text's last: ids [t]."""
+    return torch.tensor([i for text in texts for i in text[1:]])
+
+
 def _packed_loss(model: Any, texts: Texts) -> Tensor:
     """Mean loss of each next token, packed."""
-    target = torch.tensor([i for text in texts for i in text[1:]])
-    return cross_entropy(model(*model.pack([text[:-1] for text in texts])), target)
+    return cross_entropy(model(*model.pack([text[:-1] for text in texts])), _next_tokens(texts))
 
 
 def _padded_loss(model: Any, texts: Texts) -> Tensor:
@@ -224,7 +228,7 @@ def _in_a_row_loss(model: Any, texts: Texts, **attention: Any) -> Tensor:
     positions = torch.cat([torch.arange(len(text) - 1) for text in texts])
     row = {"input_ids": ids[None], "position_ids": positions[None]}
     states = model.model(**row, **attention).last_hidden_state[0]
-    return cross_entropy(model.lm_head(states), torch.tensor([i for text in texts for i in text[1:]]))
+    return cross_entropy(model.lm_head(states), _next_tokens(texts))
 
 
 def _by_hand_loss(model: Any, texts: Texts) -> Tensor:

@@ -140,7 +140,7 @@ def propagate_attention(
 
 
 FEW = 8
-"""In-edges of a receiver on average, below which ``chunks`` are faster than tiles of any shape, on a CPU."""
+"""In-edges of a receiver on average, below which ``chunks`` are mostly faster than tiles, on a CPU."""
 
 
 def choose_engine(graph: AttentionGraph) -> str:
