@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ from attention_on_edges.data.tokenization import BPE
 from attention_on_edges.data.tokenizer_config import StreamingConfig, TokenizerConfig
 from attention_on_edges.data.variation import invented, names, varied
 from attention_on_edges.experiments import artifacts
+from attention_on_edges.experiments.copying import copy_names, lost_names
 from attention_on_edges.experiments.loading import load_data
 from attention_on_edges.experiments.odd_inputs import longest_run, measure_odd_inputs, odd_inputs
 from attention_on_edges.experiments.translator import Translator
@@ -159,6 +161,80 @@ def test_no_translation_of_an_odd_input_loops_or_runs_on(name):
     texts = [text for one in odd_inputs() for text in one.texts if len(text) < 30]
     for text, (best,) in zip(texts, translator(texts, beam=1), strict=True):
         assert len(best.pieces) <= 2 * len(translator.split(text)) + 10
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_names_and_numbers_are_copied_and_without_copying_most_are_lost(name):
+    translator = experiments.load_translator(artifacts.load(name))
+    share = []
+    for copy in (True, False):
+        rows = measure_odd_inputs(translator, copy=copy)
+        share.append(sum(row.kept for row in rows) / sum(row.to_keep for row in rows))
+    assert share[0] >= 0.8
+    assert share[1] <= 0.6
+    texts = [text for one in odd_inputs() if one.keep for text in one.texts]
+    with_names, without = (translator(texts, 1, copy=copy) for copy in (True, False))
+    assert [best.pieces for best, *_ in with_names] == [best.pieces for best, *_ in without]
+    for best, *_ in without:
+        assert best.text == translator.splitter.join(best.pieces)
+
+
+class TestCopying:
+    """A splitter that knows no merges but those of "the": every other letter is a piece."""
+
+    splitter = BPE.train(["the the"], 259)
+
+    def edges(self, source, target, heaviest):
+        """Weights of one half along the given edges between words, of the rest evenly."""
+        pieces = self.splitter.split(source), self.splitter.split(target)
+        words = [self.splitter.words_of(side) for side in pieces]
+        weights = torch.full((len(pieces[1]), len(pieces[0])), 0.5 / len(pieces[0]))
+        for receiver, sender in heaviest.items():
+            at = words[0][sender][1]
+            weights[words[1][receiver][1], at] += 0.5 / (at.stop - at.start)
+        return *pieces, weights
+
+    def copied(self, source, target, heaviest, sure=()):
+        read, written, weights = self.edges(source, target, heaviest)
+        probabilities = torch.full((len(written),), 0.2)
+        for word in sure:
+            probabilities[self.splitter.words_of(written)[word][1]] = 0.9
+        lost = lost_names(self.splitter, read, written)
+        return copy_names(self.splitter, read, written, lost, weights, probabilities.tolist())
+
+    def test_a_doubtful_word_gives_way_to_the_name_at_its_heaviest_edge(self):
+        assert self.copied("Anna saw 17.", "Un vit 100.", {0: 0, 1: 1, 2: 2}) == "Anna vit 17."
+
+    def test_a_word_that_the_model_is_sure_of_stays(self):
+        assert self.copied("Anna saw 17.", "Un vit 100.", {0: 0, 1: 1, 2: 2}, sure=[0]) == "Un vit 17."
+
+    def test_a_name_without_an_edge_stays_lost(self):
+        assert self.copied("see Oslo", "vois là", {0: 0, 1: 0}) == "vois là"
+
+    def test_of_two_words_that_point_at_a_name_one_is_replaced(self):
+        assert self.copied("see Oslo", "Os lo !", {0: 1, 1: 1}) in ("Oslo lo !", "Os Oslo !")
+
+    def test_names_that_are_there_marks_and_spaces_stay(self):
+        assert self.copied("Tom, Ann", "Tom (Eve)", {0: 2, 1: 2, 2: 2, 3: 2}) == "Tom (Ann)"
+
+    @pytest.mark.parametrize(
+        ("text", "lost"),
+        [("Anna the 3 Oslo", ["Anna", "3", "Oslo"]), ("The THE A OSLO", []), ("x1 1x", ["1x"])],
+    )
+    def test_what_counts_as_a_name(self, text, lost):
+        pieces = self.splitter.split(text)
+        words = self.splitter.words_of(pieces)
+        assert [words[i][0].strip() for i in lost_names(self.splitter, pieces, [])] == lost
+        assert lost_names(self.splitter, pieces, pieces) == []
+
+    @given(st.text())
+    def test_words_make_up_the_text_and_each_piece_is_in_one(self, text):
+        pieces = self.splitter.split(text)
+        words = self.splitter.words_of(pieces)
+        assert [i for _, span in words for i in range(len(pieces))[span]] == [*range(len(pieces))]
+        assert all(" " not in word[1:] for word, _ in words)
+        if text.isascii():
+            assert "".join(word for word, _ in words) == f" {text}"
 
 
 def test_a_run_is_counted():

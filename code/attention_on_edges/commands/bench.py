@@ -172,7 +172,7 @@ def bench_decoding(
         report = Report(
             out, name="bench-decoding", about="How fast is decoding?", artifact=model, repeats=repeats
         )
-        rows = benchmarks.bench_decoding(partial(translator, max_repeats=None), texts, repeats)
+        rows = benchmarks.bench_decoding(partial(translator, max_repeats=None, copy=False), texts, repeats)
         write(benchmarks.format_decoding(rows))
         sources = [translator.encode(text) for text in texts[:100]]
         setting = translator.model, sources, translator.vocabulary.sos_id, translator.vocabulary.eos_id

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from statistics import median
+from typing import Any
 
 from attention_on_edges.experiments.json_files import typed
 from attention_on_edges.experiments.translator import Translation, Translator
@@ -56,11 +57,11 @@ def odd_inputs() -> list[OddInputs]:
     return typed(json.loads(file.read_text("utf-8")), list[OddInputs], str(file))
 
 
-def measure_odd_inputs(translator: Translator, beam: int = 5, max_repeats: int | None = 3) -> list[OddRow]:
-    """Translate the committed set, and count what goes wrong, by kind."""
+def measure_odd_inputs(translator: Translator, beam: int = 5, **options: Any) -> list[OddRow]:
+    """Translate the committed set, and count what goes wrong, by kind; options are the translator's."""
     rows = []
     for given in odd_inputs():
-        found = [best for best, *_ in translator(given.texts, beam, max_repeats=max_repeats)]
+        found = [best for best, *_ in translator(given.texts, beam, **options)]
         keep = given.keep or [[] for _ in given.texts]
         pairs = list(zip(keep, found, strict=True))
         known = [one.unlikeness for one in found if one.unlikeness is not None]

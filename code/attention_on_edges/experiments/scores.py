@@ -163,9 +163,9 @@ def signatures() -> dict[str, str]:
 def translate(
     model: Transformer, data: TextDataset, texts: Sequence[str], search: Search = GREEDY
 ) -> list[str]:
-    """Translate texts, without the guard against loops."""
+    """Translate texts, without the guard against loops and without copying names."""
     translator = Translator(model, data.splitter, search.length_penalty, length_offset=search.length_offset)
-    found = translator(texts, search.beam, max_repeats=None)
+    found = translator(texts, search.beam, max_repeats=None, copy=False)
     return [best.text for best, *_ in found]
 
 

@@ -3,14 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from attention_on_edges.data.familiarity import Familiarity
 from attention_on_edges.data.preparation import Languages, moses, plain
 from attention_on_edges.data.tasks import TranslationDataset
 from attention_on_edges.data.tokenization import BPE
+from attention_on_edges.experiments.copying import copy_names, lost_names
 from edgewise.decoding import Hypothesis, beam_search
-from edgewise.graphs import GraphPool
+from edgewise.graphs import Batch, GraphPool
+from edgewise.layers import evaluating
+from edgewise.models.recording import recorded
 from edgewise.models.transformer import Transformer
 from edgewise.validation import InputError
 
@@ -26,8 +30,9 @@ BATCH = 100
 
 @dataclass(frozen=True)
 class Translation:
-    """A translation, its pieces and its hypothesis.
+    """A translation, and the pieces and the hypothesis that the model found.
 
+    In ``text``, names and numbers are copied from the source, if the translator was to do so.
     ``unlikeness`` is of the text that was translated, as :class:`Familiarity` computes it, if the translator
     knows what its model was trained on: from 0.99 on, expect little.
     """
@@ -86,10 +91,12 @@ class Translator:
         length_penalty: float | None = None,
         n_best: int = 1,
         max_repeats: int | None = MOST_REPEATS,
+        copy: bool = True,
     ) -> list[list[Translation]]:
         """Return the ``n_best`` translations of each text, best first, as ``beam_search`` ranks them.
 
-        It takes ``max_repeats``, too; benchmarks set it to ``None``.
+        It takes ``max_repeats``, too. With ``copy``, names and numbers that a translation lost are copied
+        into it as :func:`copy_names` does. Benchmarks use neither.
 
         Raises
         ------
@@ -115,7 +122,7 @@ class Translator:
                 length_offset=self.length_offset,
             )
             for i, ended in zip(part, lists, strict=True):
-                found[i] = [self._translation(h, ids[i]) for h in ended]
+                found[i] = [self._translation(h, ids[i], copy) for h in ended]
         return [found[i] for i in range(len(ids))]
 
     def encode(self, text: str, name: str = "text") -> list[int]:
@@ -149,9 +156,7 @@ class Translator:
 
         Decoder rows are its inputs: the start symbol, then all pieces of the translation.
         """
-        start, end = self.vocabulary.sos_id, self.vocabulary.eos_id
-        batch = GraphPool()([self.encode(text)], [[start, *translation.hypothesis.ids, end]])
-        return self.model.attention_of(batch, 0, layer)
+        return self.model.attention_of(self._batch(self.encode(text), translation.hypothesis.ids), 0, layer)
 
     def most_attended(self, text: str, translation: Translation) -> list[str]:
         """Return for each piece of a translation the piece of the text that the last layer attended to most.
@@ -166,11 +171,28 @@ class Translator:
             lines.append(f"{piece:16} {senders[int(sender)]:16} {float(weight):.2f}")
         return lines
 
-    def _translation(self, hypothesis: Hypothesis, source: Sequence[int]) -> Translation:
+    def _batch(self, source: Sequence[int], target: Sequence[int]) -> Batch:
+        return GraphPool()([source], [[self.vocabulary.sos_id, *target, self.vocabulary.eos_id]])
+
+    def _translation(self, hypothesis: Hypothesis, source: Sequence[int], copy: bool) -> Translation:
         special = {self.vocabulary.sos_id, self.vocabulary.eos_id, self.vocabulary.pad_id}
-        pieces = self.vocabulary.decode([i for i in hypothesis.ids if i not in special])
-        text = self.splitter.join(pieces)
+        ids = [i for i in hypothesis.ids if i not in special]
+        pieces = self.vocabulary.decode(ids)
+        text = self._with_names(source, ids) if copy and ids else self.splitter.join(pieces)
         if self.moses:
             (text,) = plain([text], self.moses[1])
         unlikeness = None if self.known is None else self.known.unlikeness(source)
         return Translation(text, pieces, hypothesis, unlikeness)
+
+    @torch.no_grad()
+    def _with_names(self, source: Sequence[int], target: Sequence[int]) -> str:
+        read, written = self.vocabulary.decode(source), self.vocabulary.decode(target)
+        lost = lost_names(self.splitter, read, written)
+        if not lost:
+            return self.splitter.join(written)
+        batch = self._batch(source, target)
+        with evaluating(self.model), recorded() as recording:
+            log_probs = self.model.generator(self.model.hidden(batch))
+        probabilities = [float(row[i].exp()) for row, i in zip(log_probs, target, strict=False)]
+        weights = recording.maps(batch, 0, -1)[1].mean(0)  # [pieces + 1, pieces of the text]
+        return copy_names(self.splitter, read, written, lost, weights, probabilities)
