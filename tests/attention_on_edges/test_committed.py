@@ -1,7 +1,10 @@
 """What the repository holds under ``book/artifacts``: the weights, the data, and what is said of them."""
 
+import re
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
+from statistics import mean
 
 import pytest
 import torch
@@ -17,6 +20,8 @@ from edgewise.decoding import greedy
 from edgewise.graphs import GraphPool
 from support import assert_equal_as_stated
 from workshop import corpus_of, torch_greedy, torch_twin
+
+ROOT = Path(__file__).resolve().parents[2]
 
 KINDS = {"copy", "sort", "sort-universal"}
 """Committed models whose figures are worked out in every run; others take their turn in the scheduled one."""
@@ -156,3 +161,17 @@ def test_pytorchs_layers_with_the_same_weights_write_alike(name):
     limits = [2 * len(source) + 10 for source in sources]
     theirs = torch_greedy(twin.float(), sources, data.sos_id, data.eos_id, limits)
     assert ours == [tuple(ids) for ids in theirs]
+
+
+@pytest.mark.parametrize("page", ["README.md", "book/half-hour.md"])
+def test_the_scores_in_prose_are_those_of_the_committed_models(page):
+    recipe = [name for name in artifacts.names() if name.startswith("multi30k-wu")]
+    wu, cased = (
+        mean(artifacts.load(name).figures("test2016")["bleu_tokenised"] for name in names)
+        for names in (recipe, ["multi30k"])
+    )
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert len(recipe) == 3
+    assert re.search(
+        rf"\b{wu:.1f} \(mean of three seeds\), where 41\.02 was published; .*? {cased:.1f} ", text
+    )
