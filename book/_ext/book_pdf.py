@@ -136,7 +136,7 @@ body { font: 11pt/1.45 system-ui, sans-serif; color: #222; margin: 0; }
 a { color: inherit; text-decoration: none; }
 .cover { height: 240mm; display: flex; flex-direction: column; justify-content: center; gap: 8mm; }
 .cover h1 { font-size: 34pt; line-height: 1.1; margin: 0; }
-.cover p { margin: 0; } .cover img { width: 100%; }
+.cover p { margin: 0; } .cover svg { width: 100%; height: auto; }
 .line { display: flex; gap: .5em; margin: 0; } .line span { flex: 1; border-bottom: 1px dotted #999; }
 .level1 { font-weight: 600; margin-top: .7em; break-after: avoid; }
 .level2 { padding-left: 1.5em; font-size: 10pt; }
@@ -147,13 +147,15 @@ a { color: inherit; text-decoration: none; }
 </style>"""
 
 
-def cover(site):
-    """Return the cover as HTML: title, what the book is, its picture, authors and licence."""
+def cover():
+    """Return the cover as HTML: title, what the book is, its picture at rest, authors and licence."""
     told = re.search(r"\*\*(.+?)\*\*", (ROOT / "book" / "index.md").read_text(encoding="utf-8")).group(1)
+    picture = (ROOT / "book" / "_static" / "picture.svg").read_text(encoding="utf-8")
     licence = re.sub(r"<[^>]*>", "", CONFIG["html"]["extra_footer"]).partition(". ")[2]
     return (
         f'{LOOK}<title>{CONFIG["title"]}</title><div class="cover"><h1>{CONFIG["title"]}</h1><p>{told}</p>'
-        f'<img alt="A pair of sentences as three graphs of tokens" src="{site}_static/picture.svg">'
+        f'<div role="img" aria-label="A pair of sentences as three graphs of tokens">'
+        f"{picture[picture.index('<svg') :]}</div>"
         f"<p>{CONFIG['author']}, {CONFIG['copyright']}</p><p>{licence}<br>{address()}</p></div>"
     )
 
@@ -236,7 +238,7 @@ def join(browser, site, printed):
         front = len(listed.pages)
     writer = PdfWriter()
     home, titles = [""], []
-    writer.add_page(print_text(browser, site, cover(site)).pages[0])
+    writer.add_page(print_text(browser, site, cover()).pages[0])
     for name, title, sheets in (
         ("", "Contents", listed),
         *((part.name, part.title, part.sheets) for part in printed),

@@ -3,8 +3,9 @@
 import re
 from dataclasses import replace
 from functools import cache
+from math import ceil
 from pathlib import Path
-from statistics import mean
+from statistics import mean, median
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from attention_on_edges.data import corpora
 from attention_on_edges.data.corpora.streams import json_digest
 from attention_on_edges.data.preparation import prepared
 from attention_on_edges.data.tasks import ANSWERS, get_dataset
-from attention_on_edges.experiments import EXPERIMENTS, Experiment, UniversalConfig, artifacts
+from attention_on_edges.experiments import EXPERIMENTS, Experiment, UniversalConfig, artifacts, load_study
 from attention_on_edges.experiments.adaptive import ADAPTIVE, SHORT
 from edgewise.decoding import greedy
 from edgewise.graphs import GraphPool
@@ -175,3 +176,11 @@ def test_the_scores_in_prose_are_those_of_the_committed_models(page):
     assert re.search(
         rf"\b{wu:.1f} \(mean of three seeds\), where 41\.02 was published; .*? {cased:.1f} ", text
     )
+
+
+def test_the_edges_in_readme_are_those_of_the_study():
+    edges, left = (
+        median(row[key] for row in load_study("circuits-tatoeba").rows) for key in ("edges", "pruned")
+    )
+    said = f"Of {edges:,.0f} edges, {ceil(left)} are enough"
+    assert said in (ROOT / "README.md").read_text(encoding="utf-8")

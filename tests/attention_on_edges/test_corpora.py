@@ -669,6 +669,13 @@ class TestRealFiles:
         ours = {file.path for file in ALL_FILES}
         assert there - ours <= {"README.md", "SHA256SUMS", "ud_english_ewt/LICENSE.txt"}
 
+    def test_tatoeba_has_as_many_pairs_as_chapter_8_says(self):
+        sizes = {name: f"{len(split):,}" for name, split in corpus_of("tatoeba").splits.items()}
+        said = f"{sizes['train']} pairs for training, {sizes['test']} for the test"
+        assert said in Path(__file__).parents[2].joinpath("book/08-translation.md").read_text(
+            encoding="utf-8"
+        )
+
     def test_multi30k_splits_as_published(self):
         found = corpus_of("multi30k")
         sizes = {"train": 29000, "valid": 1014, "test2016": 1000, "test2017": 1000}

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections import Counter
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
@@ -10,7 +11,7 @@ import pytest
 from docutils import nodes
 
 from attention_on_edges.figures import PALETTE, use_style
-from browser import ROOT
+from browser import ROOT, chromium
 
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
 
@@ -19,6 +20,7 @@ import contents
 import glyphs
 import inline_figures
 import landing_page
+import picture as front
 
 
 class TestGlyphs:
@@ -85,6 +87,22 @@ class TestFigures:
         shapes = re.findall(r"<(?!text|tspan)\w[^>]*>", body)
         assert not any("#ffffff" in shape for shape in shapes)
         assert any("var(--pst-color-background)" in shape for shape in shapes)
+
+    def test_the_words_of_the_front_picture_are_in_ink(self):
+        drawn = ElementTree.parse(ROOT / "book" / "_static" / "picture.svg")
+        styles = {t.text: t.get("style") for t in drawn.iter("{http://www.w3.org/2000/svg}text")}
+        assert all(f"fill: {PALETTE['ink']}" in styles[word] for word in front.SOURCE + front.TARGET)
+
+    def test_the_front_picture_moves_by_itself_and_rests_in_a_page(self):
+        path = ROOT / "book" / "_static" / "picture.svg"
+        with chromium() as browser:
+            page = browser.new_page()
+            page.goto(path.as_uri())
+            moving = page.evaluate("document.getAnimations().map(a => a.effect.target.id.split('-')[0])")
+            assert Counter(moving) == {"enc": 20, "cross": 25, "dec": 10}
+            page.goto("about:blank")
+            page.set_content(path.read_text(encoding="utf-8").partition("?>")[2])
+            assert page.evaluate("document.getAnimations().length") == 0
 
     def test_two_pictures_share_no_id(self, picture):
         link = '<img alt="a" src="_images/drawn.svg">'

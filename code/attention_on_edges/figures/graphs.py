@@ -147,6 +147,8 @@ def draw_batch(
 ) -> Figure:
     """Draw the three graphs of a sentence pair in one picture: source tokens above, target tokens below.
 
+    In a vector picture an arrow has its graph, sender and receiver as its id, such as ``cross-4-0``.
+
     Parameters
     ----------
     enc, cross, dec : networkx.DiGraph
@@ -167,10 +169,13 @@ def draw_batch(
         color, dash = EDGE_KINDS[kind]
         for forward, bend in zip((True, False), bends, strict=True):
             edges = [(i, j) for i, j in graph.edges if i != j and (i < j) == forward]
-            nx.draw_networkx_edges(
+            arrows = nx.draw_networkx_edges(
                 graph, places, edges, edge_color=color, style=dash, alpha=0.75, arrowsize=8,
                 connectionstyle=f"arc3,rad={bend}", node_size=room, ax=ax,
             )  # fmt: skip
+            for arrow, ends in zip(arrows, edges, strict=True):
+                sender, receiver = (end[1] if isinstance(end, tuple) else end for end in ends)
+                arrow.set_gid(f"{kind}-{sender}-{receiver}")
     labels = {("src", i): s for i, s in enumerate(source)} | {("dst", j): t for j, t in enumerate(target)}
     nx.draw_networkx_nodes(cross, both, node_size=room, ax=ax, **NODE)
     nx.draw_networkx_labels(cross, both, labels, ax=ax, **LABEL)
