@@ -7,7 +7,7 @@ import statistics
 import time
 from pathlib import Path
 
-from attention_on_edges.experiments import artifacts
+from attention_on_edges.experiments import artifacts, digest_of_weights
 from attention_on_edges.experiments.circuits import HOLES
 from attention_on_edges.experiments.studies import Results
 from browser import HTML, ROOT, SCREEN, chromium
@@ -78,6 +78,7 @@ def main(folder: Path = ROOT / "book" / "studies") -> None:
         "name": "live-speed",
         "about": "How fast is the live translator, in milliseconds?",
         "tries": TRIES,
+        "weights": {name: digest_of_weights(artifacts.load(name)) for name in HOLES},
     }
     path = Results(config, rows, facts | {"seconds": time.monotonic() - began}).write(folder)
     for row in rows:

@@ -26,6 +26,7 @@ from attention_on_edges.experiments import (
 )
 from attention_on_edges.experiments import annotated as against
 from attention_on_edges.experiments.annotated import measure_alignment, measure_syntax
+from attention_on_edges.experiments.circuits import HOLES
 from attention_on_edges.experiments.measurements import (
     measure_bleu,
     measure_pruning,
@@ -276,3 +277,7 @@ class TestRunning:
             artifact = artifacts.load(measurement.artifact)
             assert results.config["weights"] == measurements.digest_of_weights(artifact), name
             assert not results.provenance["changed"], name
+
+    def test_the_live_translator_was_timed_with_the_committed_models(self):
+        timed = load_study("live-speed").config["weights"]
+        assert timed == {name: measurements.digest_of_weights(artifacts.load(name)) for name in HOLES}

@@ -95,6 +95,7 @@ class TestFigures:
 
     def test_the_front_picture_moves_by_itself_and_rests_in_a_page(self):
         path = ROOT / "book" / "_static" / "picture.svg"
+        assert front.motion() in path.read_text(encoding="utf-8")
         with chromium() as browser:
             page = browser.new_page()
             page.goto(path.as_uri())

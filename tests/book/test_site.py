@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import re
+import subprocess
 import sys
 import zipfile
 from contextlib import contextmanager
@@ -27,6 +28,14 @@ import contents
 import landing_page
 import site_files
 import works_cited
+
+
+def test_the_commits_that_trained_and_measured_are_in_the_history():
+    kept = [*(BOOK / "artifacts").glob("*/provenance.json"), *(BOOK / "studies").glob("*.json")]
+    named = {commit for path in kept for commit in re.findall(r'"commit": "(\w+)"', path.read_text("utf-8"))}
+    listed = subprocess.run(["git", "rev-list", "HEAD"], cwd=ROOT, check=True, capture_output=True, text=True)
+    assert len(named) > 20
+    assert not named - set(listed.stdout.split())
 
 
 def test_contents_keep_the_order_and_the_parts():
