@@ -154,7 +154,7 @@ def cover():
     licence = re.sub(r"<[^>]*>", "", CONFIG["html"]["extra_footer"]).partition(". ")[2]
     return (
         f'{LOOK}<title>{CONFIG["title"]}</title><div class="cover"><h1>{CONFIG["title"]}</h1><p>{told}</p>'
-        f'<div role="img" aria-label="A pair of sentences as three graphs of tokens">'
+        '<div role="img" aria-label="A pair of sentences as three graphs of tokens">'
         f"{picture[picture.index('<svg') :]}</div>"
         f"<p>{CONFIG['author']}, {CONFIG['copyright']}</p><p>{licence}<br>{address()}</p></div>"
     )

@@ -35,6 +35,7 @@ from attention_on_edges.data.corpora import (
 )
 from attention_on_edges.data.corpora.archives import read_member, unpacked
 from attention_on_edges.data.corpora.files import cache_folder, github_file
+from places import BOOK
 from workshop import corpus_of
 
 DATA = bytes(range(256)) * 400  # 102,400 bytes
@@ -672,9 +673,7 @@ class TestRealFiles:
     def test_tatoeba_has_as_many_pairs_as_chapter_8_says(self):
         sizes = {name: f"{len(split):,}" for name, split in corpus_of("tatoeba").splits.items()}
         said = f"{sizes['train']} pairs for training, {sizes['test']} for the test"
-        assert said in Path(__file__).parents[2].joinpath("book/08-translation.md").read_text(
-            encoding="utf-8"
-        )
+        assert said in (BOOK / "08-translation.md").read_text(encoding="utf-8")
 
     def test_multi30k_splits_as_published(self):
         found = corpus_of("multi30k")

@@ -95,14 +95,15 @@ class TestFigures:
 
     def test_the_front_picture_moves_by_itself_and_rests_in_a_page(self):
         path = ROOT / "book" / "_static" / "picture.svg"
-        assert front.motion() in path.read_text(encoding="utf-8")
+        drawn = path.read_text(encoding="utf-8")
+        assert front.motion() in drawn
         with chromium() as browser:
             page = browser.new_page()
             page.goto(path.as_uri())
             moving = page.evaluate("document.getAnimations().map(a => a.effect.target.id.split('-')[0])")
             assert Counter(moving) == {"enc": 20, "cross": 25, "dec": 10}
             page.goto("about:blank")
-            page.set_content(path.read_text(encoding="utf-8").partition("?>")[2])
+            page.set_content(drawn.partition("?>")[2])
             assert page.evaluate("document.getAnimations().length") == 0
 
     def test_two_pictures_share_no_id(self, picture):
