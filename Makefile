@@ -29,7 +29,7 @@ export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
 MAKEFLAGS += --no-print-directory --silent
 .DELETE_ON_ERROR:
-.PHONY: help book test test-gpu lint notebooks serve screenshots live-speed pdf artifacts mutants publish lock clean env check alone executed
+.PHONY: help book test lint notebooks serve screenshots live-speed pdf artifacts mutants publish lock clean env check alone executed
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 18
@@ -63,10 +63,6 @@ check: env ## lint, and the tests of what has changed since the last commit
 	@$(MAKE) lint
 	@tests=$$($(BIN)/python tests/changed.py); if [ -z "$$tests" ]; then echo "Nothing has changed that has tests."; \
 		else OMP_NUM_THREADS=$(THREADS) $(BIN)/pytest -q -n $(JOBS) --dist worksteal $$tests; fi
-
-test-gpu: env ## the tests that need a CUDA device
-	@$(BIN)/python -c 'import sys, torch; torch.cuda.is_available() or sys.exit("make test-gpu needs a CUDA device, and a torch built for it.")'
-	@$(BIN)/pytest -q -m cuda tests
 
 lint: env ## ruff's checks and format; types of the library
 	@$(BIN)/ruff check code tests book/_ext

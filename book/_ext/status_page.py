@@ -91,6 +91,17 @@ def machine():
     ]
 
 
+def gpu():
+    """Return rows: study of a GPU, its device and torch, date and commit; or that there is none."""
+    rows = []
+    for path in sorted((ROOT / "book" / "studies").glob("gpu-*.json")):
+        p = json.loads(path.read_text(encoding="utf-8"))["provenance"]
+        rows.append(
+            [path.stem, f"{p['device']}, torch {p['torch']}", f"{p['date']}, commit {p['commit'][:10]}"]
+        )
+    return rows or [["GPU", "none has run the tests and benchmarks of .ci/gpu yet"]]
+
+
 def artifacts():
     """Return rows: trained model, date, device, torch, training time, commit, hash of the data."""
     rows = []
@@ -126,6 +137,7 @@ TABLES = {
     "chapters": (["chapter", "code cells", "seconds"], chapters),
     "software": (["program", "version"], software),
     "machine": (["", ""], machine),
+    "gpu": (["", ""], gpu),
     "artifacts": (["model", "date", "device", "torch", "trained for", "commit", "data (SHA-256)"], artifacts),
 }
 

@@ -2,7 +2,6 @@ import json
 import math
 import os
 import sys
-import time
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict
@@ -40,14 +39,12 @@ from attention_on_edges.benchmarks.baselines import LocalAttention, PaddedTransf
 from attention_on_edges.benchmarks.decoding import BEAM, WAYS, CacheRow, DecodingRow
 from attention_on_edges.benchmarks.training import CONTESTANTS, Training, _padded_around, matrix_work
 from attention_on_edges.commands.app import app
-from attention_on_edges.data.tasks import get_dataset
 from edgewise.decoding import Continuation, beam_search
 from edgewise.graphs import GraphPool, complete, window
 from edgewise.layers import Dropout
 from edgewise.message_passing import available_engines, propagate_attention
 from edgewise.models.from_transformers import from_transformers
 from edgewise.models.transformer import make_model
-from edgewise.training import TrainingConfig
 from edgewise.training.chunked_loss import output_loss
 from edgewise.training.step import multiplies_bfloat16
 from edgewise.validation import UnknownNameError
@@ -489,7 +486,7 @@ class TestTraining:
         monkeypatch.setattr("edgewise.training.loss.output_loss", spy)
         batches = self.tiny.batches()
         for name in ("packed", "nn.Transformer, our dropout and loss"):
-            CONTESTANTS[name](self.tiny, batches)()
+            CONTESTANTS[name](self.tiny, batches, torch.device("cpu"))()
         assert seen[0] == seen[1]
 
     def test_batches_are_as_described(self):
@@ -624,28 +621,3 @@ class TestDecoding:
 def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
         call()
-
-
-def test_the_loader_and_the_trainer_are_timed_on_the_same_batches(tmp_path, monkeypatch):
-    monkeypatch.setenv("EDGEWISE_CACHE", str(tmp_path))
-    result = CliRunner().invoke(app, ["bench", "loader", "wmt14", "--small", "--repeats", "1"])
-    assert result.exit_code == 0, result.output
-    assert "times as fast as it is needed" in result.output
-    refused = CliRunner().invoke(app, ["bench", "loader", "sort"])
-    assert refused.exit_code == 2
-    assert "sort is a toy task, drawn in memory: there is nothing to load" in refused.stderr
-    row = benchmarks.LoaderRow(read=50.0, trained=10.0)
-    assert row.ratio == 5
-    assert "5.0 times" in benchmarks.format_loader(row)
-
-
-def test_waiting_for_input_shows():
-    """Pairs that take a millisecond each cannot come faster, whatever training does."""
-    data = get_dataset("copy")
-    draw = data.draw_pair
-    data.draw_pair = lambda *which: (time.sleep(0.001), draw(*which))[1]
-    model = make_model(data.vocab_size, data.vocab_size, 1, 8, 8, 1)
-    row = benchmarks.bench_loader(model, data, TrainingConfig(epochs=1, batch_size=50), batches=2, repeats=1)
-    longest = max(len(target) + 1 for _, target in data.splits["train"])
-    assert 0 < row.read < longest * 1000
-    assert row.trained > 0

@@ -12,6 +12,9 @@ from attention_on_edges.benchmarks.decoding import (
 )
 from attention_on_edges.benchmarks.depth import DepthRow, bench_depth, format_depth
 from attention_on_edges.benchmarks.engines import (
+    FLEX,
+    LARGE,
+    VARLEN,
     WORKLOADS,
     EngineRow,
     PaddedAttention,
@@ -29,22 +32,32 @@ from attention_on_edges.benchmarks.language_models import (
     format_causal,
     transformers_available,
 )
-from attention_on_edges.benchmarks.loading import LoaderRow, bench_loader, format_loader
 from attention_on_edges.benchmarks.long_context import CONTESTANTS, LENGTHS, bench_long
 from attention_on_edges.benchmarks.memory import MemoryRow, bench_memory, format_memory
 from attention_on_edges.benchmarks.pyg import PYG_WORKLOADS, PygRow, bench_pyg, format_pyg
 from attention_on_edges.benchmarks.scaling import LongRow, exponents, format_long
 from attention_on_edges.benchmarks.timing import interleave
-from attention_on_edges.benchmarks.training import TRAININGS, TrainingRow, bench_training, format_training
+from attention_on_edges.benchmarks.training import (
+    TRAININGS,
+    ProfileRow,
+    TrainingRow,
+    bench_training,
+    format_profile,
+    format_training,
+    profile_training,
+)
 
 __all__ = [
     "ARCHITECTURES",
     "CONTESTANTS",
+    "FLEX",
+    "LARGE",
     "LENGTHS",
     "PYG_WORKLOADS",
     "SHARES",
     "TRAINED",
     "TRAININGS",
+    "VARLEN",
     "WORKLOADS",
     "AdaptiveRow",
     "CacheRow",
@@ -53,10 +66,10 @@ __all__ = [
     "DepthRow",
     "EngineRow",
     "Equality",
-    "LoaderRow",
     "LongRow",
     "MemoryRow",
     "PaddedAttention",
+    "ProfileRow",
     "PygRow",
     "TrainingRow",
     "Workload",
@@ -67,7 +80,6 @@ __all__ = [
     "bench_depth",
     "bench_engines",
     "bench_lengths",
-    "bench_loader",
     "bench_long",
     "bench_memory",
     "bench_pyg",
@@ -80,11 +92,12 @@ __all__ = [
     "format_decoding",
     "format_depth",
     "format_engines",
-    "format_loader",
     "format_long",
     "format_memory",
+    "format_profile",
     "format_pyg",
     "format_training",
     "interleave",
+    "profile_training",
     "transformers_available",
 ]

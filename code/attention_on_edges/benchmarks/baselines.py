@@ -56,9 +56,11 @@ class PaddedTransformer(nn.Module):
 
     def hidden(self, sources: Sequence[Tensor], targets: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """The same, to final states [n_tokens, dim_model]."""
-        src, src_padding = _pad(sources)
-        tgt, tgt_padding = _pad([ids[:-1] for ids in targets])
-        causal = nn.Transformer.generate_square_subsequent_mask(tgt.shape[1], dtype=torch.bool)
+        device = self.generator.proj.weight.device
+        src, src_padding = (x.to(device) for x in _pad(sources))
+        tgt, tgt_padding = (x.to(device) for x in _pad([ids[:-1] for ids in targets]))
+        size = tgt.shape[1]
+        causal = nn.Transformer.generate_square_subsequent_mask(size, device=device, dtype=torch.bool)
         states = self.body(
             self._embed(self.src_embed, src),
             self._embed(self.tgt_embed, tgt),
@@ -68,10 +70,10 @@ class PaddedTransformer(nn.Module):
             memory_key_padding_mask=src_padding,
             tgt_is_causal=True,
         )
-        return states[~tgt_padding], torch.cat([ids[1:] for ids in targets])
+        return states[~tgt_padding], torch.cat([ids[1:] for ids in targets]).to(device)
 
     def _embed(self, embed: Embeddings, ids: Tensor) -> Tensor:
-        return self.pos_enc.dropout(embed(ids) + self.pos_enc(torch.arange(ids.shape[1])))
+        return self.pos_enc.dropout(embed(ids) + self.pos_enc(torch.arange(ids.shape[1], device=ids.device)))
 
 
 class PaddedAttention:

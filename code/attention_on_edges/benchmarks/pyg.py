@@ -68,7 +68,9 @@ class PygRow:
     error: float
 
 
-def bench_pyg(workloads: Sequence[str] = tuple(PYG_WORKLOADS), repeats: int = 5) -> list[PygRow]:
+def bench_pyg(
+    workloads: Sequence[str] = tuple(PYG_WORKLOADS), repeats: int = 5, device: torch.device | str = "cpu"
+) -> list[PygRow]:
     """Time a layer of width 128 with 4 heads and a skip connection, in float32, projections included.
 
     Parameters
@@ -77,6 +79,8 @@ def bench_pyg(workloads: Sequence[str] = tuple(PYG_WORKLOADS), repeats: int = 5)
         Among ``PYG_WORKLOADS``.
     repeats : int
         Measured turns of each.
+    device : torch.device or str
+        Where.
 
     Raises
     ------
@@ -85,21 +89,24 @@ def bench_pyg(workloads: Sequence[str] = tuple(PYG_WORKLOADS), repeats: int = 5)
     """
     if importlib.util.find_spec("torch_geometric") is None:
         raise MissingPackageError("the comparison needs PyG: pip install torch_geometric")
-    return [_row(name, PYG_WORKLOADS[name](), repeats) for name in workloads]
+    device = torch.device(device)
+    return [_row(name, PYG_WORKLOADS[name]().to(device), repeats) for name in workloads]
 
 
 def _row(name: str, edge_index: Tensor, repeats: int) -> PygRow:
     torch.manual_seed(0)
-    conv = importlib.import_module("torch_geometric.nn").TransformerConv(DIM, DIM // HEADS, HEADS)
+    device = edge_index.device
+    conv = importlib.import_module("torch_geometric.nn").TransformerConv(DIM, DIM // HEADS, HEADS).to(device)
     layer, nodes = from_pyg(conv), int(edge_index.max()) + 1
     graph = AttentionGraph.from_edge_index(edge_index, nodes)
-    x, upstream = torch.randn(nodes, DIM, requires_grad=True), torch.randn(nodes, DIM)
+    x = torch.randn(nodes, DIM, device=device, requires_grad=True)
+    upstream, received = (torch.randn(nodes, width, device=device) for width in (DIM, 4 * DIM))
 
     def both_ways(attend: Callable[[], Tensor], weights: list[Tensor]) -> Callable[[], object]:
         return lambda: torch.autograd.grad(attend(), [x, *weights], upstream)
 
     theirs, ours = list(conv.parameters()), list(layer.parameters())
-    product, received = nn.Linear(DIM, 4 * DIM), torch.randn(nodes, 4 * DIM)
+    product = nn.Linear(DIM, 4 * DIM, device=device)
     seconds = interleave(
         {
             "pyg": both_ways(lambda: conv(x, edge_index), theirs),
@@ -108,6 +115,7 @@ def _row(name: str, edge_index: Tensor, repeats: int) -> PygRow:
             "projections": lambda: torch.autograd.grad(product(x), [x, *product.parameters()], received),
         },
         repeats,
+        device,
     )
     with torch.no_grad():
         error = float((layer(graph, x) - conv(x, edge_index)).abs().max())

@@ -3,17 +3,22 @@
 import math
 import multiprocessing
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import DeviceType
 from torch.nn.functional import cross_entropy
 
 from attention_on_edges.benchmarks.baselines import PaddedAttention, PaddedTransformer
 from attention_on_edges.benchmarks.memory import peak
-from attention_on_edges.benchmarks.timing import interleave
+from attention_on_edges.benchmarks.timing import interleave, matrix_product, peak_on
 from attention_on_edges.figures import Table, table
-from edgewise.graphs import Batch, GraphPool, dgl_available
+from edgewise.graphs import Batch, GraphPool
+from edgewise.message_passing import available_engines
+from edgewise.message_passing.plan import forget_plans
 from edgewise.models.transformer import make_model
 from edgewise.training import LabelSmoothing, NoamOpt, SimpleLossCompute, StateLossCompute
 from edgewise.training.step import multiplies_bfloat16
@@ -82,7 +87,7 @@ class TrainingRow:
     share : float
         Of this machine's rate on one large float32 matrix product.
     peak : int
-        Peak memory of a process that makes the last of the updates, in bytes.
+        Peak memory, in bytes, of a process that makes the last of the updates; on CUDA of the updates here.
     """
 
     training: str
@@ -94,7 +99,10 @@ class TrainingRow:
 
 
 def bench_training(
-    trainings: Sequence[Training] = TRAININGS, contestants: Sequence[str] | None = None, repeats: int = 3
+    trainings: Sequence[Training] = TRAININGS,
+    contestants: Sequence[str] | None = None,
+    repeats: int = 3,
+    device: torch.device | str = "cpu",
 ) -> list[TrainingRow]:
     """Measure updates of the same architecture on the same batches.
 
@@ -110,9 +118,12 @@ def bench_training(
         functions, a matrix of all log-probabilities); all that can run here if not given.
     repeats : int
         Measured turns of each.
+    device : torch.device or str
+        Where; ``builtin`` runs on the CPU only.
     """
+    device = torch.device(device)
     if contestants is None:
-        missing = {BUILTIN: not dgl_available(), HALF: not multiplies_bfloat16(torch.device("cpu"))}
+        missing = {BUILTIN: BUILTIN not in available_engines(device), HALF: not multiplies_bfloat16(device)}
         contestants = [name for name in CONTESTANTS if not missing.get(name)]
     for name in contestants:
         check_choice("contestant", name, CONTESTANTS)
@@ -121,12 +132,14 @@ def bench_training(
         batches = training.batches()
         tokens = sum(len(target) - 1 for pairs in batches for _, target in pairs)
         functions: dict[str, Callable[[], object]] = {
-            name: CONTESTANTS[name](training, batches) for name in contestants
+            name: CONTESTANTS[name](training, batches, device) for name in contestants
         }
-        square = torch.randn(2048, 2048)
-        seconds = interleave(functions | {"matrix": lambda square=square: square @ square}, repeats)
-        rate = 2 * 2048**3 / seconds.pop("matrix")
-        first, peaks = seconds[contestants[0]], _peaks_of(training, contestants)
+        product, work = matrix_product(device, torch.float32)
+        seconds = interleave(functions | {"product": product}, repeats, device)
+        rate, first = work / seconds.pop("product"), seconds[contestants[0]]
+        peaks: dict[str, int | None] = {name: peak_on(device, update) for name, update in functions.items()}
+        if device.type == "cpu":
+            peaks = _peaks_of(training, contestants)
         rows += [
             TrainingRow(
                 training.name,
@@ -160,11 +173,16 @@ def matrix_work(training: Training, batches: list[Pairs]) -> float:
 
 
 def _graph_model(
-    training: Training, batches: list[Pairs], engine: str, half: bool = False, by_hand: bool = False
+    training: Training,
+    batches: list[Pairs],
+    device: torch.device,
+    engine: str = "auto",
+    half: bool = False,
+    by_hand: bool = False,
 ) -> Callable[[], None]:
     torch.manual_seed(0)
     size = (training.num_layers, training.dim_model, training.dim_ff, training.num_heads)
-    model = make_model(VOCAB, VOCAB, *size, DROPOUT, engine)
+    model = make_model(VOCAB, VOCAB, *size, DROPOUT, engine).to(device)
     opt = NoamOpt(training.dim_model, 1.0, 4000, torch.optim.Adam(model.parameters()))
     criterion, pool = LabelSmoothing(VOCAB, PAD, SMOOTHING), GraphPool()
     if engine == BUILTIN:
@@ -174,10 +192,10 @@ def _graph_model(
 
     def update() -> None:
         for pairs in batches:
-            batch = pool(*zip(*pairs, strict=True))
+            batch = pool(*zip(*pairs, strict=True), device=device)
             if by_hand:
                 model.propagate_attention = _padded_around(batch)
-            with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            with torch.autocast(device.type, torch.bfloat16, enabled=half):
                 prediction = predict(batch)
             learn(prediction, batch.tgt_y, batch.n_tokens)
 
@@ -186,19 +204,21 @@ def _graph_model(
 
 def _padded_around(batch: Batch) -> Callable[..., Tensor]:
     """Attention of a packed model on a batch, each padded by hand."""
-    sources, targets = batch.src_lengths, batch.tgt_lengths
+    sources, targets, device = batch.src_lengths, batch.tgt_lengths, batch.device
     of = {
-        id(batch.enc): PaddedAttention(sources),
-        id(batch.dec): PaddedAttention(targets, causal=True),
-        id(batch.cross): PaddedAttention(targets, senders=sources),
+        id(batch.enc): PaddedAttention(sources, device),
+        id(batch.dec): PaddedAttention(targets, device, causal=True),
+        id(batch.cross): PaddedAttention(targets, device, senders=sources),
     }
     return lambda graph, q, k, v: of[id(graph)](q, k, v)
 
 
-def _padded_model(training: Training, batches: list[Pairs], tuned: bool = False) -> Callable[[], None]:
+def _padded_model(
+    training: Training, batches: list[Pairs], device: torch.device, tuned: bool = False
+) -> Callable[[], None]:
     torch.manual_seed(0)
     size = (training.num_layers, training.dim_model, training.dim_ff, training.num_heads)
-    model = PaddedTransformer(VOCAB, *size, DROPOUT, fast_dropout=tuned)
+    model = PaddedTransformer(VOCAB, *size, DROPOUT, fast_dropout=tuned).to(device)
     opt = NoamOpt(training.dim_model, 1.0, 4000, torch.optim.Adam(model.parameters()))
     learn = StateLossCompute(model.generator, LabelSmoothing(VOCAB, PAD, SMOOTHING), opt)
 
@@ -216,13 +236,13 @@ def _padded_model(training: Training, batches: list[Pairs], tuned: bool = False)
     return update
 
 
-CONTESTANTS: dict[str, Callable[[Training, list[Pairs]], Callable[[], None]]] = {
-    PACKED: lambda training, batches: _graph_model(training, batches, "auto"),
-    HALF: lambda training, batches: _graph_model(training, batches, "auto", half=True),
+CONTESTANTS: dict[str, Callable[[Training, list[Pairs], torch.device], Callable[[], None]]] = {
+    PACKED: _graph_model,
+    HALF: partial(_graph_model, half=True),
     PADDED: _padded_model,
-    TUNED: lambda training, batches: _padded_model(training, batches, tuned=True),
-    BY_HAND: lambda training, batches: _graph_model(training, batches, "auto", by_hand=True),
-    BUILTIN: lambda training, batches: _graph_model(training, batches, BUILTIN),
+    TUNED: partial(_padded_model, tuned=True),
+    BY_HAND: partial(_graph_model, by_hand=True),
+    BUILTIN: partial(_graph_model, engine=BUILTIN),
 }
 
 
@@ -234,7 +254,7 @@ def _peaks_of(training: Training, contestants: Sequence[str]) -> dict[str, int]:
 
 
 def _peak_here(training: Training, contestant: str) -> int:
-    CONTESTANTS[contestant](training, training.batches()[-1:])()
+    CONTESTANTS[contestant](training, training.batches()[-1:], torch.device("cpu"))()
     return peak()
 
 
@@ -253,3 +273,68 @@ def format_training(rows: Sequence[TrainingRow]) -> Table:
     ]
     head = ["", "", "tokens/s", "time, packed = 1", "of the float32 rate", "peak MiB"]
     return table(head, lines, ["", "", ",.0f", ".2f", ".0%", ".0f"])
+
+
+@dataclass(frozen=True)
+class ProfileRow:
+    """An operation in updates of ``packed``, without the operations that it calls.
+
+    Attributes
+    ----------
+    training, operation : str
+        What was run, and PyTorch's or CUDA's name.
+    calls : int
+        In all updates.
+    per_layer : float
+        Calls that an encoder and a decoder layer add to one update.
+    host, device : float
+        Seconds on the CPU, and on another device.
+    """
+
+    training: str
+    operation: str
+    calls: int
+    per_layer: float
+    host: float
+    device: float
+
+
+SYNCHRONISING = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "aten::_local_scalar_dense")
+"""Operations that wait for a GPU, and the one that asks it for a number."""
+
+LISTED = 20
+"""Other operations of a profile."""
+
+
+def profile_training(training: Training, device: torch.device | str = "cpu") -> list[ProfileRow]:
+    """Profile updates with plans made anew: what waits for the device, then the longest operations."""
+    device, batches = torch.device(device), training.batches()
+
+    def profiled(model: Training) -> dict[str, Any]:
+        update = CONTESTANTS[PACKED](model, batches, device)
+        update()
+        forget_plans()
+        with torch.profiler.profile() as profile:
+            update()
+        events = profile.key_averages()
+        return {event.key: event for event in events if event.device_type == DeviceType.CPU}  # no kernels
+
+    deeper = profiled(replace(training, num_layers=training.num_layers + 1))
+    found = profiled(training)
+
+    def row(key: str) -> ProfileRow:
+        event = found[key]
+        added = (deeper[key].count if key in deeper else 0) - event.count
+        seconds = event.self_cpu_time_total / 1e6, event.self_device_time_total / 1e6
+        return ProfileRow(training.name, key, event.count, added / len(batches), *seconds)
+
+    waiting = [row(key) for key in SYNCHRONISING if key in found]
+    others = [row(key) for key in found.keys() - set(SYNCHRONISING)]
+    return waiting + sorted(others, key=lambda row: (row.device, row.host), reverse=True)[:LISTED]
+
+
+def format_profile(rows: Sequence[ProfileRow]) -> Table:
+    """Format rows of :func:`profile_training` as a table."""
+    lines = [(r.training, r.operation, r.calls, r.per_layer, r.host * 1e3, r.device * 1e3) for r in rows]
+    head = ["", "operation", "calls", "for a layer more", "ms, CPU", "ms, GPU"]
+    return table(head, lines, ["", "", ",.0f", ".1f", ".2f", ".2f"])

@@ -32,13 +32,6 @@ def check_experiment(name: str) -> str:
         raise typer.BadParameter(str(error)) from None
 
 
-def check_text(name: str) -> str:
-    """Return the name of an experiment on text."""
-    if experiments.EXPERIMENTS[check_experiment(name)].tokenizer is None:
-        raise typer.BadParameter(f"{name} is a toy task, drawn in memory: there is nothing to load")
-    return name
-
-
 Device = Annotated[str, typer.Option(callback=check_device, help="cpu, cuda or mps.")]
 Name = Annotated[
     str,
@@ -46,11 +39,3 @@ Name = Annotated[
 ]
 
 Model = Annotated[str, typer.Option(help="An experiment on text, or the path of an artifact's folder.")]
-
-TextName = Annotated[
-    str,
-    typer.Argument(
-        callback=check_text,
-        help=f"One of: {', '.join(n for n, found in experiments.EXPERIMENTS.items() if found.tokenizer)}.",
-    ),
-]

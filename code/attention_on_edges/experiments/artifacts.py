@@ -246,7 +246,7 @@ def halved(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def facts(device: torch.device | str) -> dict[str, Any]:
     """Return the provenance of a result: commit, date, device, versions."""
     return {
-        "commit": _git("rev-parse", "HEAD"),
+        "commit": _git("rev-parse", "HEAD") or os.environ.get("EDGEWISE_COMMIT", ""),
         "changed": bool(_git("status", "--porcelain", "--untracked-files=no")),
         "date": time.strftime("%Y-%m-%d"),
         "device": device_name(device),

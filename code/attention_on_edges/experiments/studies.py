@@ -5,6 +5,7 @@ import os
 import tempfile
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -259,6 +260,21 @@ def _trained(entry: Experiment, device: torch.device | str) -> dict[str, Any]:
         return run.epochs[-1]["valid"]
 
 
+def on_gpu(name: str, show: Callable[[list[dict[str, Any]]], Any]) -> Any:
+    """Show a benchmark's rows from a GPU below their caption; print that there are none where that is so."""
+    if not (_folder() / f"gpu-{name}.json").is_file():
+        print("No GPU has run this yet; .ci/gpu does.")
+        return None
+    study = load_study(f"gpu-{name}")
+    print(study.caption)
+    return show(study.rows)
+
+
+def _folder() -> Path:
+    root = artifacts.artifacts_folder()
+    return root.parent / "studies" if root else Path("book", "studies")
+
+
 def load_study(name: str) -> Results:
     """Read the committed figures of a study.
 
@@ -267,8 +283,7 @@ def load_study(name: str) -> Results:
     InputError
         If there are none of that name (lists the existing ones), or the file was changed.
     """
-    root = artifacts.artifacts_folder()
-    folder = root.parent / "studies" if root else Path("book", "studies")
+    folder = _folder()
     path = folder / f"{name}.json"
     if not path.is_file():
         there = ", ".join(sorted(p.stem for p in folder.glob("*.json"))) or "none"
