@@ -431,7 +431,6 @@ def one_line(result, code, message):
         ),
         (["bench", "long", "--name", "nothing"], 2, "names must be one of"),
         (["bench", "decoding", "--model", "nothing"], 2, "no artifact 'nothing'"),
-        (["bench", "loader", "copy"], 2, "copy is a toy task"),
         (["train", "nothing"], 2, "experiment must be one of"),
         (["train", "copy", "--device", "tpu"], 2, "'tpu' is not available"),
     ],
