@@ -4,7 +4,6 @@ from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
 PLACE = "_static/live"
-LOADED_BY_FIGURES = ("sort-universal",)  # chapter 11's, when a reader asks for it
 
 
 class Translator(SphinxDirective):
@@ -31,8 +30,8 @@ def write_files(app, error):
 
     folder = app.outdir / PLACE
     folder.mkdir(parents=True, exist_ok=True)
-    names = {*getattr(app.env, "live_models", ()), *LOADED_BY_FIGURES}
-    found = {"live.js": script_file()} | {f"{name}.js": model_file(name) for name in sorted(names)}
+    names = getattr(app.env, "live_models", ())
+    found = {"live.js": script_file()} | {f"{name}.js": model_file(name) for name in names}
     for name, text in found.items():
         (folder / name).write_text(text, encoding="utf-8")
 

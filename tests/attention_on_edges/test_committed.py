@@ -16,7 +16,6 @@ from attention_on_edges.data.corpora.streams import json_digest
 from attention_on_edges.data.preparation import prepared
 from attention_on_edges.data.tasks import ANSWERS, get_dataset
 from attention_on_edges.experiments import EXPERIMENTS, Experiment, UniversalConfig, artifacts, load_study
-from attention_on_edges.experiments.adaptive import ADAPTIVE, SHORT
 from edgewise.decoding import greedy
 from edgewise.graphs import GraphPool
 from support import assert_equal_as_stated
@@ -52,8 +51,6 @@ def restored(name):
         patch.setattr("attention_on_edges.experiments.loading.get_dataset", toy_of)
         return experiments.restore(artifacts.load(name))
 
-
-ABLATIONS = {e.name for e in ADAPTIVE if e.training == SHORT}
 
 DECODED = {"exact_match", "token_accuracy", "bleu", "chrf", "bleu_tokenised", "references_reproduced"}
 """Figures of what a model decodes."""
@@ -118,10 +115,7 @@ def test_its_predictions_of_the_next_symbol_hold(name):
             assert value == pytest.approx(recorded, abs=0.0021), f"{split}: {figure}"
 
 
-@pytest.mark.parametrize(
-    "name",
-    [p for p in committed(KINDS) if p.values[0] not in ABLATIONS - {"sort-universal-short"}],
-)
+@pytest.mark.parametrize("name", [*committed(KINDS)])
 def test_a_committed_run_can_be_repeated(name, tmp_path):
     experiment = EXPERIMENTS[name]
     run = experiments.start(experiment, tmp_path)
@@ -164,14 +158,13 @@ def test_pytorchs_layers_with_the_same_weights_write_alike(name):
     assert ours == [tuple(ids) for ids in theirs]
 
 
-@pytest.mark.parametrize("page", ["README.md", "book/half-hour.md"])
-def test_the_scores_in_prose_are_those_of_the_committed_models(page):
+def test_the_scores_in_prose_are_those_of_the_committed_models():
     recipe = [name for name in artifacts.names() if name.startswith("multi30k-wu")]
     wu, cased = (
         mean(artifacts.load(name).figures("test2016")["bleu_tokenised"] for name in names)
         for names in (recipe, ["multi30k"])
     )
-    text = (ROOT / page).read_text(encoding="utf-8")
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert len(recipe) == 3
     assert re.search(
         rf"\b{wu:.1f} \(mean of three seeds\), where 41\.02 was published; .*? {cased:.1f} ", text

@@ -24,7 +24,7 @@ from edgewise.attention import MultiHeadAttention
 from edgewise.decoding import beam_search, greedy
 
 MODELS = ("tatoeba", "multi30k")
-OTHERS = ("multi30k-window", "sort-universal")
+
 START, END = 0, 1
 
 
@@ -39,7 +39,7 @@ def site(tmp_path_factory):
     """A folder with a page that holds the translator, and its files."""
     folder = tmp_path_factory.mktemp("site")
     (folder / "live.js").write_text(live.script_file(), encoding="utf-8")
-    for name in (*MODELS, *OTHERS):
+    for name in MODELS:
         (folder / f"{name}.js").write_text(live.model_file(name), encoding="utf-8")
     head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>T</title>'
     page = f"{head}<body><main><h1>T</h1>{live.translator_page(MODELS, '.')}</main>"
@@ -53,7 +53,7 @@ def engine(browser, site):
     page = browser.new_page()
     page.goto((site / "index.html").as_uri())
     page.add_script_tag(path=site / "live.js")
-    for name in (*MODELS, *OTHERS):
+    for name in MODELS:
         page.add_script_tag(path=site / f"{name}.js")
     page.evaluate(
         """() => {
@@ -161,26 +161,6 @@ def test_its_guard_against_loops_is_pythons(engine, translators, name, repeats):
     assert [h.ids for h in free] != [h.ids for (h,) in expected]  # some loop without it
 
 
-def test_a_window_and_norms_afterwards_are_pythons_too(engine):
-    """No committed translator has post-norm: the window's computes with it as well as without, if badly."""
-    name = "multi30k-window"
-    translator = experiments.load_translator(artifacts.load(name))
-    ids = [translator.encode(text) for text in HOLES["multi30k"][:4]]
-    for norm_first in (True, False):
-        for layer in translator.model.modules():
-            if hasattr(layer, "norm_first"):
-                layer.norm_first = norm_first
-        expected = greedy(translator.model, ids, START, END)
-        found = engine.evaluate(
-            """([name, all, norm_first]) => {
-                models[name].model.config.norm_first = norm_first;
-                return all.map((ids) => run(name, ids).logProb);
-            }""",
-            [name, ids, norm_first],
-        )
-        assert found == pytest.approx([h.log_prob for h in expected], abs=1e-3)
-
-
 def weights_under(sentence, kept):
     """Attention on every edge of a sentence whose edges are cut, by watching the dense layers: [E]."""
     seen = {kind: [] for kind in KINDS}
@@ -243,24 +223,6 @@ def test_probabilities_and_attention_are_pythons_whole_and_under_cuts(engine, tr
         assert found["numbers"] == kept.nonzero()[:, 0].tolist()
         assert farthest(found["logProbs"], log_probs) < 1e-4
         assert farthest(found["weights"], weights) < 1e-5
-
-
-@pytest.mark.parametrize("count", [40, pytest.param(200, marks=pytest.mark.nightly)])
-def test_the_adaptive_model_halts_as_in_python(engine, count):
-    model, data = experiments.restore(artifacts.load("sort-universal"))
-    ids = [data.encode(source) for source, _ in data.splits["test"][:count]]
-    expected = greedy(model, ids, START, END)
-    found = engine.evaluate(
-        """(all) => all.map((ids) => {
-            const steps = [];
-            const pondered = (side, _, tokens) => side === "dec" && steps.push(tokens[0].weights.length);
-            let last;
-            for (last of EdgewiseEngine.greedy(models["sort-universal"].model, ids, {pondered}));
-            return [last.ids, steps];
-        })""",
-        ids,
-    )  # fmt: skip
-    assert found == [[list(h.ids), list(h.steps)] for h in expected]
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -373,90 +335,6 @@ def test_all_of_it_works_by_keyboard(page):
     settled(page, "nothing is cut")
 
 
-def test_a_cut_counts_in_the_chosen_layer_and_head(page):
-    begin(page)
-    page.select_option("[name=layer]", "1")
-    page.locator(".hit").last.click(force=True)
-    settled(page, "4 edges of 608 cut")
-    page.select_option("[name=head]", "2")
-    kind = next(kind for kind in KINDS if page.locator(f".{kind}.cut").count())
-    page.get_by_role("button", name="source to target", exact=True).click()
-    settled(page, f"{33 if kind == 'e2d' else 34} edges of 608 cut")  # the graph's 30 edges of that head
-    page.get_by_role("button", name="Mend all").click()
-    settled(page, "nothing is cut")
-
-
-def test_undo_brings_back_a_sentence_that_an_experiment_replaced(page):
-    begin(page)
-    page.locator("input[name=text]").fill("My sister never drinks black coffee.")
-    page.keyboard.press("Enter")
-    settled(page, "nothing is cut")
-    part(page, "tries").get_by_role("button").first.click()
-    settled(page, " cut: ")
-    page.get_by_role("button", name="Undo").click()
-    settled(page, "nothing is cut")
-    assert page.locator("input[name=text]").input_value() == "My sister never drinks black coffee."
-    page.select_option("[name=model]", "multi30k")
-    settled(page, "nothing is cut")
-    assert page.locator("input[name=text]").input_value() == "My sister never drinks black coffee."
-    page.locator(".golf summary").click()
-    page.select_option("[name=hole]", "0")
-    settled(page, "“Où est la gare ?” 608 edges; nothing is cut.")
-    assert page.locator("[name=model]").input_value() == "tatoeba"
-
-
-def test_what_the_reader_does_while_a_model_loads_is_not_undone_by_it(page):
-    begin(page)
-    page.evaluate(
-        """async () => {
-            const choose = (name, value) => {
-                const select = document.querySelector(`.edgewise-live [name=${name}]`);
-                select.value = value;
-                select.dispatchEvent(new Event("change"));
-            };
-            const {translator} = document.querySelector(".edgewise-live");
-            choose("model", "multi30k");
-            choose("hole", 2);
-            while (!translator.settings.multi30k.loaded) await new Promise((done) => setTimeout(done));
-        }"""
-    )
-    said = settled(page, "nothing is cut")
-    shown = page.locator("input[name=text]").input_value(), page.locator("[name=model]").input_value()
-    assert shown == (HOLES["tatoeba"][2], "tatoeba")
-    assert "edges" in said
-
-
-def test_what_is_said_of_an_edge_is_said_of_it_as_it_is_now(page):
-    begin(page)
-    said = part(page, "pointed")
-    assert said.inner_text().startswith("Click a line to cut it.")
-    page.locator(".hit").last.click(force=True)
-    settled(page, "8 edges of 608 cut")
-    assert said.inner_text().endswith("Click to mend.")
-    page.get_by_role("button", name="Mend all").click()
-    settled(page, "nothing is cut")
-    whole = said.inner_text()
-    assert whole.endswith("Click to cut.")
-    page.select_option("[name=layer]", "1")
-    assert said.inner_text() != whole
-    page.get_by_role("button", name="Mend all").click()
-    settled(page, "nothing is cut")
-    assert said.inner_text() == whole
-
-
-def test_the_picture_opens_it_too(page):
-    page.locator(".still svg").click()
-    settled(page, "nothing is cut")
-
-
-def test_a_word_is_silenced_in_the_layer_that_a_cut_counts_in(page):
-    begin(page)
-    page.select_option("[name=layer]", "0")
-    page.select_option("[name=head]", "3")
-    part(page, "words").get_by_role("button", name="station").click()
-    settled(page, "11 edges of 608 cut")
-
-
 def test_words_are_silenced_one_by_one(page):
     begin(page)
     word = part(page, "words").get_by_role("button", name="station")
@@ -527,16 +405,6 @@ def test_a_link_restores_what_was_cut(page, site):
     other.close()
 
 
-def test_the_picture_is_saved_with_its_style(page):
-    begin(page)
-    with page.expect_download() as download:
-        page.get_by_role("button", name="Save the picture").click()
-    picture = download.value.path().read_text(encoding="utf-8")
-    assert 'xmlns="http://www.w3.org/2000/svg"' in picture.partition(">")[0]
-    assert ".graphs .e2d{stroke:" in picture
-    assert "_station" in picture
-
-
 ODD = {
     "": "There is no text",
     "   ": "There is no text",
@@ -559,22 +427,6 @@ def test_what_cannot_be_translated_is_refused_in_a_sentence(page, text, said):
     assert part(page, "whole").inner_text() == "Il pleut aujourd'hui."
 
 
-@pytest.mark.parametrize("text", ["😀🏳️‍🌈", "أين المحطة؟", "WHERE IS THE STATION?", "<b>&amp;</b>", "7"])
-def test_odd_text_is_translated_without_loops_and_doubted(page, translators, text):
-    begin(page)
-    page.locator("input[name=text]").fill(text)
-    page.keyboard.press("Enter")
-    settled(page, "nothing is cut")
-    ((expected,),) = translators["tatoeba"]([text], beam=1, copy=False)
-    assert part(page, "whole").text_content() == expected.text
-    assert "Do not trust this translation" in part(page, "doubt").inner_text()
-
-
-def test_sentences_of_the_kind_that_was_learned_are_not_doubted(page):
-    begin(page)
-    assert part(page, "doubt").is_hidden()
-
-
 def test_it_can_be_stopped_and_goes_on(page):
     begin(page)
     page.evaluate(
@@ -592,7 +444,7 @@ def test_it_can_be_stopped_and_goes_on(page):
 @pytest.mark.parametrize("damage", ["missing", "damaged"])
 def test_a_file_that_cannot_be_read_leaves_the_picture_and_says_so(browser, site, tmp_path, damage):
     for path in site.iterdir():
-        if path.stem not in ("tatoeba", *OTHERS):
+        if path.stem not in ("tatoeba",):
             (tmp_path / path.name).write_bytes(path.read_bytes())
     if damage == "damaged":
         whole = (site / "tatoeba.js").read_text(encoding="utf-8")
@@ -641,14 +493,6 @@ def test_golf_scores_what_is_left_and_knows_par(page, translators):
     )
     page.wait_for_selector(".golf.won")
     assert "You beat par by 1!" in score.inner_text()
-
-
-def test_the_sentence_of_the_day_is_one_a_day(page, site):
-    page.add_script_tag(path=site / "live.js")
-    days = page.evaluate(
-        "Array.from({length: 31}, (_, i) => EdgewiseGolf.holeOf(new Date(86400000 * i + 5), 30))"
-    )
-    assert days == [*range(30), 0]
 
 
 def test_links_come_back_and_what_is_no_link_is_none(page, site):

@@ -19,7 +19,7 @@ from transformers import (
 )
 
 from edgewise.decoding import KeyValueCache, continue_texts
-from edgewise.graphs import causal, draft_tree, prefix_lm, sinks, window
+from edgewise.graphs import causal, prefix_lm, sinks, window
 from edgewise.models.causal_lm import CausalLM, CausalLMConfig
 from edgewise.models.from_transformers import from_transformers
 from edgewise.validation import InputError, UnknownNameError
@@ -160,22 +160,6 @@ def test_packed_documents_do_not_see_each_other(changes):
         torch.testing.assert_close(parameter.grad, gradient)
 
 
-def test_guesses_of_a_tree_are_checked_in_one_pass(model):
-    """The scores at a guess are those of the text with the guesses that lead to it."""
-    text, guesses, parents = [3, 4, 5], [6, 7, 8, 9, 10], [-1, 0, 0, -1, 1]
-    depth = []
-    for parent in parents:
-        depth.append(0 if parent < 0 else depth[parent] + 1)
-    positions = torch.tensor([0, 1, 2] + [3 + d for d in depth])
-    logits = model(torch.tensor(text + guesses), draft_tree(3, parents), positions)
-    for guess in range(len(guesses)):
-        path, at = [], guess
-        while at >= 0:
-            path.insert(0, guesses[at])
-            at = parents[at]
-        torch.testing.assert_close(logits[3 + guess], model(*model.pack([text + path]))[-1])
-
-
 lengths = st.lists(st.integers(0, 6), min_size=1, max_size=3)
 
 
@@ -203,22 +187,6 @@ def test_variants_are_their_masks(data, sizes):
     assert torch.equal(causal(sizes).to_mask(), masks(sizes, lambda t, i, j: j <= i))
 
 
-@given(st.data(), st.integers(0, 5), st.integers(0, 7))
-def test_a_tree_of_guesses_is_its_mask(data, context, guesses):
-    parents = [data.draw(st.integers(-1, guess - 1)) for guess in range(guesses)]
-
-    def attends(i, j):
-        if i < context or j < context:
-            return j <= i and j < context
-        above = i - context
-        while above >= 0 and above != j - context:
-            above = parents[above]
-        return above >= 0
-
-    mask = block(context + guesses, attends)
-    assert torch.equal(draft_tree(context, parents).to_mask(), mask)
-
-
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
@@ -226,8 +194,6 @@ def test_a_tree_of_guesses_is_its_mask(data, context, guesses):
         (lambda m: prefix_lm([3, 1], [1]), ValueError, "each text needs a prefix within it"),
         (lambda m: sinks([3], 0, 1), ValueError, "width must be at least 1, got 0"),
         (lambda m: sinks([3], 1, -1), ValueError, "count must be at least 0"),
-        (lambda m: draft_tree(2, [0]), ValueError, r"parents\[0\] must be an earlier guess or -1, got 0"),
-        (lambda m: draft_tree(2, [-2]), ValueError, r"parents\[0\] must be at least -1"),
         (
             lambda m: replace(SMALL, num_kv_heads=3),
             ValueError,

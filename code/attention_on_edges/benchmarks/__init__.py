@@ -1,6 +1,5 @@
 """Every table of speed and memory: interleaved runs, medians, ratios."""
 
-from attention_on_edges.benchmarks.adaptive import SHARES, AdaptiveRow, bench_adaptive, format_adaptive
 from attention_on_edges.benchmarks.decoding import (
     CacheRow,
     DecodingRow,
@@ -54,12 +53,10 @@ __all__ = [
     "LARGE",
     "LENGTHS",
     "PYG_WORKLOADS",
-    "SHARES",
     "TRAINED",
     "TRAININGS",
     "VARLEN",
     "WORKLOADS",
-    "AdaptiveRow",
     "CacheRow",
     "CausalRow",
     "DecodingRow",
@@ -73,7 +70,6 @@ __all__ = [
     "PygRow",
     "TrainingRow",
     "Workload",
-    "bench_adaptive",
     "bench_cache",
     "bench_causal",
     "bench_decoding",
@@ -86,7 +82,6 @@ __all__ = [
     "bench_training",
     "compare_with_transformers",
     "exponents",
-    "format_adaptive",
     "format_cache",
     "format_causal",
     "format_decoding",

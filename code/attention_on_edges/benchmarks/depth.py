@@ -8,19 +8,11 @@ from torch import nn
 
 from attention_on_edges.analysis.pointer_chains import ChainConfig, draw_chains, train_chains
 from attention_on_edges.benchmarks.timing import interleave
-from attention_on_edges.experiments import artifacts
 from attention_on_edges.experiments.chain_study import KINDS, TEST_GRAPHS
-from attention_on_edges.experiments.runs import restore
 from attention_on_edges.figures import Table, table
-from edgewise.decoding import greedy
-from edgewise.graphs import GraphPool
-from edgewise.training import LabelSmoothing
 
 READERS = ("ACT", "6 steps", "10 steps", "6 layers")
 """Of the study of chains; the first is the one that the others are compared with."""
-
-SORTERS = ("sort-universal", "sort-universal-fixed-4", "sort-one-layer", "sort-three-layers")
-"""Committed models, likewise."""
 
 
 @dataclass(frozen=True)
@@ -29,43 +21,38 @@ class DepthRow:
 
     Attributes
     ----------
-    task, model : str
-        What it does.
+    model : str
+        Which.
     work : str
         ``"training"``, the loss of a batch and its gradients, or ``"answering"``.
     seconds : float
     ratio : float
-        Seconds as a multiple of those of the first model of that task and work.
+        Seconds as a multiple of those of the first model.
     """
 
-    task: str
     model: str
     work: str
     seconds: float
     ratio: float
 
 
-def bench_depth(repeats: int = 5, strings: int = 200, config: ChainConfig | None = None) -> list[DepthRow]:
-    """Time trained models of adaptive, fixed and ordinary depth, interleaved.
+def bench_depth(repeats: int = 5, config: ChainConfig | None = None) -> list[DepthRow]:
+    """Time trained readers of chains of adaptive, fixed and ordinary depth, interleaved.
 
-    Readers of chains are trained first, since how soon a token halts is learned; sorters are committed
-    models.
+    They are trained first, since how soon a token halts is learned.
 
     Parameters
     ----------
     repeats : int
         Measured turns of each.
-    strings : int
-        To be sorted, from the test set; 128 of them are a training batch.
     config : ChainConfig, optional
         How the readers are trained; as in the study if not given.
     """
     rows = []
-    for task, passes in (("chains", _readers(config or ChainConfig())), ("sort", _sorters(strings))):
-        for work, functions in passes.items():
-            seconds = interleave(functions, repeats)
-            first = next(iter(seconds.values()))
-            rows += [DepthRow(task, model, work, s, s / first) for model, s in seconds.items()]
+    for work, functions in _readers(config or ChainConfig()).items():
+        seconds = interleave(functions, repeats)
+        first = next(iter(seconds.values()))
+        rows += [DepthRow(model, work, s, s / first) for model, s in seconds.items()]
     return rows
 
 
@@ -82,28 +69,6 @@ def _readers(config: ChainConfig) -> Passes:
         },
         "answering": {
             name: torch.no_grad()(lambda m=model: m.answer(chains)) for name, model in models.items()
-        },
-    }
-
-
-def _sorters(strings: int) -> Passes:
-    found = {name: restore(artifacts.load(name)) for name in SORTERS}
-    _, data = next(iter(found.values()))
-    pairs = [[data.encode(side) for side in pair] for pair in data.splits["test"][:strings]]
-    sources = [source for source, _ in pairs]
-    batch = GraphPool()(sources[:128], [[data.sos_id, *target, data.eos_id] for _, target in pairs[:128]])
-    criterion = LabelSmoothing(data.vocab_size, data.pad_id)
-
-    def loss(model: nn.Module) -> torch.Tensor:
-        output = model.run(batch)
-        predicted = criterion(model.generator(output.hidden), batch.tgt_y)
-        price = model.extra_loss(output)
-        return predicted if price is None else predicted + price * batch.n_tokens
-
-    return {
-        "training": {name: _training(m, lambda m=m: loss(m)) for name, (m, _) in found.items()},
-        "answering": {
-            name: lambda m=m: greedy(m, sources, data.sos_id, data.eos_id) for name, (m, _) in found.items()
         },
     }
 
@@ -125,7 +90,9 @@ def _training(model: nn.Module, loss: Callable[[], torch.Tensor]) -> Callable[[]
 
 def format_depth(rows: Sequence[DepthRow]) -> Table:
     """Format rows of :func:`bench_depth` as a table."""
-    cells = {(r.task, r.model, r.work): f"{r.seconds * 1e3:.0f} ({r.ratio:.2f})" for r in rows}
-    models = dict.fromkeys((r.task, r.model) for r in rows)
-    lines = [(*m, cells[*m, "training"], cells[*m, "answering"]) for m in models]
-    return table(["task", "model", "training, ms", "answering, ms"], lines)
+    cells = {(r.model, r.work): f"{r.seconds * 1e3:.0f} ({r.ratio:.2f})" for r in rows}
+    models = dict.fromkeys(r.model for r in rows)
+    return table(
+        ["model", "training, ms", "answering, ms"],
+        [(m, cells[m, "training"], cells[m, "answering"]) for m in models],
+    )

@@ -225,16 +225,9 @@ def bench_decoding(
 
 @bench.command("depth")
 def bench_depth(repeats: Repeats = 5, out: Out = None) -> None:
-    """Time models of adaptive, fixed and ordinary depth on chains of pointers and on sort."""
+    """Time models of adaptive, fixed and ordinary depth on chains of pointers."""
     with one_line_errors():
         report = Report(out, name="depth", about="What does adaptive depth cost?", repeats=repeats)
         rows = benchmarks.bench_depth(repeats)
         write(benchmarks.format_depth(rows))
         report.write([asdict(row) for row in rows])
-
-
-@bench.command("adaptive")
-def bench_adaptive(repeats: Repeats = 5) -> None:
-    """Time a step of the Universal Transformer while fewer and fewer tokens are active."""
-    with one_line_errors():
-        write(benchmarks.format_adaptive(benchmarks.bench_adaptive(repeats=repeats)))

@@ -194,9 +194,8 @@ def draw_social(
     graph: nx.Graph,
     groups: Sequence[str],
     highlight: Hashable | None = None,
-    proposed: Sequence[tuple[Hashable, Hashable]] = (),
 ) -> Figure:
-    """Draw a network of people with its groups, one person's neighbourhood, and new ties.
+    """Draw a network of people with its groups and one person's neighbourhood.
 
     Parameters
     ----------
@@ -206,8 +205,6 @@ def draw_social(
         Each node's group, four groups at most, which differ in shape and colour.
     highlight : node, optional
         Arrows run to it from its neighbours.
-    proposed : sequence of (node, node)
-        Ties that are not in the graph, drawn dashed.
 
     Raises
     ------
@@ -224,9 +221,6 @@ def draw_social(
     arrows = nx.DiGraph([(j, highlight) for j in graph.neighbors(highlight)] if highlight is not None else [])
     weak = [e for e in graph.edges if highlight not in e]
     nx.draw_networkx_edges(graph, places, weak, edge_color=PALETTE["pale"], width=0.9, ax=ax)
-    nx.draw_networkx_edges(
-        graph, places, proposed, edge_color=PALETTE["purple"], style="--", width=2.2, ax=ax
-    )
     strong = {"edge_color": PALETTE["orange"], "width": 2.0, "arrowsize": 11, "node_size": 300}
     nx.draw_networkx_edges(arrows, places, ax=ax, **strong)
     looks = zip(names, "os^D", (PALETTE[c] for c in ("blue", "green", "ink", "purple")), strict=False)

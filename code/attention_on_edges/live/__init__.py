@@ -1,8 +1,7 @@
 """What a page computes and draws by itself, in JavaScript, and the Python that puts it there."""
 
 from attention_on_edges.live.beam import beam_tree
-from attention_on_edges.live.elements import editable_graph, engines_step_by_step, one_receiver
-from attention_on_edges.live.halting import halting_bars, steps_over_training
+from attention_on_edges.live.elements import editable_graph, one_receiver
 from attention_on_edges.live.player import AttentionPlayer, AttentionView, att_animation
 
 __all__ = [
@@ -11,8 +10,5 @@ __all__ = [
     "att_animation",
     "beam_tree",
     "editable_graph",
-    "engines_step_by_step",
-    "halting_bars",
     "one_receiver",
-    "steps_over_training",
 ]

@@ -8,12 +8,7 @@ import numpy as np
 
 from attention_on_edges.figures import PALETTE, draw_with_mask
 from attention_on_edges.live.element import Element, png
-from attention_on_edges.live.engine_steps import engine_steps
 from edgewise.graphs import AttentionGraph
-from edgewise.validation import check_count
-
-MOST_EDGES = 48
-"""Of a graph whose memory is drawn with a row for each edge."""
 
 
 def editable_graph(tokens: Sequence[str], graphs: Mapping[str, AttentionGraph]) -> Element:
@@ -98,44 +93,3 @@ def _matrix(name: str, given: Any, rows: int) -> np.ndarray:
     if not np.isfinite(matrix).all():
         raise ValueError(f"{name} must be finite")
     return matrix.round(4)
-
-
-def engines_step_by_step(graph: AttentionGraph, tokens: Sequence[str], d_k: int = 8, h: int = 1) -> Element:
-    """The same sum by the engines mailbox, scatter and tiles: what each writes, step by step (chapter 5).
-
-    Parameters
-    ----------
-    graph : AttentionGraph
-        Of these tokens, with 1 to 48 edges.
-    tokens : sequence of str
-        Labels.
-    d_k : int
-        Width of a head.
-    h : int
-        Number of heads.
-
-    Raises
-    ------
-    TypeError
-        If ``d_k`` or ``h`` is not an integer.
-    ValueError
-        If the graph is not of these tokens, its edges are none or too many, or ``d_k`` or ``h`` is not
-        positive.
-    """
-    if (graph.num_src, graph.num_dst) != (len(tokens), len(tokens)):
-        sides = f"{graph.num_src} senders and {graph.num_dst} receivers"
-        raise ValueError(f"graph must be of {len(tokens)} tokens, got {sides}")
-    if not 1 <= graph.num_edges <= MOST_EDGES:
-        raise ValueError(f"graph must have 1 to {MOST_EDGES} edges, got {graph.num_edges}")
-    engines = engine_steps(graph, tokens, check_count("d_k", d_k, 1), check_count("h", h, 1))
-    totals = {name: engine["steps"][-1]["total"] for name, engine in engines.items()}
-    figure, axes = plt.subplots(figsize=(6.4, 1.8), layout="constrained")
-    axes.bar_label(axes.barh(list(totals), list(totals.values()), color=PALETTE["blue"]), fmt="{:,.0f}")
-    axes.invert_yaxis()
-    axes.set(xlabel="numbers written to memory")
-    axes.margins(x=0.12)
-    counts = ", ".join(f"{name} {total:,}" for name, total in totals.items())
-    told = f"Bars of the numbers that three engines write on a graph of {graph.num_edges} edges: {counts}."
-    edges = list(zip(graph.dst.tolist(), graph.src.tolist(), strict=True))
-    data = {"title": "The same sum, three ways", "tokens": list(tokens), "edges": edges, "engines": engines}
-    return Element("engines", data, png(figure), told)

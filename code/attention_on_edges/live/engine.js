@@ -194,7 +194,7 @@
       const attention = (path) => ({ in: part(`${path}.in_proj`), out: part(`${path}.out_proj`) });
       const stack = (side, sublayers) => ({
         norm: part(`${side}.norm`),
-        layers: Array.from({ length: config.N ?? 1 }, (_, i) => {
+        layers: Array.from({ length: config.N }, (_, i) => {
           const path = `${side}.layers.${i}`;
           return {
             self: attention(`${path}.self_attn`),
@@ -209,11 +209,10 @@
       this.encoder = stack("encoder", 2);
       this.decoder = stack("decoder", 3);
       this.source = tensors["src_embed.lut.weight"];
-      this.target = tensors["tgt_embed.lut.weight"] ?? this.source;  // a shared matrix is stored once
-      this.output = { weight: tensors["generator.proj.weight"] ?? this.source, bias: tensors["generator.proj.bias"] };
+      this.output = { weight: this.source, bias: tensors["generator.proj.bias"] };  // one matrix for all three
     }
 
-    // Adds sines and cosines of a position, or of a step, to row number `row` of x.
+    // Adds sines and cosines of a position to row number `row` of x.
     addPosition(x, row, position) {
       const width = this.config.dim_model;
       for (let j = 0; j < width; j += 2) {
@@ -238,9 +237,9 @@
       return x;
     }
 
-    // x after a sublayer f, with its residual connection and its norm before or after.
+    // x after a sublayer f, with its residual connection and its norm (pre-norm).
     sublayer(x, norm, f) {
-      return this.config.norm_first ? add(x, f(layerNorm(x, norm))) : layerNorm(add(x, f(x)), norm);
+      return add(x, f(layerNorm(x, norm)));
     }
 
     feedForward(x, layer) {
@@ -256,25 +255,16 @@
         [names[field], y.subarray(row * count + i * width, row * count + (i + 1) * width)])));
     }
 
-    // Of one graph, each receiver's messages, [rows, width], after the output projection. Rows are receivers
-    // number `first` and on, or those that `rows` names.
+    // Of one graph, the messages of the receivers that `rows` names, [rows, width], after the output projection.
     attend(kind, layer, attention, queries, senders, rows, options) {
       const width = this.config.dim_model, y = new Float32Array(queries.length * width);
       queries.forEach(({ query }, i) => {
-        const exists = this.edgesInto(kind, layer, rows[i], options.edge);
+        const exists = options.edge && ((head, sender) => options.edge(kind, layer, head, rows[i], sender));
         const { sum, weights } = receive(query, senders, this.config.h, exists, options.attention);
         options.attention?.(kind, layer, rows[i], weights);
         y.set(sum, i * width);
       });
       return linear(y, attention.out);
-    }
-
-    // Which edges into a receiver exist; null if all do.
-    edgesInto(kind, layer, receiver, edge) {
-      const window = kind === "e2e" && this.config.source_graph === "window";
-      if (!edge && !window) return null;
-      return (head, sender) =>
-        !(window && Math.abs(receiver - sender) > this.config.reach) && (!edge || edge(kind, layer, head, receiver, sender));
     }
 
     // Keys and values of the encoded source for each layer of the decoder.
@@ -300,7 +290,7 @@
     // Appends a token to a target. The cache that is given stays as it is, so that hypotheses can share it.
     step(source, cache, id, options = {}) {
       const position = cache[0].length, grown = [];
-      let x = this.embedAt(this.target, [id], position);
+      let x = this.embedAt(this.source, [id], position);
       this.decoder.layers.forEach((layer, l) => {
         x = this.sublayer(x, layer.norms[0], (y) => {
           const fields = this.project(y, layer.self);
@@ -316,93 +306,6 @@
 
     predict(x) {
       return logSoftmax(linear(x, this.output));
-    }
-  }
-
-  // The Universal Transformer: one layer, applied to each token until its halting probabilities add up to
-  // 1 - eps. Halted tokens stay as they are and can still be attended to (ACT; config.frozen is "state").
-  class UniversalTransformer extends Transformer {
-    constructor(config, tensors) {
-      super(config, tensors);
-      const unit = (side) => Object.fromEntries(["norm", "linear"].map((name) => [name, {
-        weight: tensors[`halt_${side}.${name}.weight`], bias: tensors[`halt_${side}.${name}.bias`],
-      }]));
-      this.halting = { enc: unit("enc"), dec: unit("dec") };
-    }
-
-    // Revises tokens, [rows, width], until each has halted. revise(step, rows, x) gives the new states of the
-    // rows that are active; halt(row, x) is told the last state of a row. Returns, for each token, its mean
-    // state, the halting weight of each of its steps, and the remainder among them, the last.
-    ponder(side, x, positions, revise, halt) {
-      const width = this.config.dim_model, { max_steps: most, eps } = this.config, unit = this.halting[side];
-      const tokens = positions.map((position, row) => ({
-        row, position, state: x.slice(row * width, (row + 1) * width),
-        mean: new Float32Array(width), total: 0, weights: [],
-      }));
-      let active = tokens;
-      for (let step = 0; active.length > 0; step++) {
-        const y = new Float32Array(active.length * width);
-        active.forEach((token, i) => {
-          y.set(token.state, i * width);
-          this.addPosition(y, i, token.position);
-          this.addPosition(y, i, step);
-        });
-        const revised = revise(step, active.map((token) => token.row), y);
-        const logits = linear(layerNorm(revised, unit.norm), unit.linear);
-        active = active.filter((token, i) => {
-          const probability = 1 / (1 + Math.exp(-logits[i])), sum = Math.fround(token.total + probability);
-          const halts = step === most - 1 || sum >= 1 - eps, weight = halts ? 1 - token.total : probability;
-          token.state = revised.slice(i * width, (i + 1) * width);
-          token.mean = token.mean.map((value, j) => value + weight * token.state[j]);
-          token.weights.push(weight);
-          token.total = sum;
-          if (halts) halt(token.row, token.state);
-          return !halts;
-        });
-      }
-      return tokens;
-    }
-
-    encode(ids, options = {}) {
-      const [layer] = this.encoder.layers, fields = [];
-      const revise = (step, rows, x) => {
-        const revised = this.sublayer(x, layer.norms[0], (y) => {
-          this.project(y, layer.self).forEach((found, i) => { fields[rows[i]] = found; });
-          return this.attend("e2e", step, layer.self, rows.map((row) => fields[row]), fields, rows, options);
-        });
-        return this.feedForward(revised, layer);
-      };
-      const halt = (row, x) => { [fields[row]] = this.project(layerNorm(x, layer.norms[0]), layer.self); };
-      const tokens = this.ponder("enc", this.embed(this.source, ids), ids.map((_, row) => row), revise, halt);
-      options.pondered?.("enc", 0, tokens);
-      const states = layerNorm(Float32Array.from(tokens.flatMap(({ mean }) => [...mean])), this.encoder.norm);
-      return [this.project(states, this.decoder.layers[0].cross, "kv")];
-    }
-
-    // The cache holds each step's keys and values: a token that has halted keeps its last ones.
-    begin() {
-      return Array.from({ length: this.config.max_steps }, () => []);
-    }
-
-    step([source], cache, id, options = {}) {
-      const [layer] = this.decoder.layers, position = cache[0].length, grown = [];
-      const revise = (step, _, x) => {
-        let revised = this.sublayer(x, layer.norms[0], (y) => {
-          const fields = this.project(y, layer.self);
-          grown[step] = [...cache[step], ...fields];
-          return this.attend("d2d", step, layer.self, fields, grown[step], [position], options);
-        });
-        revised = this.sublayer(revised, layer.norms[1], (y) =>
-          this.attend("e2d", step, layer.cross, this.project(y, layer.cross, "q"), source, [position], options));
-        return this.feedForward(revised, layer);
-      };
-      const halt = (_, x) => {
-        const [fields] = this.project(layerNorm(x, layer.norms[0]), layer.self);
-        for (let step = grown.length; step < cache.length; step++) grown[step] = [...cache[step], fields];
-      };
-      const tokens = this.ponder("dec", this.embed(this.target, [id]), [position], revise, halt);
-      options.pondered?.("dec", position, tokens);
-      return { cache: grown, logProbs: this.predict(layerNorm(tokens[0].mean, this.decoder.norm)) };
     }
   }
 
@@ -500,11 +403,9 @@
     }
   }
 
-  // From a data file: config, base64 of the weights, and the tokenizer's merges or, for toy tasks, symbols.
+  // From a data file: config, base64 of the weights, and the tokenizer's merges.
   function load({ config, weights, merges }) {
-    const tensors = readTensors(fromBase64(weights));
-    const model = new (config.max_steps ? UniversalTransformer : Transformer)(config, tensors);
-    return { model, tokenizer: merges === undefined ? null : new Tokenizer(merges) };
+    return { model: new Transformer(config, readTensors(fromBase64(weights))), tokenizer: new Tokenizer(merges) };
   }
 
   globalThis.EdgewiseEngine = { Tokenizer, beamSearch, greedy, last, load, START, END };

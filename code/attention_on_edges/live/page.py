@@ -31,13 +31,12 @@ def joined(names: Sequence[str]) -> str:
 
 
 def model_file(name: str) -> str:
-    """A committed model as a script: its configuration, merges if it has any, and its weights, unchanged."""
+    """A committed translator as a script: its configuration, merges and weights, unchanged."""
     artifact = artifacts.load(name)
     weights = (artifact.folder / "model.safetensors").read_bytes()
+    merges = json.loads((artifact.folder / "tokenizer.json").read_text("utf-8"))["model"]["merges"]
     data = {"config": artifact.config["model"], "weights": base64.b64encode(weights).decode()}
-    if (tokenizer := artifact.folder / "tokenizer.json").exists():
-        merges = json.loads(tokenizer.read_text("utf-8"))["model"]["merges"]
-        data["merges"] = "\n".join(" ".join(pair) for pair in merges)
+    data["merges"] = "\n".join(" ".join(pair) for pair in merges)
     return f"(globalThis.EdgewiseModels ??= {{}})[{json.dumps(name)}] = {json.dumps(data)};\n"
 
 

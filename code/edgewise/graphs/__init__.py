@@ -17,7 +17,7 @@ from edgewise.graphs.pool import Batch, GraphPool
 from edgewise.graphs.receptive_field import receptive_field
 from edgewise.graphs.segment_memory import compressed_spans, compressive, segments
 from edgewise.graphs.trees import dependency_tree
-from edgewise.graphs.variants import draft_tree, prefix_lm, sinks
+from edgewise.graphs.variants import prefix_lm, sinks
 
 __all__ = [
     "AttentionGraph",
@@ -34,7 +34,6 @@ __all__ = [
     "dependency_tree",
     "dgl_available",
     "dilated",
-    "draft_tree",
     "even_chunks",
     "from_runs",
     "global_tokens",

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
 
 from edgewise.graphs.attention_graph import AttentionGraph
 from edgewise.graphs.constructors import window
-from edgewise.graphs.intervals import from_pairs, from_runs, union
+from edgewise.graphs.intervals import from_runs, union
 from edgewise.validation import check_count, check_counts
 
 
@@ -62,39 +61,3 @@ def sinks(sizes: int | Sequence[int], width: int, count: int) -> AttentionGraph:
     token = torch.arange(len(first))
     stop = torch.minimum(first + check_count("count", count), token + 1)
     return union(local, from_runs(token, first, stop, len(first)))
-
-
-def draft_tree(context: int, parents: Sequence[int] | Tensor) -> AttentionGraph:
-    """A text of ``context`` tokens, and a tree of guesses at how it goes on, checked in one pass.
-
-    The text is causal. A guess attends to the text, to itself and to its ancestors (Miao et al. 2024).
-
-    Parameters
-    ----------
-    context : int
-        Tokens of the text.
-    parents : sequence of int
-        The parent of each guess, a number of an earlier one; -1 if it follows the text.
-
-    Raises
-    ------
-    TypeError
-        If a number is not an integer.
-    ValueError
-        If ``context`` is negative or a parent is not an earlier guess or -1.
-    """
-    context = check_count("context", context)
-    parents = check_counts("parents", parents, -1) if len(parents) else []
-    pairs = []
-    for guess, parent in enumerate(parents):
-        if parent >= guess:
-            raise ValueError(f"parents[{guess}] must be an earlier guess or -1, got {parent}")
-        above = guess
-        while above >= 0:
-            pairs.append((context + above, context + guess))
-            above = parents[above]
-    n = context + len(parents)
-    token = torch.arange(n)
-    text = from_runs(token, torch.zeros_like(token), (token + 1).clamp(max=context), n)
-    src, dst = torch.tensor(pairs, dtype=torch.int64).view(-1, 2).unbind(1)
-    return union(text, from_pairs(src, dst, n))
