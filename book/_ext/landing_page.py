@@ -1,4 +1,4 @@
-"""A Sphinx extension: ``{chapters}`` makes tiles of a table whose rows hold a link to a chapter and its question."""
+"""A Sphinx extension: ``{chapters}`` makes tiles of a table of chapters and their questions."""
 
 import html
 import re

@@ -11,7 +11,7 @@ PRELOAD = re.compile(rb'<link rel="preload"[^>]* as="font"[^>]*>\n?')
 
 
 def packed(data):
-    """Return a file as it is read from a disk, where fonts cannot be preloaded: there a page waits for them."""
+    """Return a file for a disk, from which fonts cannot be preloaded: there a page waits for them."""
     data = LINK.sub(rb"\1", PRELOAD.sub(b"", data))
     return data.replace(b"font-display: optional", b"font-display: block")
 
