@@ -20,6 +20,9 @@ MOST_BYTES = 1_000_000
 # The rules of WCAG 2.2, levels A and AA, as axe-core knows them.
 AXE = (Path(find_spec("axe_playwright_python").origin).parent / "axe.min.js").read_text(encoding="utf-8")
 WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+# Some time after the screen has changed its size, the theme lets the keyboard reach what scrolls.
+REACHED = """() => [...document.querySelectorAll("pre, .cell_output > .output")].every(box =>
+    (box.tabIndex === 0) === (box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight))"""
 FRAMES = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 
@@ -170,8 +173,7 @@ def test_page_is_open_to_everybody_in_every_look(page, look):
     page.wait_for_function("scheme => document.documentElement.dataset.theme === scheme", arg=scheme)
     assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
     if look in ("narrow-dark", "wide-light"):
-        # Some time after the screen has changed its size, the theme lets the keyboard reach what scrolls.
-        page.wait_for_timeout(500)
+        page.wait_for_function(REACHED, polling=50)
         page.evaluate("axe => { (0, eval)(axe); }", AXE)
         options = {"runOnly": WCAG, "resultTypes": ["violations"], "preload": False}
         found = page.evaluate("async options => (await axe.run(document, options)).violations", options)
