@@ -1,12 +1,15 @@
-"""A Sphinx extension: no Thebe scripts in the pages, no deprecated ARIA roles.
+"""A Sphinx extension: what Jupyter Book, its theme and MyST need to be told about this book's pages."""
 
-The theme loads sphinx-thebe in every book. Its constants end up in each page twice, which the browser
-logs as an error, and it can fetch scripts from outside. This book has no Thebe button.
-"""
+import twins
+
+
+def leave_out_sources(app, config):
+    """Let Sphinx pass over the chapters' sources: it reads their notebooks, executed, beside them."""
+    config.exclude_patterns += [f"book/{page.name}" for page in twins.chapters()]
 
 
 def drop_thebe(app, pagename, templatename, context, doctree):
-    """Take sphinx-thebe's scripts off a page."""
+    """Take sphinx-thebe's scripts off a page: the browser logs an error, as its constants are there twice."""
     context["script_files"] = [
         script
         for script in context["script_files"]
@@ -30,7 +33,8 @@ def list_labels(app, env):
 
 
 def setup(app):
-    """Run after the theme has added its scripts."""
+    """Run before pages are read, after labels are known, and after the theme has added its scripts."""
+    app.connect("config-inited", leave_out_sources)
     app.connect("env-updated", list_labels)
     app.connect("html-page-context", drop_thebe, priority=900)
     app.connect("html-page-context", rename_roles)

@@ -1,13 +1,11 @@
 """Writes each chapter's twin, the notebook that Binder, Colab and the build run.
 
-    python book/_ext/twins.py           write the set-up cell into the chapters, and the twins
-    python book/_ext/twins.py --check   change nothing; name what differs and fail
+    python book/_ext/twins.py
 
 A chapter is a page ``book/*.md`` with a ``kernelspec`` in its front matter.
 """
 
 import re
-import sys
 
 import jupytext
 import nbformat
@@ -63,27 +61,20 @@ def twin(text):
     return nbformat.writes(made) + "\n"
 
 
-def main(check):
-    """Bring chapters and twins up to date, or with ``check`` return those that are not."""
+def main():
+    """Bring chapters and twins up to date."""
     wanted = {}
     for page in chapters():
         wanted[page] = with_setup_cell(page.read_text(encoding="utf-8"))
         wanted[page.with_suffix(".ipynb")] = twin(wanted[page])
-    stale = [path for path, text in wanted.items() if not path.exists() or path.read_bytes() != text.encode()]
-    stale += [path for path in sorted((ROOT / "book").glob("*.ipynb")) if path not in wanted]
-    for path in stale:
-        name = path.relative_to(ROOT)
-        if check:
-            print(f"{name} is out of date: run make notebooks")
-        elif path in wanted:
-            path.write_bytes(wanted[path].encode())
-            print(f"wrote {name}")
-        else:
+    for path, text in wanted.items():
+        if not path.exists() or path.read_bytes() != text.encode():
+            path.write_bytes(text.encode())
+            print(f"wrote {path.relative_to(ROOT)}")
+    for path in (ROOT / "book").glob("*.ipynb"):
+        if path not in wanted:
             path.unlink()
-            print(f"removed {name}, which has no chapter")
-    return stale
 
 
 if __name__ == "__main__":
-    outdated = main(check="--check" in sys.argv[1:])
-    sys.exit(bool(outdated) and "--check" in sys.argv[1:])
+    main()

@@ -3,22 +3,20 @@
 The page ``book/references.md`` keeps the whole list and says which page cites what.
 """
 
+import json
 import re
 
 from docutils import nodes
 
 import contents
-import twins
 
 WHOLE = "book/references"
-HEADING = "Works cited"
 
 # A bullet list has no labels, so that a work may be in many lists.
-LIST = f"""
+LIST = """\
+## Works cited
 
-## {HEADING}
-
-```{{bibliography}}
+```{bibliography}
 :list: bullet
 :style: plain
 :filter: docname in docnames
@@ -26,18 +24,17 @@ LIST = f"""
 """
 
 
-def keys(text):
+def keys(page):
     """Return the keys that a page cites, each once, in order."""
+    text = (contents.ROOT / f"{page}.md").read_text(encoding="utf-8")
     cited = re.findall(r"(?<!`)\{cite[a-z:]*\}`([^`]+)`", text)
     return list(dict.fromkeys(key.strip() for group in cited for key in group.split(",")))
 
 
 def by_page():
     """Say as a section for each page of the book what it cites."""
-    lines = []
-    for page in contents.pages():
-        cited = keys((contents.ROOT / f"{page}.md").read_text(encoding="utf-8"))
-        lines += [f"- [](/{page}.md): {{cite:t}}`{','.join(cited)}`"] if cited else []
+    cited = {page: ",".join(keys(page)) for page in contents.pages()}
+    lines = [f"- [](/{page}.md): {{cite:t}}`{all_keys}`" for page, all_keys in cited.items() if all_keys]
     return "\n\n## Page by page\n\n" + "\n".join(lines) + "\n"
 
 
@@ -45,8 +42,10 @@ def add_lists(app, docname, source):
     """Write the lists at the end of the pages, for Sphinx to read."""
     if docname == WHOLE:
         source[0] += by_page()
-    elif "\nkernelspec:" in twins.front_matter(source[0]) and keys(source[0]):
-        source[0] += LIST
+    elif app.env.doc2path(docname).endswith(".ipynb") and keys(docname):
+        notebook = json.loads(source[0])
+        cell = {"cell_type": "markdown", "id": "works-cited", "metadata": {}, "source": LIST}
+        source[0] = json.dumps(notebook | {"cells": [*notebook["cells"], cell]})
 
 
 def stay_on_the_page(app, doctree, docname):

@@ -50,7 +50,6 @@ class TestHeads:
         assert len(heads) == len(set(heads)) == 3 * 3 * 2
         assert Head("cross", 2, 1) in heads
 
-    @pytest.mark.proves("09-what-heads-learn", "removing a head equals zeroing its output columns")
     @pytest.mark.parametrize("graph", ["enc", "dec", "cross"])
     def test_leaving_a_head_out_is_zeroing_its_columns(self, graph):
         model, batch = model_and_batch()
@@ -95,7 +94,6 @@ class TestHeads:
 class TestImportance:
     criterion = LabelSmoothing(VOCAB, 2)
 
-    @pytest.mark.proves("09-what-heads-learn", "importance is the derivative by a gate on the head, to 1e-4")
     def test_it_is_the_derivative_by_a_gate(self):
         model, _ = model_and_batch()
         model.double()
@@ -236,7 +234,6 @@ class TestSyntax:
         if tree:
             assert uuas([spanning_tree(weights)], [tree]) == 1
 
-    @pytest.mark.proves("09-what-heads-learn", "the spanning tree has the largest weight of all trees")
     @settings(max_examples=30)
     @given(st.integers(0, 10_000))
     def test_the_spanning_tree_is_the_best_of_all(self, seed):
@@ -289,7 +286,6 @@ class TestSyntax:
 
 
 class TestConvolution:
-    @pytest.mark.proves("09-what-heads-learn", "attention equals nn.Conv1d, values and gradients, to 1e-6")
     @pytest.mark.parametrize("width", [1, 3, 7])
     @pytest.mark.parametrize("bias", [True, False])
     def test_it_equals_the_convolution(self, width, bias):

@@ -1,6 +1,5 @@
 """What we measure ourselves against: PyTorch's own layers with our weights give our tokens."""
 
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,7 +11,6 @@ from workshop import torch_greedy, torch_twin
 SOS, EOS = 0, 1
 
 
-@pytest.mark.proves("08-translation", "greedy decoding gives the tokens that PyTorch's own layers give")
 @given(st.integers(0, 50))
 @settings(max_examples=10)
 def test_greedy_decoding_is_that_of_pytorchs_layers(seed):

@@ -126,10 +126,6 @@ def test_the_adaptive_command_prints_the_table(monkeypatch):
     assert "10%" in result.output
 
 
-@pytest.mark.proves(
-    "05-message-passing",
-    "the padded attention that engines are timed against computes the same",
-)
 @pytest.mark.parametrize("lengths", [(3, 3), (1, 4, 2)])
 def test_the_padded_rival_computes_the_same(lengths):
     fields = [torch.randn(sum(lengths), 2, 3) for _ in range(3)]
@@ -186,7 +182,6 @@ def test_attention_padded_by_hand_is_the_models_own():
     torch.testing.assert_close(model(batch), expected)
 
 
-@pytest.mark.proves("05-message-passing", "the window by hand, timed beside the engines, computes the same")
 def test_a_window_by_hand_computes_the_same():
     fields = random_fields(window(24, 4, 4), 2, 3)
     by_hand = LocalAttention(24, 4)(*fields)

@@ -21,7 +21,6 @@ def test_counted_work_grows_as_the_table_says(kind):
         assert fitted_exponent((8, 16, 32), counts) == pytest.approx(power)
 
 
-@pytest.mark.proves("lab", "the counts of multiplications are what PyTorch's FlopCounterMode finds, exactly")
 @pytest.mark.parametrize("kind", LAYERS)
 def test_counted_work_is_what_torch_multiplies(kind):
     """PyTorch's own counter of operations, two per multiplication; it counts matrix products."""
@@ -65,7 +64,6 @@ def test_a_power_law_is_found_again(power, factor, sizes):
     assert fitted_exponent(sizes, [factor * s**power for s in sizes]) == pytest.approx(power, abs=1e-6)
 
 
-@pytest.mark.proves("lab", "path lengths are the closed forms, for random lengths and kernels, exactly")
 @given(st.integers(1, 200), st.integers(2, 6))
 def test_paths_are_as_long_as_the_closed_forms(n, k):
     """Plain: each layer reaches k - 1 further. Dilated: L layers reach k ** L - 1."""

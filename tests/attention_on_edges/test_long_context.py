@@ -168,7 +168,6 @@ class TestReader:
             mine = together[text * NUM_QUESTIONS : (text + 1) * NUM_QUESTIONS]
             torch.testing.assert_close(model(alone), mine, atol=1e-5, rtol=1e-5)
 
-    @pytest.mark.proves("10-sparse-graphs", "gradients reach an answer along paths only")
     @pytest.mark.parametrize("name", GRAPHS)
     def test_an_answer_depends_on_its_receptive_field_and_on_nothing_else(self, name):
         """With two layers, gradients reach an answer from just those tokens that the graph lets through."""
@@ -296,7 +295,6 @@ class TestAdaptiveSpan:
         weights = mask * (q @ k.transpose(1, 2) / q.shape[-1] ** 0.5).exp()
         return (weights / weights.sum(-1, keepdim=True) @ v).transpose(0, 1)
 
-    @pytest.mark.proves("10-sparse-graphs", "adaptive spans equal the paper's equation, with gradients")
     @given(st.integers(1, 25), st.integers(1, 3), st.integers(1, 9), st.integers(1, 5), st.integers(0, 9))
     def test_equals_the_papers_equation(self, n, heads, longest, ramp, seed):
         torch.manual_seed(seed)
@@ -461,7 +459,6 @@ class TestSparseTransformer:
         )
         self.batch = GraphPool()(self.sources, [[1, *target, 2] for target in targets])
 
-    @pytest.mark.proves("10-sparse-graphs", "a window as wide as the text is the plain model")
     @torch.no_grad()
     def test_on_the_complete_graph_or_a_window_as_wide_it_is_the_plain_model(self):
         expected = self.plain(self.batch)

@@ -62,7 +62,6 @@ def test_windows_grow_narrower_and_the_widest_changes_nothing(model, data):
 
 
 class TestPruning:
-    @pytest.mark.proves("09-what-heads-learn", "each order of pruning removes the heads that it names")
     def test_every_order_leaves_out_what_it_says(self, model, data, monkeypatch):
         """Each head left out spoils one more translation: its number in the list of heads, and all before."""
         heads = heads_of(model)
@@ -165,7 +164,6 @@ def plant(model, data, weights_of):
 
 
 class TestAlignment:
-    @pytest.mark.proves("09-what-heads-learn", "links planted in attention are found, AER 0")
     def test_planted_links_are_found(self, model, data):
         """Head 0 of layer 1 aligns words in the rows that predict them; head 1 in those that read them."""
         links = frozenset((i, i) for i in range(4))
@@ -205,7 +203,6 @@ class TestAlignment:
 class TestSyntax:
     PARSE = Parse(("the", "man", "rides", "bikes"), (1, 2, -1, 2), ("det", "nsubj", "root", "obj"))
 
-    @pytest.mark.proves("09-what-heads-learn", "trees planted in attention are found, UUAS 1")
     def test_planted_trees_are_found(self, model, data, monkeypatch):
         """Head 1 of layer 0 attends to a word's head, the other heads to the word before."""
         monkeypatch.setattr(against, "COMMON", 3)
@@ -270,7 +267,6 @@ class TestRunning:
         assert found["config"]["weights"] == measurements.digest_of_weights(artifacts.load("multi30k"))
         assert found["provenance"]["seconds"] >= 0
 
-    @pytest.mark.proves("09-what-heads-learn", "results of trained models belong to the committed weights")
     def test_committed_figures_are_of_the_committed_models(self):
         for name, measurement in MEASUREMENTS.items():
             results = load_study(name)

@@ -10,7 +10,6 @@ from edgewise.graphs import AttentionGraph, causal
 from support import edge_graphs, interval_graphs
 
 
-@pytest.mark.proves("04-sentences-as-graphs", "the NetworkX graph has exactly the edges of the two lists")
 @given(st.one_of(edge_graphs(), interval_graphs()))
 def test_the_drawn_graph_has_the_same_edges(graph):
     drawn = graph.to_networkx()

@@ -30,9 +30,6 @@ from workshop import FEW, TINY_COPY
 pairs = st.lists(st.integers(1, 9), min_size=1, max_size=30)
 
 
-@pytest.mark.proves(
-    "12-beyond-one-machine", "batch for batch, the shares of all processes are what one process reads"
-)
 @given(pairs, st.integers(2, 5), st.integers(1, 40), st.booleans(), st.integers(0, 3))
 def test_every_example_is_seen_once_over_all_processes(lengths, size, budget, bucketed, seed):
     """Batch for batch the shares are what one process gets, each sentence in one of them."""
@@ -98,7 +95,6 @@ def test_processes_that_would_not_do_the_same_are_refused_in_one_line(tmp_path):
     assert not checkpoints(tmp_path / "run" / "checkpoints")
 
 
-@pytest.mark.proves("12-beyond-one-machine", "the first process alone writes log, checkpoint and artifact")
 def test_the_first_process_alone_writes(tmp_path, monkeypatch):
     """Artifact, log and checkpoint come once; a folder in use and a run that is there are one line each."""
     monkeypatch.setattr(tasks, "SIZES", FEW)
@@ -157,10 +153,6 @@ cli.app()
 
 
 @pytest.mark.nightly
-@pytest.mark.proves(
-    "12-beyond-one-machine",
-    "a killed process ends the job; resumed, the run ends with the same bytes as one left alone",
-)
 def test_a_process_that_is_killed_ends_the_job_and_the_run_goes_on(tmp_path):
     (tmp_path / "worker.py").write_text(WORKER)
     (tmp_path / "pids").mkdir()

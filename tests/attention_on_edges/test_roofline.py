@@ -59,9 +59,6 @@ class TestTally:
         assert half.costs["products"].moved == tally.costs["products"].moved / 2 == 3 * 64 * 2
         assert half.costs["rest"].moved == 2 * 64 * (4 + 2)
 
-    @pytest.mark.proves(
-        "12-beyond-one-machine", "the FLOPs counted in a pass are those worked out by hand, exactly"
-    )
     def test_a_pass_is_the_closed_form(self):
         """Products with weights as the training benchmark counts them; attention 12 a score and feature."""
         plan = Plan(length=9, rows=1000, autocast=False)
@@ -74,7 +71,6 @@ class TestTally:
 
 
 class TestCounted:
-    @pytest.mark.proves("12-beyond-one-machine", "the polynomials give the counts of larger models exactly")
     def test_other_sizes_are_exact(self):
         counted = Counted(PLAN)
         for sizes in ((3, 256, 50, 5), (2, 192, 300, 3)):
@@ -105,9 +101,6 @@ def test_polynomials_pass_through_their_nodes(nodes, x):
 
 
 class TestMachines:
-    @pytest.mark.proves(
-        "12-beyond-one-machine", "work takes the longer of its arithmetic and its memory traffic"
-    )
     def test_the_longer_of_two_times(self):
         half = replace(FAST, of_peak=0.5, of_bandwidth=0.25)
         assert FAST.seconds(Cost(200.0, 10.0)) == 2.0

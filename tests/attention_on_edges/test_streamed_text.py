@@ -131,9 +131,6 @@ class TestCache:
         assert old.take(np.arange(2))[0].tolist() == [3, 4]  # who reads it still, reads it to the end
         assert old.lengths().tolist() == [2, 2]
 
-    @pytest.mark.proves(
-        "12-beyond-one-machine", "a cache with a changed, cut or missing file is noticed and made again"
-    )
     @pytest.mark.parametrize("name", FILES)
     @pytest.mark.parametrize("damage", ["changed", "cut", "gone"])
     def test_damage_is_detected_and_the_cache_made_anew(self, tmp_path, name, damage):
@@ -186,7 +183,6 @@ class TestReading:
             starts = np.cumsum([0, *found.src_lengths[:-1]])
             yield [] if found.stand_in else [int(found.src[0][start]) for start in starts]
 
-    @pytest.mark.proves("12-beyond-one-machine", "every pair is read once over all processes and workers")
     @pytest.mark.parametrize(("size", "workers"), [(1, 0), (1, 2), (2, 0), (2, 2), (4, 1)])
     def test_every_pair_comes_once_over_all_processes_and_workers(self, cache, size, workers):
         parts = [list(self.seen(cache, (rank, size), workers)) for rank in range(size)]
@@ -256,7 +252,6 @@ print(seen, tokens - pairs - end, peak() - before)
 """
 
 
-@pytest.mark.proves("12-beyond-one-machine", "five million pairs are read in less than 500 MB of memory")
 @pytest.mark.parametrize("pairs", [500_000, pytest.param(5_000_000, marks=pytest.mark.nightly)])
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="reads VmHWM, which Linux has")
 def test_pairs_are_read_in_less_memory_than_their_files_take(tmp_path, pairs):

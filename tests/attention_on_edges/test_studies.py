@@ -161,7 +161,6 @@ class TestStudy:
         assert "study must be one of" in third.stderr
 
 
-@pytest.mark.proves("09-what-heads-learn", "results of training runs belong to the recipes in the code")
 @pytest.mark.parametrize("name", STUDIES)
 def test_committed_figures_are_of_the_studies_in_the_catalogue(name):
     results = load_study(name)
@@ -195,7 +194,6 @@ def test_rates_of_the_stability_study_are_the_highest_of_their_runs():
     assert len(STUDIES["stability"].entries) == 2 * 2 * 2 * len(ablations.RATES) * 3
 
 
-@pytest.mark.proves("09-what-heads-learn", "models of six widths have as many weights, within 5 %")
 def test_feed_forward_widths_have_weights_alike():
     counts = {}
     for entry in STUDIES["feed-forward"].entries:
@@ -238,7 +236,6 @@ class TestMixing:
             with pytest.raises(ValueError, match=f"there is no attention .* by '{how}'"):
                 model.attention_of(batch, 0)
 
-    @pytest.mark.proves("09-what-heads-learn", "heads at fixed places equal torch's conv1d")
     @torch.no_grad()
     def test_a_convolution_is_torchs(self):
         """Three heads take offsets 0, -1 and 1: a kernel of width three."""
@@ -310,7 +307,6 @@ class TestMixing:
 class TestReadings:
     training = LongContextConfig(steps=3, lengths=(26,), batch_tokens=64, dim_model=16, dim_ff=16)
 
-    @pytest.mark.proves("10-sparse-graphs", "the models' sparse graphs have 35 to 60 edges per token at 512")
     def test_sparse_graphs_have_about_as_many_edges(self):
         for name, graph_of in LONG_GRAPHS.items():
             edges = graph_of(512).num_edges / 512

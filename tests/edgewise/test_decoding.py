@@ -38,9 +38,6 @@ def plain_greedy(model, source, limit):
         log_prob += float(best)
 
 
-@pytest.mark.proves(
-    "08-translation", "step by step with kept keys and values, states equal those of one whole pass, to 1e-5"
-)
 @given(lengths, st.booleans())
 @settings(max_examples=25)
 @torch.no_grad()
@@ -221,10 +218,6 @@ class TestBeamSearch:
         scored = [(s / norm, s, ids) for s, norm, ids in zip(sums, norms, targets, strict=True)]
         return sorted(scored, reverse=True)
 
-    @pytest.mark.proves(
-        "08-translation",
-        "a beam that holds every hypothesis finds what exhaustive search finds, on random models",
-    )
     @given(
         st.integers(0, 200),
         st.sampled_from([0.0, 0.6, 2.0]),

@@ -58,9 +58,6 @@ def torchs(model, norm_first):
     return twin, copy_to_torch(model, twin)
 
 
-@pytest.mark.proves(
-    "02-transformer", "the gradients of all parameters equal torch.nn.Transformer's too, against float64"
-)
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_equals_torchs_transformer_in_value_and_gradient(norm_first):
     """With its final norms, which it has in both orders; padded, causal, every parameter and both inputs."""
@@ -181,9 +178,6 @@ def test_padding_changes_no_real_output():
     assert not torch.allclose(model(src, tgt)[real], first[real]), "without lengths padding is attended to"
 
 
-@pytest.mark.proves(
-    "02-transformer", "no output depends on a later target token, by its gradients, in 20 random models"
-)
 @given(st.integers(1, 6), st.integers(0, 5), st.booleans())
 @settings(max_examples=20)
 def test_a_target_token_changes_no_output_before_it(n, seed, norm_first):
@@ -270,9 +264,6 @@ def test_the_papers_models_are_counted_without_memory():
         assert sum(p.numel() for p in model.parameters()) == layers + 37_000 * d + 37_000
 
 
-@pytest.mark.proves(
-    "02-transformer", "dropout acts on what sub-layers add and on embedded tokens, nowhere else"
-)
 def test_dropout_acts_where_the_paper_has_it():
     model = make_dense_model(VOCAB, VOCAB, **REAL | {"dropout": 0.5})
     acted = []

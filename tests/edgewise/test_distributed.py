@@ -79,9 +79,6 @@ def without_key_biases(name, weight):
     return torch.cat([q, v])
 
 
-@pytest.mark.proves(
-    "12-beyond-one-machine", "two processes follow one through whole runs: losses to 1e-5, weights to 1e-4"
-)
 @pytest.mark.parametrize("name", COURSES)
 def test_two_processes_with_half_of_each_batch_are_one_with_the_whole(name, in_one_and_two):
     alone, team = in_one_and_two
@@ -119,9 +116,6 @@ def dropout_course(team, folder):
     return outcomes[0] == outcomes[1], outcomes[1][3], outcomes[1][0]
 
 
-@pytest.mark.proves(
-    "12-beyond-one-machine", "each process samples its own dropout, and a resumed run goes on exactly"
-)
 def test_each_process_drops_by_itself_and_goes_on_exactly(tmp_path):
     (same, drawn, weights), (other_same, other_drawn, other_weights) = in_team(dropout_course, str(tmp_path))
     assert same

@@ -99,10 +99,6 @@ def test_a_mean_is_attention_with_equal_scores(graph):
     torch.testing.assert_close(aggregate(graph, v, "mean"), propagate_attention(graph, nothing, v, v))
 
 
-@pytest.mark.proves(
-    "03-transformers-are-gnns",
-    "with sum, mean and max, four heads equal one bit for bit; with attention they do not",
-)
 @pytest.mark.parametrize("how", AGGREGATORS)
 def test_heads_matter_to_attention_alone(how):
     one, four = (GNNLayer(6, 8, num_heads, how) for num_heads in (1, 4))
@@ -111,10 +107,6 @@ def test_heads_matter_to_attention_alone(how):
     assert torch.equal(one(graph, x), four(graph, x)) == (how != "attention")
 
 
-@pytest.mark.proves(
-    "03-transformers-are-gnns",
-    "GNNLayer equals its equation on random graphs, with every aggregator, in value and all gradients",
-)
 @given(social_graphs, st.sampled_from(AGGREGATORS), heads)
 def test_gcn_equals_its_equation_with_the_adjacency_matrix(graph, how, num_heads):
     layer = uneven(GNNLayer(5, 8, num_heads, how, activation=torch.tanh))
@@ -160,10 +152,6 @@ def test_gat_equals_its_equation_with_the_adjacency_matrix(graph, num_heads):
     )
 
 
-@pytest.mark.proves(
-    "03-transformers-are-gnns",
-    "GATLayer equals DGL's GATConv with the same weights, in value and all gradients, to 1e-5",
-)
 @pytest.mark.dgl
 @given(social_graphs, heads)
 def test_gat_equals_dgls(graph, num_heads):
@@ -258,10 +246,6 @@ def test_every_layer_defines_what_a_node_without_in_edges_gets(layer):
     assert grad.isfinite().all()
 
 
-@pytest.mark.proves(
-    "03-transformers-are-gnns",
-    "every layer is permutation equivariant on random graphs, to 1e-5",
-)
 @given(social_graphs, st.randoms(use_true_random=False))
 def test_renaming_the_nodes_renames_the_result(graph, random):
     order = torch.tensor(random.sample(range(graph.num_src), graph.num_src))

@@ -140,7 +140,6 @@ def test_copies_and_averages_work_after_a_training_step():
     assert torch.equal(average(graph, x), layer(graph, x))
 
 
-@pytest.mark.proves("using", "the layer compiles as one graph once its plan is made")
 @pytest.mark.parametrize("engine", ["scatter", "chunks", "tiles", "auto"])
 def test_it_compiles_as_one_graph(engine):
     graph, x = window(40, 2, 2), torch.randn(40, 6)

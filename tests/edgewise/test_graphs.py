@@ -52,10 +52,6 @@ def test_window_reaches_left_and_right(n, left, right):
     assert edges(window(n, left, right)) == expected
 
 
-@pytest.mark.proves(
-    "04-sentences-as-graphs",
-    "a constructor given several sizes makes the disjoint union of single graphs",
-)
 @given(sizes)
 def test_several_sizes_are_the_disjoint_union(lengths):
     for make in (complete, causal, lambda n: window(n, 1, 2)):
@@ -78,10 +74,6 @@ def test_batch_of_explicit_graphs_keeps_every_edge(graphs):
     assert (whole.num_src, whole.num_dst) == (src, dst)
 
 
-@pytest.mark.proves(
-    "04-sentences-as-graphs",
-    "the mask has exactly the edges of the two lists",
-)
 @given(st.one_of(edge_graphs(), interval_graphs()))
 def test_mask_and_matrix_have_the_same_edges(graph):
     expected = set(edges(graph))
@@ -266,10 +258,6 @@ class TestPool:
 long = torch.tensor
 
 
-@pytest.mark.proves(
-    "04-sentences-as-graphs",
-    "an edge out of range or listed twice is refused, with a message that names it",
-)
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [

@@ -115,7 +115,6 @@ def test_draw_weights_makes_copies_differ_and_leaves_norms():
     assert torch.equal(copies[0].sublayer[0].norm.weight, torch.ones(8))
 
 
-@pytest.mark.proves("lab", "PE(p + k) is a rotation of PE(p), for random positions and widths, to 1e-6")
 @given(st.integers(0, 400), st.integers(0, 400), st.integers(1, 6))
 def test_moving_a_position_is_a_linear_map_of_its_encoding(pos, other, pairs):
     """PE(pos + k) = M(k) PE(pos): each sine and cosine pair turns by k times its frequency."""

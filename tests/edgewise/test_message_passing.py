@@ -30,10 +30,6 @@ def test_equal_to_dense_attention_on_any_graph(engine, graph, heads, width, seed
     check(graph, engine, heads, width, seed=seed)
 
 
-@pytest.mark.proves(
-    "05-message-passing",
-    "every engine, builtin too, equals dense attention for scores up to 100, in value and gradient",
-)
 @engines
 @settings(max_examples=25)
 @given(
@@ -121,7 +117,6 @@ def test_features_of_edges_are_added_to_keys_and_values(graph):
         torch.testing.assert_close(output[receiver], torch.einsum("eh,ehd->hd", weights, values))
 
 
-@pytest.mark.proves("using", "what is not finite spreads along edges and nowhere else, in every engine")
 @engines
 @pytest.mark.parametrize("which", "qkv")
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), 3e38])
@@ -137,7 +132,6 @@ def test_what_is_not_finite_spreads_along_edges_and_nowhere_else(engine, which, 
         torch.testing.assert_close(output[receiver], expected, equal_nan=True)
 
 
-@pytest.mark.proves("using", "tiles and chunks refuse second derivatives, scatter has them")
 @engines
 @pytest.mark.parametrize("graph", [window([9, 5], 2, 1), causal([4, 3])], ids=["window", "causal"])
 def test_second_derivatives_are_right_or_refused_with_a_sentence(engine, graph):
@@ -362,10 +356,6 @@ def ladder(tokens):
     return AttentionGraph(src, torch.cat([i, i]), tokens)
 
 
-@pytest.mark.proves(
-    "05-message-passing",
-    "tiles refuses a plan that computes too much, and auto takes another engine",
-)
 def test_tiles_refuses_a_plan_over_its_limits_and_auto_takes_another_engine(monkeypatch):
     graph = ladder(2_001)
     monkeypatch.setattr(planning, "ALWAYS_AFFORDABLE", 10_000)
@@ -377,10 +367,6 @@ def test_tiles_refuses_a_plan_over_its_limits_and_auto_takes_another_engine(monk
     )
 
 
-@pytest.mark.proves(
-    "05-message-passing",
-    "auto takes tiles for sentences and windows, chunks for few edges and where tiles would waste too much",
-)
 def test_auto_takes_the_engine_that_fits(monkeypatch):
     taken = []
 

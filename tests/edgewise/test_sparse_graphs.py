@@ -74,7 +74,6 @@ CONSTRUCTORS = {
 }  # fmt: skip
 
 
-@pytest.mark.proves("10-sparse-graphs", "all graphs: engines equal masked dense attention, with gradients")
 @engines
 @pytest.mark.parametrize("name", CONSTRUCTORS)
 @settings(max_examples=10)
@@ -272,7 +271,6 @@ class TestBinaryPartition:
             expected[n + s, int(start[s]) : int(stop[s])] = True
         assert torch.equal(graph.to_mask(), expected)
 
-    @pytest.mark.proves("10-sparse-graphs", "the partition connects all pairs in two layers")
     @given(tokens, st.integers(1, 5), either)
     def test_joins_every_pair_of_tokens_within_two_hops(self, n, k, is_causal):
         once, twice = receptive_field(binary_partition(n, k, is_causal), 2)[1:, :n, :n]
@@ -281,12 +279,10 @@ class TestBinaryPartition:
         if n > 4 * k + 4:
             assert not torch.equal(once, twice)
 
-    @pytest.mark.proves("10-sparse-graphs", "the causal partition has no path backwards")
     @given(tokens, st.integers(1, 5))
     def test_no_path_leads_back_from_a_later_token(self, n, k):
         assert not bool(receptive_field(binary_partition(n, k, causal=True), 8)[-1, :n, :n].triu(1).any())
 
-    @pytest.mark.proves("10-sparse-graphs", "spans cover a text without gap or overlap")
     @given(st.integers(2, 24), st.integers(1, 4), either)
     def test_every_token_is_covered_once(self, n, k, is_causal):
         """A token's senders, spans expanded, are its side of the sequence without gap or overlap."""
@@ -295,7 +291,6 @@ class TestBinaryPartition:
         times = graph.to_mask()[:n].float() @ inside
         assert torch.equal(times, torch.ones(n, n).tril() if is_causal else torch.ones(n, n))
 
-    @pytest.mark.proves("10-sparse-graphs", "the partition's edges stay within the bound")
     @pytest.mark.parametrize("k", [1, 4, 16])
     def test_edges_grow_as_n_log_n(self, k):
         for n in (2**10, 2**14, 3 * 2**12 + 5, 2**17):
@@ -361,7 +356,6 @@ def test_a_window_wider_than_the_sequence_is_complete(n, more):
     assert torch.equal(window(n, 10**12, 0).to_mask(), causal(n).to_mask())
 
 
-@pytest.mark.proves("10-sparse-graphs", "segments equal Transformer-XL's cached states, to 1e-5")
 @torch.no_grad()
 def test_a_graph_of_segments_is_recurrence_over_cached_states():
     """Transformer-XL, segment by segment with the states of every layer carried on, gives the same states."""
@@ -432,7 +426,6 @@ class TestReach:
         assert torch.equal(after[1], torch.tensor([[1, 0, 0], [1, 1, 0], [0, 1, 1]]).bool())
         assert torch.equal(after[2], torch.ones(3, 3).tril().bool())
 
-    @pytest.mark.proves("10-sparse-graphs", "a window reaches its reach farther per layer")
     @given(st.integers(1, 20), st.integers(1, 4), st.integers(0, 5))
     def test_a_window_reaches_one_reach_farther_per_layer(self, n, reach, layers):
         for count, field in enumerate(receptive_field(window(n, reach, reach), layers)):

@@ -79,9 +79,6 @@ def train_to_the_end(folder):
     run.train()
 
 
-@pytest.mark.proves(
-    "07-training", "a run that is killed again and again ends with the same bits as an undisturbed one"
-)
 def test_a_run_that_is_killed_again_and_again_ends_as_if_nothing_had_been(tmp_path, undisturbed):
     chance, kills = random.Random(0), 0
     while True:

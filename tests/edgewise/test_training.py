@@ -13,10 +13,6 @@ from support import SortingData, small_model
 VOCAB, PAD = 6, 2
 
 
-@pytest.mark.proves(
-    "07-training",
-    "label smoothing is the divergence from the smoothed target, value and gradient, any smoothing",
-)
 @given(st.floats(0, 0.9), st.integers(0, 3))
 def test_label_smoothing_is_the_divergence_from_the_smoothed_target(smoothing, seed):
     torch.manual_seed(seed)
@@ -54,10 +50,6 @@ def test_impossible_padding_leaves_the_loss_finite(smoothing):
 
 
 class TestOutputLoss:
-    @pytest.mark.proves(
-        "07-training",
-        "the loss computed a few rows at a time equals that of all log-probabilities, value and gradient",
-    )
     @given(
         st.integers(1, 40),
         st.integers(3, 9),
@@ -143,7 +135,6 @@ class TestOutputLoss:
         assert rounded.dtype == torch.float32
         assert rounded.item() == pytest.approx(expected.item(), rel=1e-5) != exact.item()
 
-    @pytest.mark.proves("07-training", "the loss never holds the matrix of all logits")
     @pytest.mark.parametrize("passes", [1, 2])
     def test_it_never_holds_all_logits(self, passes):
         tokens, vocab = 2048, 1500
@@ -194,7 +185,6 @@ class TestOutputLoss:
             )
 
 
-@pytest.mark.proves("07-training", "the rate follows Noam's formula, and the optimiser uses it")
 def test_noam_follows_its_formula_and_sets_the_rate_that_is_used():
     parameter = torch.nn.Parameter(torch.zeros(1))
     noam = NoamOpt(128, 2.0, 400, torch.optim.SGD([parameter], lr=123.0))

@@ -68,10 +68,6 @@ def check(model, batch):
         assert_equal_as_stated(mine.grad, reference.grad)
 
 
-@pytest.mark.proves(
-    "06-graph-transformer",
-    "with every engine, logits and all gradients equal a dense masked model's, on random batches",
-)
 @pytest.mark.parametrize("engine", ENGINES)
 @settings(max_examples=8)
 @given(lengths)
@@ -98,7 +94,6 @@ def test_deleting_an_edge_is_masking_a_pair_in_the_whole_model(engine, which, go
     assert not torch.allclose(before, logits(model, changed), atol=1e-6)
 
 
-@pytest.mark.proves("06-graph-transformer", "a batch gives each sentence what it gets alone, to 1e-5")
 @given(lengths)
 @settings(max_examples=25)
 def test_a_ragged_batch_equals_its_sentences_one_by_one(lengths):
@@ -109,9 +104,6 @@ def test_a_ragged_batch_equals_its_sentences_one_by_one(lengths):
     torch.testing.assert_close(together, torch.cat(alone), atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.proves(
-    "06-graph-transformer", "by gradients, no output depends on a later target token, at random lengths"
-)
 @given(st.integers(1, 7), st.integers(1, 7), st.integers(0, 5))
 @settings(max_examples=25)
 def test_a_target_token_changes_no_output_before_it(n, m, seed):
@@ -127,10 +119,6 @@ def test_a_target_token_changes_no_output_before_it(n, m, seed):
         assert reach.tolist() == [s <= t for s in range(m)]
 
 
-@pytest.mark.proves(
-    "06-graph-transformer",
-    "one round of update_graph equals nn.TransformerEncoderLayer, pre-norm and post-norm",
-)
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_an_encoder_layer_equals_torchs(norm_first):
     model = small_model(N=1, norm_first=norm_first).double()

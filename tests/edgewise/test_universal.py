@@ -189,9 +189,6 @@ def assert_equals_scalar(model, batch):
 lengths = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4)), min_size=1, max_size=2)
 
 
-@pytest.mark.proves(
-    "11-adaptive", "encoder and decoder equal loops over single tokens, whatever the bias, threshold and seed"
-)
 @given(
     lengths,
     st.integers(0, 1000),
@@ -269,10 +266,6 @@ def unskipped(model, batch):
     return decoder.norm(side("dec", model.halt_dec, model.tgt_embed(batch.tgt[0]), batch.tgt[1], decode))
 
 
-@pytest.mark.proves(
-    "11-adaptive",
-    "skipping halted tokens changes neither values nor gradients, to 1e-5, and 1e-10 in float64",
-)
 def test_leaving_halted_tokens_out_changes_values_and_gradients_by_rounding_only():
     torch.manual_seed(0)
     model = make_universal_model(VOCAB, VOCAB, dim_model=32, dim_ff=48, h=4, bias=-1.0).eval()
@@ -291,7 +284,6 @@ def test_leaving_halted_tokens_out_changes_values_and_gradients_by_rounding_only
         torch.testing.assert_close(gradient, expected[name], atol=1e-10, rtol=1e-10)
 
 
-@pytest.mark.proves("11-adaptive", "feed-forward network and halting unit run on active tokens only")
 def test_work_follows_the_active_tokens():
     """Queries, feed-forward and halting see active tokens only; keys and values once more for the halted."""
     model = universal(4, bias=-1.0)
@@ -372,9 +364,6 @@ class TestHalting:
         assert set(output.pondered["enc"].steps.tolist()) == {1 if bias > 0 else 3}
         assert model(batch).isfinite().all()
 
-    @pytest.mark.proves(
-        "11-adaptive", "the ponder loss is steps plus remainder, and its gradient that of the remainder"
-    )
     def test_the_ponder_loss_by_hand(self):
         """Two tokens: one halts at its second step, the other at the last, both without reaching one."""
 
@@ -481,9 +470,6 @@ SOS, EOS = 0, 1
 class TestDecoding:
     """Every target token takes as many steps as it would if all were computed at once."""
 
-    @pytest.mark.proves(
-        "11-adaptive", "decoding token by token gives the states and steps of one pass over the whole target"
-    )
     @given(
         st.lists(st.tuples(st.integers(1, 5), st.integers(1, 12)), min_size=1, max_size=3),
         st.integers(0, 100),
@@ -523,9 +509,6 @@ class TestDecoding:
                 return tuple(target[1:]), False, tuple(steps[:-1])
             target.append(token)
 
-    @pytest.mark.proves(
-        "11-adaptive", "a batch decodes to the sequences and steps of its sentences one by one"
-    )
     @given(st.integers(0, 50))
     @settings(max_examples=6)
     def test_a_batch_decodes_as_its_sentences_do_one_by_one(self, seed):
@@ -576,9 +559,6 @@ class TestPonderNet:
     def model(self, seed=4, **options):
         return universal(seed, bias=-1.0, halting="pondernet", prior=0.4, **options)
 
-    @pytest.mark.proves(
-        "11-adaptive", "PonderNet's weights are the product of halting here and of not halting before"
-    )
     def test_weights_are_the_chances_of_halting_at_each_step(self):
         model, batch = self.model(dropout=0.0), batch_of([(3, 4), (2, 1)])
         chances = []
@@ -595,9 +575,6 @@ class TestPonderNet:
         assert_equal_as_stated(found.output, mean)
         assert set(found.steps.tolist()) == {4}
 
-    @pytest.mark.proves(
-        "11-adaptive", "PonderNet's price is the KL divergence from a truncated geometric distribution"
-    )
     def test_the_divergence_is_that_from_a_geometric_distribution(self):
         model, batch = self.model(), batch_of([(3, 4), (2, 1)])
         output = model.train().run(batch)
