@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from attention_on_edges.data.tokenizer_config import StreamingConfig, TokenizerConfig
+from attention_on_edges.data.tokenizer_config import TokenizerConfig
 from attention_on_edges.experiments.adaptive import ADAPTIVE
 from attention_on_edges.experiments.experiment import Experiment, ModelConfig, Search, SparseConfig
 from edgewise.training import TrainingConfig
@@ -159,7 +159,7 @@ EXPERIMENTS = {
                 average=5,
                 autocast=True,
             ),
-            StreamingConfig(32_000),
+            TokenizerConfig(32_000, on_disk=True),
         ),
         Experiment(
             "wmt14-base",
@@ -176,7 +176,7 @@ EXPERIMENTS = {
                 average=5,
                 autocast=True,
             ),
-            StreamingConfig(32_000),
+            TokenizerConfig(32_000, on_disk=True),
         ),
     )
 }
