@@ -142,16 +142,6 @@ def test_no_command_at_all_is_a_question(words):
     assert "error" not in result.stderr
 
 
-def test_what_takes_long_is_said_before_it_is_done(tmp_path, monkeypatch):
-    monkeypatch.setenv("EDGEWISE_CACHE", str(tmp_path / "cache"))
-    words = ["train", "wmt14", "--small", "--steps", 1, "--out"]
-    first, second = (call(*words, tmp_path / name) for name in ("one", "two"))
-    assert [line.split()[0] for line in first.stderr.splitlines()] == ["learning", "splitting"]
-    assert str(tmp_path / "cache") in first.stderr
-    assert second.exit_code == 0
-    assert second.stderr == ""
-
-
 def test_info():
     result = call("info")
     assert result.exit_code == 0

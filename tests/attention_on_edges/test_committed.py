@@ -12,7 +12,7 @@ import torch
 
 from attention_on_edges import experiments
 from attention_on_edges.data import corpora
-from attention_on_edges.data.corpora.streams import json_digest
+from attention_on_edges.data.corpora.files import json_digest
 from attention_on_edges.data.preparation import prepared
 from attention_on_edges.data.tasks import ANSWERS, get_dataset
 from attention_on_edges.experiments import EXPERIMENTS, Experiment, UniversalConfig, artifacts, load_study

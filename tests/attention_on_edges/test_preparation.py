@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from attention_on_edges import experiments
 from attention_on_edges.data import corpora
 from attention_on_edges.data.preparation import moses, plain, prepared
-from attention_on_edges.data.tokenizer_config import StreamingConfig, TokenizerConfig
+from attention_on_edges.data.tokenizer_config import TokenizerConfig
 from attention_on_edges.experiments import Experiment, ModelConfig, scores
 from edgewise.training import TrainingConfig
 
@@ -86,6 +86,6 @@ def test_a_model_of_prepared_text_reads_and_writes_plain_text(tmp_path, monkeypa
     assert found.text == plain([data.splitter.join(found.pieces)], "de")[0]
 
 
-def test_streamed_text_is_not_prepared():
-    with pytest.raises(ValueError, match="moses is for text in memory"):
-        StreamingConfig(1000, moses=LANGUAGES)
+def test_text_on_disk_is_not_prepared():
+    with pytest.raises(ValueError, match="without dropout, moses and vary"):
+        TokenizerConfig(1000, moses=LANGUAGES, on_disk=True)

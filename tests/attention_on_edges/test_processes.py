@@ -120,16 +120,6 @@ def test_the_first_process_alone_writes(tmp_path, monkeypatch):
     assert "another process trains in" in lines[0]
 
 
-def test_the_first_process_alone_says_what_takes_long(tmp_path, monkeypatch):
-    monkeypatch.setenv("EDGEWISE_CACHE", str(tmp_path / "cache"))
-    words = ["train", "wmt14", "--small", "--steps", 1, "--out", tmp_path / "run"]
-    assert call_all(words, tmp_path) == ([0, 0], [])
-    first, second = (Path(tmp_path, f"errors-{rank}").read_text() for rank in range(2))
-    for line in ("learning 400 pieces", "splitting the training text"):
-        assert first.count(line) <= 1  # none, if the other process had done it before this one asked
-        assert line not in second
-
-
 def test_wrong_usage_is_said_once_a_machine(tmp_path):
     codes, lines = call_all(["train", "copy", "--device", "cpu", "--nothing"], tmp_path)
     assert codes == [2, 2]

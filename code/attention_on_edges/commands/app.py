@@ -19,7 +19,7 @@ import edgewise
 from attention_on_edges import experiments
 from attention_on_edges.commands.bench import bench
 from attention_on_edges.commands.options import Device, Name
-from attention_on_edges.commands.running import Commands, alone, one_line_errors, shown, stopping, tell, write
+from attention_on_edges.commands.running import Commands, alone, one_line_errors, shown, stopping, write
 from attention_on_edges.commands.translating import translate
 from attention_on_edges.experiments import artifacts
 from edgewise.graphs import dgl_available
@@ -50,7 +50,6 @@ def train(
     resume: Annotated[bool, typer.Option(help="Continue from the newest checkpoint, if any.")] = False,
     out: Annotated[Path | None, typer.Option(help="The run's folder; runs/NAME if not given.")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Stop after this many updates.")] = None,
-    workers: Annotated[int, typer.Option(min=0, help="Processes that prefetch text from disk.")] = 0,
     small: Annotated[
         bool, typer.Option("--small", help="Smoke test: a much smaller model, in seconds.")
     ] = False,
@@ -59,7 +58,6 @@ def train(
     folder = out or Path("runs") / name
     options = ["--device", device] if device != "cpu" else []
     options += (["--out", str(out)] if out else []) + (["--small"] if small else [])
-    options += ["--workers", str(workers)] if workers else []
     with (
         one_line_errors(is_first_on_machine),
         process_group(device) as (communicator, own_device),
@@ -71,10 +69,8 @@ def train(
         experiment = experiments.get_experiment(name)
         experiment = experiments.reduced(experiment) if small else experiment
         first = communicator.rank == 0
-        progress, say = (bar.update, tell) if first else (None, lambda line: None)
-        trainer = experiments.start(
-            experiment, folder, own_device, resume, progress, communicator, workers, say
-        )
+        progress = bar.update if first else None
+        trainer = experiments.start(experiment, folder, own_device, resume, progress, communicator)
         with stopping(trainer):
             try:
                 trainer.train(steps)

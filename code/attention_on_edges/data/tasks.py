@@ -160,8 +160,9 @@ class TranslationDataset:
         TypeError, ValueError
             If an argument is not what it should be; the message says which.
         """
-        lengths = [len(target) + 1 for _, target in self._split(mode)]
         check_count("batch_tokens", batch_tokens, 1)
+        check_choice("mode", mode, self.splits)
+        lengths = [length + 1 for length in self.target_lengths(mode)]
         order = self._order(mode)
         if bucketed:
             order.sort(key=lambda i: lengths[i])
@@ -176,6 +177,10 @@ class TranslationDataset:
         if bucketed and mode == "train":
             self._generator.shuffle(chosen)
         return self._batches(graph_pool, mode, chosen, device, share)
+
+    def target_lengths(self, mode: str) -> list[int]:
+        """Return the symbols of each target of a split."""
+        return [len(target) for _, target in self.splits[mode]]
 
     def epoch_facts(self) -> dict[str, Any]:
         """Return settings particular to ``epoch``, as JSON: none here."""

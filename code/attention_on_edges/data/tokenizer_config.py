@@ -23,6 +23,8 @@ class TokenizerConfig:
     vary : float
         Probability that a pair is varied in training, as by
         :func:`~attention_on_edges.data.variation.varied`.
+    on_disk : bool
+        Whether the training split is tokenised once and read from disk; then without the three above.
     """
 
     vocab_size: int
@@ -30,6 +32,7 @@ class TokenizerConfig:
     dropout_epochs: int | None = field(default=None, kw_only=True)
     moses: tuple[str, str] | None = field(default=None, kw_only=True)
     vary: float = field(default=0.0, kw_only=True)
+    on_disk: bool = field(default=False, kw_only=True)
 
     def __post_init__(self):
         check_count("vocab_size", self.vocab_size, 256)
@@ -39,36 +42,5 @@ class TokenizerConfig:
             check_count("dropout_epochs", self.dropout_epochs, 1)
             if not self.dropout:
                 raise ValueError("dropout_epochs is for a dropout above 0")
-
-
-@dataclass(frozen=True)
-class StreamingConfig(TokenizerConfig):
-    """How the text of a corpus larger than memory becomes symbols: tokenised once and kept on disk.
-
-    ``dropout`` must be 0: text that is tokenised once cannot be resampled.
-
-    Attributes
-    ----------
-    sample : int
-        Training pairs, sampled from all, to learn the byte-pair encoding from.
-    longest, ratio : int, float
-        Filter; see :func:`attention_on_edges.data.corpora.cleaning.cleaned`.
-    most_pieces : int
-        Most pieces per side.
-    """
-
-    sample: int = 500_000
-    longest: int = 100
-    ratio: float = 2.0
-    most_pieces: int = 256
-
-    def __post_init__(self):
-        super().__post_init__()
-        for name in ("sample", "longest", "most_pieces"):
-            check_count(name, getattr(self, name), 1)
-        if self.dropout:
-            raise ValueError(f"dropout must be 0 where text is split once, got {self.dropout}")
-        if self.moses:
-            raise ValueError("moses is for text in memory; streamed text stays as it is")
-        if self.vary:
-            raise ValueError(f"vary must be 0 where text is split once, got {self.vary}")
+        if self.on_disk and (self.dropout or self.moses or self.vary):
+            raise ValueError("on_disk is for text that is split once: without dropout, moses and vary")

@@ -1,6 +1,5 @@
 """Every training run that leaves an artifact, by name."""
 
-from attention_on_edges.data.streamed_text import StreamedText
 from attention_on_edges.data.text_dataset import TextDataset
 from attention_on_edges.experiments.ablations import STUDIES, get_study
 from attention_on_edges.experiments.catalogue import EXPERIMENTS, LARGE, get_experiment
@@ -60,7 +59,6 @@ __all__ = [
     "Results",
     "Search",
     "SparseConfig",
-    "StreamedText",
     "Study",
     "TaggerRun",
     "TextDataset",

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from attention_on_edges.data.tokenizer_config import StreamingConfig, TokenizerConfig
+from attention_on_edges.data.tokenizer_config import TokenizerConfig
 from attention_on_edges.experiments.adaptive import ADAPTIVE
 from attention_on_edges.experiments.experiment import Experiment, ModelConfig, Search, SparseConfig
 from edgewise.training import TrainingConfig
@@ -140,7 +140,7 @@ EXPERIMENTS = {
                 average=5,
                 autocast=True,
             ),
-            StreamingConfig(32_000),
+            TokenizerConfig(32_000, on_disk=True),
         ),
         Experiment(
             "wmt14-base",
@@ -157,7 +157,7 @@ EXPERIMENTS = {
                 average=5,
                 autocast=True,
             ),
-            StreamingConfig(32_000),
+            TokenizerConfig(32_000, on_disk=True),
         ),
     )
 }

@@ -10,7 +10,7 @@ import torch
 
 from attention_on_edges.analysis import make_mixing_model
 from attention_on_edges.analysis.long_context import on_source_graph
-from attention_on_edges.data.tokenizer_config import StreamingConfig, TokenizerConfig
+from attention_on_edges.data.tokenizer_config import TokenizerConfig
 from attention_on_edges.experiments.json_files import typed
 from edgewise.models.halting import check_halting
 from edgewise.models.transformer import Transformer, make_model
@@ -146,8 +146,7 @@ class Experiment(Described):
     about : str
         Its purpose, in a sentence.
     task : str
-        Data: a toy task, as in ``get_dataset``, or a corpus, as in ``corpora.load``; with a
-        ``StreamingConfig``, as in ``corpora.streams.open_stream``.
+        Data: a toy task, as in ``get_dataset``, or a corpus, as in ``corpora.load``.
     model : ModelConfig, MixingConfig, SparseConfig or UniversalConfig
         Kind and size of the model.
     training : TrainingConfig
@@ -187,8 +186,7 @@ class Experiment(Described):
             "training": typed(found.training, TrainingConfig, f"{where}, training"),
         }
         if found.tokenizer is not None:
-            kind = StreamingConfig if "sample" in found.tokenizer else TokenizerConfig
-            parts["tokenizer"] = typed(found.tokenizer, kind, f"{where}, tokenizer")
+            parts["tokenizer"] = typed(found.tokenizer, TokenizerConfig, f"{where}, tokenizer")
         return cls(**{**vars(found), **parts})
 
     def build(self, vocab_size: int) -> Transformer:

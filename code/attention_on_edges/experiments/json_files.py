@@ -8,7 +8,7 @@ from typing import Any, TypedDict, TypeVar
 
 import msgspec
 
-from attention_on_edges.data.corpora.streams import json_digest
+from attention_on_edges.data.corpora.files import json_digest
 from edgewise.training.checkpoint_files import write_atomically
 from edgewise.validation import InputError
 

@@ -1,44 +1,35 @@
-"""The data of experiments: toy tasks, text, and text that stays on disk."""
+"""The data of experiments: toy tasks, text, and text on disk."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from attention_on_edges.data import corpora
 from attention_on_edges.data.corpora import Pair
-from attention_on_edges.data.corpora.streams import json_digest
+from attention_on_edges.data.corpora.files import json_digest
 from attention_on_edges.data.preparation import prepared
-from attention_on_edges.data.streamed_text import StreamedText, load_streamed
 from attention_on_edges.data.tasks import TranslationDataset, get_dataset
 from attention_on_edges.data.text_dataset import TextDataset
+from attention_on_edges.data.text_on_disk import TextOnDisk, learned
 from attention_on_edges.data.tokenization import BPE
-from attention_on_edges.data.tokenizer_config import StreamingConfig
 from attention_on_edges.data.variation import varied
 from attention_on_edges.experiments.experiment import Experiment
 
 
-def load_data(
-    experiment: Experiment,
-    splitter: BPE | None = None,
-    workers: int = 0,
-    say: Callable[[str], None] = lambda line: None,
-) -> TranslationDataset:
+def load_data(experiment: Experiment, splitter: BPE | None = None) -> TranslationDataset:
     """Return an experiment's data set; unless given, ``splitter`` is learned from the training split.
-
-    If text stays on disk, ``workers`` processes prefetch, and ``say`` is called before slow work, the first
-    time only.
 
     Raises
     ------
     CorpusError
-        If a file of the corpus cannot be had or used.
+        If a file of the corpus cannot be had.
     """
     seed, config = experiment.training.seed, experiment.tokenizer
     if config is None:
         return get_dataset(experiment.task, seed)
-    if isinstance(config, StreamingConfig):
-        return load_streamed(experiment.task, config, seed, splitter, workers, say)
     corpus = corpora.load(experiment.task)
+    if config.on_disk:
+        return TextOnDisk(corpus, splitter or learned(corpus, config.vocab_size), seed)
     if config.moses:
         corpus = prepared(corpus, config.moses)
     if splitter is None:
@@ -59,7 +50,7 @@ def _lines(pairs: Sequence[Pair], vary: float) -> Iterator[str]:
 
 def digest_of(data: TranslationDataset) -> str:
     """Return the sha256 of all pairs, in their order."""
-    if isinstance(data, StreamedText):
+    if isinstance(data, TextOnDisk):
         return data.digest
     splits = data.corpus.splits if isinstance(data, TextDataset) else data.splits
     return json_digest(splits)

@@ -12,8 +12,8 @@ from sacrebleu.significance import PairedTest, Result
 from attention_on_edges.analysis import Head, heads_of, importance, without_heads
 from attention_on_edges.analysis.long_context import on_source_graph, source_edges
 from attention_on_edges.data.corpora.annotated import hansards, treebank
+from attention_on_edges.data.corpora.captions import gold_captions
 from attention_on_edges.data.corpora.files import sha256_of
-from attention_on_edges.data.corpora.gold_captions import gold_captions
 from attention_on_edges.data.metrics import bleu
 from attention_on_edges.data.text_dataset import TextDataset
 from attention_on_edges.experiments import artifacts

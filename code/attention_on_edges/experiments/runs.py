@@ -1,6 +1,6 @@
 """From an experiment to its artifact, and back."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -8,12 +8,10 @@ from typing import Any
 import torch
 
 from attention_on_edges.data import corpora
-from attention_on_edges.data.corpora.streams import open_stream
 from attention_on_edges.data.familiarity import Familiarity
 from attention_on_edges.data.tasks import SPECIAL, TranslationDataset
 from attention_on_edges.data.text_dataset import TextDataset
 from attention_on_edges.data.tokenization import BPE
-from attention_on_edges.data.tokenizer_config import StreamingConfig, TokenizerConfig
 from attention_on_edges.experiments import artifacts
 from attention_on_edges.experiments.artifacts import Artifact
 from attention_on_edges.experiments.experiment import Experiment, Search
@@ -43,15 +41,12 @@ def start(
     resume: bool = False,
     progress: Progress | None = None,
     communicator: LocalCommunicator = LOCAL,
-    workers: int = 0,
-    say: Callable[[str], None] = lambda line: None,
 ) -> Trainer:
     """Start or resume the experiment's run in a folder.
 
     A resumed run may have another number of epochs, and settings of later epochs may change, since they do
     not affect earlier ones. It must have the same number of processes, each of which has random numbers of
-    its own. If text stays on disk, ``workers`` processes prefetch for each; their number does not affect the
-    result. ``say`` is called before slow work.
+    its own.
 
     Raises
     ------
@@ -66,7 +61,7 @@ def start(
     communicator.assert_same(experiment.config | {"resume": resume})
     if not resume and (folder / "artifact").exists():
         raise FileExistsError(f"{folder} holds a finished run; name another folder")
-    data = load_data(experiment, None, workers, say)
+    data = load_data(experiment)
     found = {"data": {"pairs": digest_of(data)[:16], "vocabulary": digest_of_symbols(data)[:16]}}
     communicator.assert_same(found)
     stage = artifacts.facts(device) | {"processes": communicator.size}
@@ -77,9 +72,7 @@ def start(
         experiment.training,
         folder,
         _identity(experiment) | found,
-        score=lambda m: decoded_figures(
-            m, data, "valid", None if type(experiment.tokenizer) is TokenizerConfig else VALIDATED
-        ),
+        score=lambda m: decoded_figures(m, data, "valid", None if type(data) is TextDataset else VALIDATED),
         stage=stage,
         progress=progress,
         communicator=communicator,
@@ -129,7 +122,7 @@ def finish(trainer: Trainer, experiment: Experiment) -> Artifact:
         "seconds": sum(stage["seconds"] for stage in stages),
         "stages": stages,
     }
-    if type(experiment.tokenizer) is TokenizerConfig:
+    if type(trainer.data) is TextDataset:
         metrics["sources"] = asdict(familiarity_of(trainer.data))
     tokenizer = trainer.data.splitter.to_json() if isinstance(trainer.data, TextDataset) else None
     folder = trainer.folder / "artifact"
@@ -231,9 +224,7 @@ def test_sources(artifact: Artifact) -> list[str]:
         If the corpus cannot be had.
     """
     experiment = artifact.experiment
-    streamed = isinstance(experiment.tokenizer, StreamingConfig)
-    corpus = open_stream(experiment.task).corpus if streamed else corpora.load(experiment.task)
-    return [source for source, _ in corpus.splits[experiment.tests[0]]]
+    return [source for source, _ in corpora.load(experiment.task).splits[experiment.tests[0]]]
 
 
 @torch.no_grad()

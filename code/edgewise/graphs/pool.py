@@ -195,55 +195,6 @@ class GraphPool:
             pool=self,
         )
 
-    def packed(
-        self,
-        source: Tensor,
-        src_lengths: list[int],
-        target: Tensor,
-        tgt_lengths: list[int],
-        sos_id: int,
-        eos_id: int,
-        device: torch.device | str = "cpu",
-    ) -> Batch:
-        """Batch sentence pairs that are already packed, without a loop over them.
-
-        Parameters
-        ----------
-        source, target : Tensor
-            int64: ids of all sentences; of the target without start and end symbol, which are added.
-        src_lengths, tgt_lengths : list of int
-            Ids per sentence.
-        sos_id, eos_id : int
-            Start and end symbol.
-        device : torch.device or str
-            Device of the batch.
-
-        Raises
-        ------
-        ValueError
-            If the lengths do not fit the ids, or a source is empty.
-        """
-        if sum(src_lengths) != len(source) or sum(tgt_lengths) != len(target) or not all(src_lengths):
-            raise ValueError("lengths must be those of the sentences, and no source may be empty")
-        lengths = torch.tensor(tgt_lengths)
-        ends = (lengths + 1).cumsum(0)
-        tgt, tgt_y = (target.new_full((len(target) + len(tgt_lengths),), i) for i in (sos_id, eos_id))
-        after_start, before_end = (torch.ones(len(tgt), dtype=torch.bool) for _ in range(2))
-        after_start[ends - lengths - 1] = before_end[ends - 1] = False
-        tgt[after_start] = tgt_y[before_end] = target
-        tgt_lengths = [n + 1 for n in tgt_lengths]
-        return Batch(
-            enc=complete(src_lengths).to(device),
-            dec=causal(tgt_lengths).to(device),
-            cross=bipartite(src_lengths, tgt_lengths).to(device),
-            src=(source.to(device), _positions(src_lengths).to(device)),
-            tgt=(tgt.to(device), _positions(tgt_lengths).to(device)),
-            tgt_y=tgt_y.to(device),
-            src_lengths=src_lengths,
-            tgt_lengths=tgt_lengths,
-            pool=self,
-        )
-
     def pair_graph(self, num_src: int, num_tgt: int) -> Any:
         """Return the ``DGLGraph`` of one pair: nodes source then target, edges ``ee``, ``ed``, ``dd``.
 

@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from attention_on_edges.data.corpora.download import fetch
-from attention_on_edges.data.corpora.files import CorpusError, File, github_file
-from attention_on_edges.data.corpora.text import decoded, sentences
+from attention_on_edges.data.corpora.files import File, fetch, github_file
+from attention_on_edges.data.corpora.text import lines
 from edgewise.validation import check_choice
 
 
@@ -80,36 +79,21 @@ def hansards() -> list[AlignedPair]:
     Raises
     ------
     CorpusError
-        If a file cannot be had or used.
+        If a file cannot be had.
     """
-    texts, gold = (list(sentences(fetch(file))) for file in (HANSARDS_TEXT, HANSARDS_GOLD))
-    if len(texts) != len(gold):
-        raise CorpusError(f"{HANSARDS_TEXT.path} and {HANSARDS_GOLD.path} do not pair up")
-    return [
-        aligned(text, links, number) for number, (text, links) in enumerate(zip(texts, gold, strict=True), 1)
-    ]
+    texts, gold = (lines(fetch(file)) for file in (HANSARDS_TEXT, HANSARDS_GOLD))
+    return [aligned(*row) for row in zip(texts, gold, strict=True)]
 
 
-def aligned(text: str, links: str, number: int = 1) -> AlignedPair:
-    """Read ``source ||| target`` and its links, counted from 1: ``2-3`` is sure, ``2p3`` is possible.
-
-    Raises
-    ------
-    CorpusError
-        If they are not of that form or a link leads to no word; ``number`` says in which line.
-    """
-    try:
-        source, target = (tuple(side.split()) for side in text.split("|||"))
-        sure, possible = set(), set()
-        for link in links.split():
-            kind = "-" if "-" in link else "p"
-            i, j = (int(place) - 1 for place in link.split(kind))
-            if not (0 <= i < len(source) and 0 <= j < len(target)):
-                raise ValueError(f"link {link} leads to no word")
-            (sure if kind == "-" else possible).add((i, j))
-    except ValueError as error:
-        raise CorpusError(f"hansards, line {number}: {error}") from None
-    return AlignedPair(source, target, frozenset(sure), frozenset(sure | possible))
+def aligned(text: str, links: str) -> AlignedPair:
+    """Read ``source ||| target`` and its links, counted from 1: ``2-3`` is sure, ``2p3`` is possible."""
+    source, target = (tuple(side.split()) for side in text.split("|||"))
+    kinds: dict[str, set[Link]] = {"-": set(), "p": set()}
+    for link in links.split():
+        kind = "-" if "-" in link else "p"
+        i, j = link.split(kind)
+        kinds[kind].add((int(i) - 1, int(j) - 1))
+    return AlignedPair(source, target, frozenset(kinds["-"]), frozenset(kinds["-"] | kinds["p"]))
 
 
 def treebank(split: str = "test") -> list[Parse]:
@@ -118,39 +102,21 @@ def treebank(split: str = "test") -> list[Parse]:
     Raises
     ------
     CorpusError
-        If the file cannot be had or used.
+        If the file cannot be had.
     ValueError
         If there is no such split.
     """
     check_choice("split", split, EWT)
-    path = fetch(EWT[split])
-    with open(path, "rb") as file:
-        return list(parses(decoded(file, path), str(path)))
+    return list(parses(lines(fetch(EWT[split]))))
 
 
-def parses(lines: Iterable[str], name: str = "text") -> Iterator[Parse]:
-    """Read sentences in the CoNLL-U format; words contracted in writing, and empty nodes, are left out.
-
-    Raises
-    ------
-    CorpusError
-        If a line is not of that format; ``name`` says where.
-    """
+def parses(lines: Iterable[str]) -> Iterator[Parse]:
+    """Read sentences in the CoNLL-U format; words contracted in writing, and empty nodes, are left out."""
     rows: list[tuple[str, int, str]] = []
-    for number, line in enumerate([*lines, "\n"], 1):
+    for line in lines:
         fields = line.rstrip("\n").split("\t")
         if fields == [""]:
-            if rows:
-                yield _parse(rows, f"{name}, line {number}")
+            yield Parse(*zip(*rows, strict=True))
             rows = []
-        elif not line.startswith("#") and fields[0].isdigit():
-            if len(fields) != 10 or not fields[6].isdigit() or int(fields[0]) != len(rows) + 1:
-                raise CorpusError(f"{name}, line {number}: not of the CoNLL-U format: {line[:80]!r}")
+        elif fields[0].isdigit():
             rows.append((fields[1], int(fields[6]) - 1, fields[7]))
-
-
-def _parse(rows: list[tuple[str, int, str]], place: str) -> Parse:
-    words, heads, relations = zip(*rows, strict=True)
-    if max(heads) >= len(words):
-        raise CorpusError(f"{place}: a head lies outside of its sentence")
-    return Parse(words, heads, relations)

@@ -7,9 +7,6 @@ import numpy as np
 from attention_on_edges.data.corpora.text import Pair
 from edgewise.validation import check_count
 
-CLEANING = 1
-"""Version of the rules below; caches record it."""
-
 
 def cleaned(pairs: Iterable[Pair], longest: int = 100, ratio: float = 2.0) -> Iterator[Pair]:
     """Filter out pairs that are unlikely to be translations.

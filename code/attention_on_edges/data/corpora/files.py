@@ -5,26 +5,23 @@ files are downloaded into the cache, ``EDGEWISE_CACHE`` or ``edgewise`` in ``XDG
 that is not set). Both have the same layout.
 """
 
-import fcntl
 import hashlib
+import json
 import os
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 
 class CorpusError(OSError):
-    """A corpus cannot be had or cannot be used; the message says which file, why, and what to do."""
+    """A corpus cannot be had; the message says which file, why, and what to do."""
 
 
 @dataclass(frozen=True)
 class File:
     """A file of a corpus.
 
-    Parameters
+    Attributes
     ----------
     path : str
         Its path below ``EDGEWISE_DATA`` and the cache, with ``/`` between folders.
@@ -32,25 +29,11 @@ class File:
         Its checksum, 64 hexadecimal digits.
     addresses : tuple of str
         Download addresses, the best first.
-
-    Raises
-    ------
-    ValueError
-        If the path leads out of the folder, or checksum or addresses are malformed.
     """
 
     path: str
     sha256: str
     addresses: tuple[str, ...]
-
-    def __post_init__(self):
-        path = PurePosixPath(self.path)
-        if not path.name or path.is_absolute() or ".." in path.parts:
-            raise ValueError(f"path must stay below its folder, got {self.path!r}")
-        if not re.fullmatch("[0-9a-f]{64}", self.sha256):
-            raise ValueError(f"sha256 must be 64 hexadecimal digits, got {self.sha256!r}")
-        if not self.addresses or not all(re.match("https?://", a) for a in self.addresses):
-            raise ValueError(f"addresses must be one or more of http or https, got {self.addresses!r}")
 
 
 def github_file(path: str, sha256: str, repository: str, commit: str, name: str) -> File:
@@ -62,6 +45,34 @@ def github_file(path: str, sha256: str, repository: str, commit: str, name: str)
             f"https://raw.githubusercontent.com/{repository}/{commit}/{name}",
             f"https://github.com/{repository}/raw/{commit}/{name}",
         ),
+    )
+
+
+def fetch(file: File) -> Path:
+    """Return the path of a file, its checksum verified; download it if it is missing.
+
+    Raises
+    ------
+    CorpusError
+        If the one in ``EDGEWISE_DATA`` has another checksum, or no address serves it.
+    """
+    folder = data_folder()
+    if folder is not None and (given := folder / file.path).is_file():
+        if sha256_of(given) != file.sha256:
+            raise CorpusError(f"{given} is another version: its sha256 must be {file.sha256}")
+        return given
+    import pooch  # slow to import
+
+    path = cache_folder() / file.path
+    for address in file.addresses:
+        try:
+            pooch.retrieve(address, file.sha256, path.name, path.parent, progressbar=True)
+            return path
+        except (OSError, ValueError) as error:  # of the network or the disk; another checksum
+            reason = error
+    raise CorpusError(
+        f"cannot download {file.path}: {reason}. By hand: save {file.addresses[0]} as {path}, "
+        f"or as {file.path} in a folder that EDGEWISE_DATA names"
     )
 
 
@@ -101,27 +112,6 @@ def _sha256_of(path: Path, *version: int) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def set_aside(wrong: Path, path: Path, digest: str) -> Path:
-    """Rename a file with a wrong checksum, so that it is kept but never used."""
-    aside = path.with_name(f"{path.name}.wrong-sha256-{digest[:12]}")
-    os.replace(wrong, aside)
-    return aside
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Lock a file against other processes that would create it at the same time; create its folder.
-
-    Raises
-    ------
-    CorpusError
-        If the folder cannot be written to.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = open(path.with_name(f".{path.name}.lock"), "w")  # noqa: SIM115 (closed below)
-    except OSError as error:
-        raise CorpusError(f"cannot write to {path.parent} ({error}); set EDGEWISE_CACHE to another") from None
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+def json_digest(facts: object) -> str:
+    """Return the sha256 of facts as JSON."""
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()

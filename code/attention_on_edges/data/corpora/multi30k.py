@@ -1,7 +1,6 @@
 """Chapter 8: Multi30k, English captions of photographs with their German translations."""
 
-from attention_on_edges.data.corpora.download import fetch
-from attention_on_edges.data.corpora.files import File, github_file
+from attention_on_edges.data.corpora.files import File, fetch, github_file
 from attention_on_edges.data.corpora.text import Corpus, Pair, pairs
 
 TERMS = (
@@ -54,7 +53,7 @@ def load() -> Corpus:
     Raises
     ------
     CorpusError
-        If a file cannot be had or used.
+        If a file cannot be had.
     """
 
     def read(form: str, split: str) -> list[Pair]:

@@ -3,10 +3,8 @@
 import hashlib
 from collections.abc import Iterable
 
-from attention_on_edges.data.corpora.archives import read_member
-from attention_on_edges.data.corpora.download import fetch
-from attention_on_edges.data.corpora.files import CorpusError, File
-from attention_on_edges.data.corpora.text import Corpus, Pair, clean, decoded
+from attention_on_edges.data.corpora.files import File, fetch
+from attention_on_edges.data.corpora.text import Corpus, Pair, clean, lines
 from edgewise.validation import check_count
 
 TERMS = "CC BY 2.0 France; sentences from tatoeba.org, pairs from www.manythings.org/anki."
@@ -39,32 +37,13 @@ def load(valid: int = 2000, test: int = 2000, seed: int = 0) -> Corpus:
     Raises
     ------
     CorpusError
-        If the file cannot be had or used.
+        If the file cannot be had.
     TypeError, ValueError
         If a count is not an integer of at least 0, or no sentence is left to train on.
     """
-    archive = fetch(ARCHIVE)
-    lines = read_member(archive, MEMBER).removesuffix(b"\n").split(b"\n")
-    found = tab_separated(decoded(lines, f"{archive}: {MEMBER}"), f"{archive}: {MEMBER}")
+    found = (tuple(map(clean, line.split("\t"))) for line in lines(fetch(ARCHIVE), MEMBER))
     splits = split_by_source(found, {"valid": valid, "test": test}, seed)
     return Corpus("tatoeba", ("en", "fr"), splits, TERMS, (ARCHIVE,))
-
-
-def tab_separated(lines: Iterable[str], name: str) -> list[Pair]:
-    """Read lines of source, tab, target; ``name`` says whose they are.
-
-    Raises
-    ------
-    CorpusError
-        If a line is not of that form.
-    """
-    found = []
-    for number, line in enumerate(lines, 1):
-        sides = [clean(side) for side in line.split("\t")]
-        if len(sides) != 2 or not all(sides):
-            raise CorpusError(f"{name}: line {number} must be source, tab and target, got {line[:80]!r}")
-        found.append((sides[0], sides[1]))
-    return found
 
 
 def split_by_source(pairs: Iterable[Pair], sizes: dict[str, int], seed: int = 0) -> dict[str, list[Pair]]:

@@ -1,12 +1,13 @@
 """Chapter 8: parallel text files and corpora."""
 
 import gzip
-from collections.abc import Iterable, Iterator, Mapping
+import tarfile
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from zipfile import ZipFile
 
-from attention_on_edges.data.corpora.archives import DAMAGE
-from attention_on_edges.data.corpora.files import CorpusError, File
+from attention_on_edges.data.corpora.files import File
 
 Pair = tuple[str, str]
 """A sentence and its translation."""
@@ -23,7 +24,7 @@ class Corpus:
     languages : tuple of str
         Of source and target.
     splits : mapping of str to list of Pair
-        Sentence pairs by split.
+        Sentence pairs by split; of the largest corpus, those to train on are read from disk one by one.
     terms : str
         Its licence and citation.
     files : tuple of File
@@ -49,51 +50,28 @@ def clean(line: str) -> str:
     return " ".join(line.split())
 
 
-def sentences(path: Path) -> Iterator[str]:
-    r"""Iterate over the clean lines of a text file, compressed by gzip if its name ends in ``.gz``.
+def lines(path: Path, member: str = "") -> Iterator[str]:
+    r"""Iterate over the lines of a text file, which end in ``\n`` and nothing else.
 
-    Lines end in ``\n`` and nothing else.
-
-    Raises
-    ------
-    CorpusError
-        If a line is not UTF-8, or the file is truncated.
+    Parameters
+    ----------
+    path : Path
+        Text, compressed by gzip if its name ends in ``.gz``; or a zip or tar archive.
+    member : str
+        The name of the text in an archive, which is not unpacked.
     """
-    try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb") as file:
-            yield from map(clean, decoded(file, path))
-    except DAMAGE as error:
-        raise CorpusError(f"{path} is truncated or damaged ({error})") from None
+    if not member:
+        with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
+            yield from map(bytes.decode, file)
+    elif path.suffix == ".zip":
+        with ZipFile(path) as archive, archive.open(member) as file:
+            yield from map(bytes.decode, file)
+    else:
+        with tarfile.open(path) as archive:
+            yield from map(bytes.decode, archive.extractfile(member))
 
 
-def decoded(lines: Iterable[bytes], name: Path | str) -> Iterator[str]:
-    """Decode lines; ``name`` is for error messages.
-
-    Raises
-    ------
-    CorpusError
-        If one is not UTF-8.
-    """
-    for number, line in enumerate(lines, 1):
-        try:
-            yield line.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise CorpusError(f"{name} is not UTF-8 in line {number} ({error})") from None
-
-
-def pairs(source: Path, target: Path) -> Iterator[Pair]:
-    """Iterate over the sentence pairs of two files of equally many lines, one line in memory at a time.
-
-    Both are read to their ends once before the first pair comes.
-
-    Raises
-    ------
-    CorpusError
-        If they do not pair up or one cannot be read.
-    """
-    counts = [sum(1 for _ in sentences(path)) for path in (source, target)]
-    if counts[0] != counts[1]:
-        raise CorpusError(
-            f"{source} and {target} do not pair up: they have {counts[0]:,} and {counts[1]:,} lines"
-        )
-    yield from zip(sentences(source), sentences(target), strict=True)
+def pairs(source: Path, target: Path, members: tuple[str, str] = ("", "")) -> Iterator[Pair]:
+    """Iterate over the clean sentence pairs of two texts, one line in memory at a time; see :func:`lines`."""
+    sides = [map(clean, lines(path, member)) for path, member in zip((source, target), members, strict=True)]
+    return zip(*sides, strict=True)

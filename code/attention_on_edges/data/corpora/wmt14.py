@@ -1,12 +1,11 @@
 """Chapters 8 and 12: WMT14 English-German, a sample of it and the published parts."""
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
-from attention_on_edges.data.corpora.archives import unpacked
-from attention_on_edges.data.corpora.download import fetch
-from attention_on_edges.data.corpora.files import File, github_file
+from attention_on_edges.data.corpora.cleaning import detokenised
+from attention_on_edges.data.corpora.files import File, fetch, github_file
 from attention_on_edges.data.corpora.text import Corpus, Pair, pairs
 
 TERMS = "For research. Bojar et al.: Findings of the 2014 Workshop on Statistical Machine Translation (2014)."
@@ -28,6 +27,11 @@ class Part:
 
     archive: File
     members: tuple[str, str]
+
+    def __iter__(self) -> Iterator[Pair]:
+        """Iterate over its pairs, one line in memory at a time."""
+        archive = fetch(self.archive)
+        return pairs(archive, archive, self.members)
 
 
 def _part(address: str, sha256: str, member: str) -> Part:
@@ -92,63 +96,35 @@ SAMPLE = {
 }
 """10,000 training pairs and newstest2012, Moses-tokenised."""
 
-ESCAPES = {
-    "&amp;": "&",
-    "&#124;": "|",
-    "&lt;": "<",
-    "&gt;": ">",
-    "&apos;": "'",
-    "&quot;": '"',
-    "&#91;": "[",
-    "&#93;": "]",
-}
-"""Escapes of Moses's tokeniser for characters that are special to its decoder."""
-
 
 def load() -> Corpus:
-    """Return the sample: 10,000 pairs to train on, newstest2012 to validate, newstest2014 to test.
-
-    ``train`` and ``valid`` are cased and tokenised, with spaces around punctuation; ``test`` is as published,
-    not tokenised: normalise both before training on the one and testing on the other.
+    """Return the sample as plain text: 10,000 pairs, newstest2012 to validate, newstest2014 to test.
 
     Raises
     ------
     CorpusError
-        If a file cannot be had or used.
+        If a file cannot be had.
     """
-    splits = {
-        split: [(unescape(source), unescape(target)) for source, target in pairs(*map(fetch, files))]
-        for split, files in SAMPLE.items()
-    }
-    splits["test"] = list(read_part(NEWSTEST2014))
-    files = (*SAMPLE["train"], *SAMPLE["valid"], NEWSTEST2014.archive)
-    return Corpus("wmt14", SIDES, splits, TERMS, files)
+    splits = {split: list(detokenised(pairs(*map(fetch, SAMPLE[split])), SIDES)) for split in SAMPLE}
+    splits["test"] = list(NEWSTEST2014)
+    return Corpus("wmt14", SIDES, splits, TERMS, (*SAMPLE["train"], *SAMPLE["valid"], NEWSTEST2014.archive))
 
 
-def read_part(part: Part) -> Iterator[Pair]:
-    """Iterate over the pairs of a published part, from disk, one line in memory at a time.
-
-    The first call downloads the archive and unpacks its two files into the cache.
+def load_full() -> Corpus:
+    """Return all 4.5 million pairs, newstest2013 to validate and newstest2014 to test.
 
     Raises
     ------
     CorpusError
-        If a file cannot be had or used.
+        If a file cannot be had.
     """
-    return pairs(*unpacked(part.archive, part.members))
+    splits = {"train": Published(), "valid": list(NEWSTEST2013), "test": list(NEWSTEST2014)}
+    parts = (*TRAINING, NEWSTEST2013, NEWSTEST2014)
+    return Corpus("wmt14-full", SIDES, splits, TERMS, tuple(part.archive for part in parts))
 
 
-def stream(parts: Iterable[Part] = TRAINING) -> Iterator[Pair]:
-    """Iterate over the pairs of several parts, one after the other; pairs with an empty side are left out.
+class Published:
+    """All published training pairs, read from their archives at each iteration."""
 
-    Raises
-    ------
-    CorpusError
-        If a file cannot be had or used.
-    """
-    return (pair for part in parts for pair in read_part(part) if all(pair))
-
-
-def unescape(text: str) -> str:
-    """Undo the escapes of Moses's tokeniser, once."""
-    return re.sub("|".join(ESCAPES), lambda found: ESCAPES[found[0]], text)
+    def __iter__(self) -> Iterator[Pair]:
+        return chain.from_iterable(TRAINING)

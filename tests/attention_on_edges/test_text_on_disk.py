@@ -1,0 +1,136 @@
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.nn.utils import parameters_to_vector
+
+from attention_on_edges import experiments
+from attention_on_edges.data import corpora
+from attention_on_edges.data.corpora.cleaning import cleaned, sampled
+from attention_on_edges.data.text_on_disk import PairsOnDisk, TextOnDisk, write_pairs
+from attention_on_edges.data.tokenization import BPE
+from attention_on_edges.experiments import EXPERIMENTS, Experiment, TextDataset, load_data, runs, scores
+from edgewise.graphs import GraphPool
+from edgewise.training import LOCAL
+from edgewise.training.checkpoint_files import CheckpointError
+from processes import in_team
+
+TINY = experiments.reduced(EXPERIMENTS["wmt14"])
+
+
+@pytest.fixture
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("EDGEWISE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(scores, "PENALTIES", (0.0, 1.0))
+    monkeypatch.setattr(runs, "VALIDATED", 2)
+    torch.set_num_threads(1)
+    return tmp_path / "cache"
+
+
+class TestCleaning:
+    def test_what_is_kept(self):
+        words = {n: " ".join(["w"] * n) for n in range(12)}
+        kept = [(1, 1), (1, 4), (4, 1), (3, 8), (10, 10), (4, 10)]
+        left_out = [(0, 1), (1, 0), (0, 0), (1, 5), (5, 1), (3, 9), (11, 10), (10, 11)]
+        pairs = [(words[a], words[b]) for a, b in [*kept, *left_out]]
+        assert list(cleaned(pairs, longest=10, ratio=2)) == pairs[: len(kept)]
+
+    def test_every_pair_has_the_same_chance_to_be_drawn(self):
+        stream = [(str(i), "") for i in range(10)]
+        assert sampled(stream, 20) == stream
+        counts = np.zeros(10)
+        for seed in range(2000):
+            drawn = sampled(iter(stream), 3, seed)
+            assert len(set(drawn)) == 3
+            counts[[int(source) for source, _ in drawn]] += 1
+        assert abs(counts / 600 - 1).max() < 0.15  # four standard deviations are 0.14
+
+
+ids = st.lists(st.integers(0, 299), max_size=6)
+
+
+@given(st.lists(st.tuples(ids, ids), min_size=1, max_size=25))
+def test_what_goes_to_disk_comes_back(tmp_path_factory, pairs):
+    folder = tmp_path_factory.mktemp("pairs")
+    if not any(map(len, sum(pairs, ()))):
+        pairs = [*pairs, ([1], [2])]
+    write_pairs(folder, iter(pairs), 300)
+    found = PairsOnDisk(folder, [str(i) for i in range(300)])
+    assert [tuple([int(i) for i in side] for side in found[n]) for n in range(len(found))] == pairs
+    assert found.target_lengths() == [len(target) for _, target in pairs]
+
+
+@pytest.mark.parametrize("share", [(0, 1), (1, 2)])
+def test_batches_are_those_of_text_in_memory(own_cache, share):
+    disk = load_data(TINY)
+    corpus = corpora.load("small")
+    kept = list(cleaned(corpus.splits["train"]))
+    memory = TextDataset(replace(corpus, splits=corpus.splits | {"train": kept}), disk.splitter)
+    assert isinstance(disk, TextOnDisk)
+    assert disk.get_seq_by_id(3, "train", "tgt") == memory.get_seq_by_id(3, "train", "tgt")
+    for mode in ("train", "valid"):
+        ways = [
+            [data.by_tokens(GraphPool(), mode, 500, True, share=share), data(GraphPool(), mode, share=share)]
+            for data in (disk, memory)
+        ]
+        for ours, theirs in zip(*ways, strict=True):
+            for one, other in zip(ours, theirs, strict=True):
+                assert torch.equal(one.src[0], other.src[0])
+                assert torch.equal(one.tgt_y, other.tgt_y)
+
+
+def test_ids_are_made_once_and_anew_for_another_tokenizer(own_cache):
+    first = load_data(TINY)
+    made = {path: path.stat().st_mtime_ns for path in own_cache.rglob("*.*")}
+    again, other = (
+        load_data(TINY),
+        load_data(replace(TINY, tokenizer=replace(TINY.tokenizer, vocab_size=410))),
+    )
+    assert {path: path.stat().st_mtime_ns for path in made} == made
+    assert first.digest == again.digest != other.digest
+    assert [first.splitter.join(side) for side in first.splits["train"][7]] == [
+        other.splitter.join(side) for side in other.splits["train"][7]
+    ]
+    assert len(list(own_cache.rglob("ids.bin"))) == 2
+
+
+def resumed(team, folder):
+    """Train whole and in two parts; return both runs' weights and losses."""
+    whole = experiments.start(TINY, folder / "whole", communicator=team)
+    whole.train()
+    experiments.start(TINY, folder / "parts", communicator=team).train(3)
+    parts = experiments.start(TINY, folder / "parts", resume=True, communicator=team)
+    parts.train()
+    return [(parameters_to_vector(run.model.parameters()).tolist(), run.losses) for run in (whole, parts)]
+
+
+def test_a_run_resumes_bit_for_bit_in_one_process_and_in_two(own_cache, tmp_path):
+    for whole, parts in [resumed(LOCAL, tmp_path / "one"), *in_team(resumed, tmp_path / "two")]:
+        assert whole == parts
+
+
+def test_a_run_leaves_an_artifact_and_refuses_another_tokenizer(own_cache, tmp_path):
+    run = experiments.start(TINY, tmp_path)
+    run.train()
+    artifact = experiments.finish(run, TINY)
+    assert Experiment.of(json.loads(json.dumps(artifact.config))) == TINY
+    assert artifact.provenance["data"] == run.data.digest
+    _, data = experiments.restore(artifact)
+    assert data.splits["train"][3] == run.data.splits["train"][3]
+    assert experiments.test_sources(artifact) == [s for s, _ in data.corpus.splits["test"]]
+    (learned,) = own_cache.rglob("*.json")
+    learned.write_text(BPE.train((german for _, german in data.corpus.splits["valid"]), 400).to_json())
+    with pytest.raises(CheckpointError, match="data"):
+        experiments.start(TINY, tmp_path, resume=True)
+
+
+@pytest.mark.corpus
+def test_the_sample_of_wmt14(own_cache):
+    data = load_data(replace(TINY, task="wmt14", tokenizer=replace(TINY.tokenizer, vocab_size=1000)))
+    assert 9000 < len(data.splits["train"]) < 10_000
+    batch = next(data.by_tokens(GraphPool(), "train", 4096, True))
+    assert 3000 < batch.n_tokens <= 4096
