@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 import torch
-
 from edgewise.training.launch import process_group
 
 ROOT = Path(__file__).resolve().parents[1]

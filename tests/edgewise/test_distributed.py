@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
+from edgewise.training.launch import process_group
 
 from edgewise.models.transformer import make_model
 from edgewise.models.universal import make_universal_model
 from edgewise.training import LOCAL, StoppedError, Trainer, TrainingConfig, launch
 from edgewise.training.checkpoint_files import checkpoints, load_checkpoint
 from edgewise.training.distributed import MismatchError, ProcessLostError
-from edgewise.training.launch import process_group
 from processes import free_port, in_team, process, set_role, work
 from support import SortingData, scale_states
 

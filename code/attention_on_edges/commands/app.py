@@ -13,6 +13,7 @@ from typing import Annotated
 
 import torch
 import typer
+from edgewise.training.launch import is_first_on_machine, process_group
 from tqdm import tqdm
 
 import edgewise
@@ -25,7 +26,6 @@ from attention_on_edges.experiments import artifacts
 from edgewise.graphs import dgl_available
 from edgewise.message_passing import available_engines
 from edgewise.training import LocalCommunicator, StoppedError, Trainer
-from edgewise.training.launch import is_first_on_machine, process_group
 from edgewise.validation import check_choice
 
 gc.freeze()  # imported modules stay; collecting them would cost every command half a second

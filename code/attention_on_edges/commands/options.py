@@ -4,9 +4,9 @@ from typing import Annotated
 
 import torch
 import typer
+from edgewise.training.launch import is_distributed
 
 from attention_on_edges import experiments
-from edgewise.training.launch import is_distributed
 
 
 def check_device(device: str) -> str:

@@ -11,11 +11,11 @@ from types import FrameType
 from typing import Any, NoReturn
 
 import typer
+from edgewise.training.launch import is_first_on_machine
 from typer.core import TyperGroup
 
 from edgewise.training import DivergedError, Trainer
 from edgewise.training.checkpoint_files import CheckpointError, naming
-from edgewise.training.launch import is_first_on_machine
 from edgewise.validation import InputError, MissingPackageError, UnknownNameError
 
 EXPECTED = (CheckpointError, DivergedError, InputError, MissingPackageError, OSError)

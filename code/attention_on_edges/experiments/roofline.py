@@ -15,8 +15,7 @@ from torch.utils._pytree import tree_leaves
 from edgewise.graphs import GraphPool
 from edgewise.message_passing.plan import forget_plans
 from edgewise.models.transformer import Transformer, make_model
-from edgewise.training import LabelSmoothing, TrainingConfig, TrainingStep, output_loss
-from edgewise.training.step import States
+from edgewise.training import LabelSmoothing, output_loss
 from edgewise.validation import check_count
 
 KINDS = ("products", "attention", "rest")
@@ -145,13 +144,14 @@ def tally_pass(plan: Plan, layers: int, dim_model: int, vocab: int, sentences: i
     model, criterion = plan.model(layers, dim_model, vocab).train(), LabelSmoothing(vocab, 2, 0.1)
     output = model.generator.proj
 
-    def evaluate(states: States, target: Tensor) -> tuple[Tensor, float]:
-        return output_loss(states, output.weight, output.bias, target, criterion, plan.rows * vocab)
-
-    config = TrainingConfig(epochs=1, batch_size=sentences, autocast=plan.autocast)
     forget_plans()  # each batch of a training has its own
     with Tally() as tally:
-        TrainingStep(model, config, evaluate)(batch, 0).total.backward()
+        with torch.autocast("cpu", torch.bfloat16, enabled=plan.autocast):
+            states = model.hidden(batch)
+            loss, _ = output_loss(
+                states, output.weight, output.bias, batch.tgt_y, criterion, plan.rows * vocab
+            )
+        loss.backward()
     return tally.costs
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from edgewise.training.epoch import Progress
 
 from attention_on_edges.data import corpora
 from attention_on_edges.data.corpora.streams import open_stream
@@ -29,7 +30,6 @@ from attention_on_edges.experiments.scores import (
 from attention_on_edges.experiments.translator import Translator
 from edgewise.models.transformer import Transformer
 from edgewise.training import LOCAL, LocalCommunicator, Trainer
-from edgewise.training.epoch import Progress
 from edgewise.validation import InputError
 
 VALIDATED = 200
