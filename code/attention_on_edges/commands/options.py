@@ -4,15 +4,12 @@ from typing import Annotated
 
 import torch
 import typer
-from edgewise.training.launch import is_distributed
 
 from attention_on_edges import experiments
 
 
 def check_device(device: str) -> str:
     """Return the device, if it is available."""
-    if is_distributed():
-        return device  # each of several processes picks its own
     available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     try:
         kind, number = torch.device(device).type, torch.device(device).index or 0
