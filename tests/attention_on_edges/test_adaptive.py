@@ -50,7 +50,7 @@ def test_a_run_notes_steps_and_leaves_an_artifact_that_comes_back(tmp_path, monk
 def test_a_nan_extra_loss_ends_the_run(tmp_path):
     run = experiments.start(TINY, tmp_path)
     run.model.extra_loss = lambda output, step: torch.tensor(math.nan, requires_grad=True)
-    with pytest.raises(DivergedError, match="the extra loss is nan at step 1"):
+    with pytest.raises(DivergedError, match="the loss is nan after step 0"):
         run.train()
 
 

@@ -252,8 +252,8 @@ class Trainer:
     def _end_epoch(self) -> None:
         """Validate, record the metrics, save."""
         with evaluating(self.model), torch.no_grad():
-            batches = self._batches("valid")
-            valid, steps = evaluate(self.model, batches, self.criterion, self.autocast, self.progress)
+            given = self._batches("valid"), self.criterion, self.autocast, self.progress
+            valid, steps = evaluate(self.model, *given, sum_over_processes)
             if (score := self.score) is not None:
                 valid = broadcast(lambda: score(self.model)) | valid
         if self.config.patience is not None:
@@ -287,6 +287,8 @@ class Trainer:
             "opt": self.opt.state_dict(),
             "random": gather(random),
             "snapshots": list(self._snapshots),
+        }
+        facts = {
             "order": self._order,
             "batches_done": self._batches_done,
             "totals": self._totals,
@@ -297,7 +299,7 @@ class Trainer:
         if rank() == 0:
             with open(self.log, "ab") as file:
                 os.fsync(file.fileno())
-                state["log_end"] = file.tell()
+                state["facts"] = json.dumps(facts | {"log_end": file.tell()})
             save_checkpoint(self.folder / "checkpoints", self.step, state, self.run_config)
         self._saved_at = time.monotonic()
 
@@ -310,9 +312,10 @@ class Trainer:
         if random_on_gpu is not None:
             torch.cuda.set_rng_state(random_on_gpu, self.device)
         self._snapshots.extend(state["snapshots"])
-        self._order, self._batches_done, self._totals = state["order"], state["batches_done"], state["totals"]
-        self.epochs, self.losses, self.stages = state["epochs"], state["losses"], state["stages"]
-        return state["log_end"]
+        facts = json.loads(state["facts"])
+        self._order, self._batches_done, self._totals = facts["order"], facts["batches_done"], facts["totals"]
+        self.epochs, self.losses, self.stages = facts["epochs"], facts["losses"], facts["stages"]
+        return facts["log_end"]
 
     def _batches(self, mode: str) -> Iterator[Batch]:
         config, data, share = self.config, self.data, (rank(), world_size())
@@ -335,10 +338,12 @@ def evaluate(
     criterion: LabelSmoothing,
     autocast: bool = False,
     progress: Progress | None = None,
+    add: Callable[[list[float]], list[float]] = list,
 ) -> tuple[dict[str, float], dict[str, list[int]]]:
     """Return the metrics of teacher-forced predictions, and by side how many tokens took how many steps.
 
     Metrics are ``loss`` (nats per token), ``accuracy``, and of a model of adaptive depth its mean steps.
+    ``add`` sums numbers over the processes, if these are their shares of the batches.
 
     Raises
     ------
@@ -354,8 +359,8 @@ def evaluate(
             sums = [a + b for a, b in zip(sums, some, strict=True)]
             if progress is not None:
                 progress(batch.n_tokens)
-    total, correct, tokens = sum_over_processes(sums)
-    counted.over_all(sum_over_processes)
+    total, correct, tokens = add(sums)
+    counted.over_all(add)
     if not math.isfinite(total):
         raise DivergedError(f"the loss in validation is {total}")
     return {"loss": total / tokens, "accuracy": correct / tokens, **counted.figures}, counted.histograms
