@@ -31,7 +31,8 @@ from attention_on_edges.experiments import (
     scores,
 )
 from edgewise.graphs import GraphPool
-from edgewise.training import LOCAL, TrainingConfig
+from edgewise.training import TrainingConfig
+from edgewise.training.distributed import world_size
 from processes import in_team
 
 SOS, EOS = 0, 1
@@ -386,11 +387,11 @@ def part_of_the_sample():
         return streams.STREAMS["wmt14"]()
 
 
-def sample_losses(team, folder):
+def sample_losses(folder):
     """Train on short pairs of the sample, for a fixed number of updates; return what validation says."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(streams.STREAMS, "part", part_of_the_sample)
-        run = experiments.start(PART, folder, communicator=team, workers=team.size - 1)
+        run = experiments.start(PART, folder, workers=world_size() - 1)
         run.score = None
         run.train(STEPS)
     return [epoch["valid"]["loss"] for epoch in run.epochs], run.step
@@ -399,7 +400,7 @@ def sample_losses(team, folder):
 @pytest.mark.corpus
 @pytest.mark.nightly
 def test_the_sample_trains_on_one_and_on_two_processes(own_cache, tmp_path):
-    one, steps = sample_losses(LOCAL, tmp_path / "one")
+    one, steps = sample_losses(tmp_path / "one")
     assert steps == STEPS
     assert len(one) >= 2
     assert np.log(1003) > one[0]

@@ -17,7 +17,7 @@ import pytest
 from docutils import nodes
 from sphinx.ext.napoleon import NumpyDocstring
 
-from edgewise.training.distributed import DistributedCommunicator
+from edgewise.models.universal import UTransformer
 from places import BOOK, CHAPTERS, ROOT
 
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
@@ -262,8 +262,8 @@ def test_context_managers_and_parents_are_told():
     assert completed("function", shut, "Shut it.") == ["*Context manager.* Shut it."]
     assert completed("function", numbers, "Count.") == ["Count."]
     assert completed("class", Child, "More.") == ["More."]
-    assert completed("class", DistributedCommunicator, "Many.", "", "Parameters") == [
-        *("Many.", "", "A kind of :class:`~edgewise.training.communicator.LocalCommunicator`.", ""),
+    assert completed("class", UTransformer, "Many.", "", "Parameters") == [
+        *("Many.", "", "A kind of :class:`~edgewise.models.transformer.Transformer`.", ""),
         *("", "Parameters"),
     ]
 
@@ -283,7 +283,7 @@ def test_names_lead_to_where_they_are_defined():
         )
     for target, kind in (
         ("nothing", "py"),
-        ("edgewise.training.trainer.LOCAL", "py"),
+        ("edgewise.training.trainer.json", "py"),
         ("torch.Tensor", "py"),
         ("edgewise.graphs.window", "std"),
     ):
