@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from edgewise.training import DivergedError, Trainer
-from edgewise.training.checkpoint_files import CheckpointError, naming
+from edgewise.training.checkpoint_files import CheckpointError
 from edgewise.training.distributed import world_size
 from edgewise.validation import InputError, MissingPackageError, UnknownNameError
 
@@ -31,10 +31,7 @@ class Commands(TyperGroup):
     def main(self, *arguments: Any, **options: Any) -> NoReturn:
         """Run the command that the arguments name; end the program."""
         try:
-            if sys.stdout is None:
-                raise UsageError("standard output is closed")
-            with naming("standard output"):
-                code = super().main(*arguments, **options | {"standalone_mode": False})
+            code = super().main(*arguments, **options | {"standalone_mode": False})
         except UsageError as error:
             # A group without a command has shown its help by now; that is the whole message.
             if type(error).__name__ != "NoArgsIsHelpError":
@@ -54,8 +51,7 @@ class Commands(TyperGroup):
 
 def write(line: object) -> None:
     """Write a line to standard output, now."""
-    with naming("standard output"):
-        typer.echo(line)
+    typer.echo(line)
 
 
 def tell(line: str) -> None:

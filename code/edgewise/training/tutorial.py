@@ -239,7 +239,7 @@ def run_epoch(
     Raises
     ------
     ValueError
-        If ``is_train`` and the loss has no optimiser, or the other way round, or there is no batch.
+        If ``is_train`` and the loss has no optimiser, or the other way round.
     """
     if is_train != (loss_compute.opt is not None):
         has = "no" if loss_compute.opt is None else "an"
@@ -254,6 +254,4 @@ def run_epoch(
     loss_compute.finish()
     after = (loss_compute.total_loss, loss_compute.correct, loss_compute.tokens)
     loss, correct, tokens = (b - a for a, b in zip(before, after, strict=True))
-    if tokens == 0:
-        raise ValueError("data_iter must hold at least one batch, got none")
     return EpochResult(loss / tokens, correct / tokens, losses)
