@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from edgewise.training.launch import process_group
+from edgewise.training.distributed import process_group
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -54,12 +54,12 @@ def set_role(monkey, rank, size, port):
 def work(rank, size, port, pipe, function, arguments):
     set_role(os.environ, rank, size, port)
     torch.set_num_threads(1)
-    with process_group("cpu") as (team, _):
-        pipe.send(function(team, *arguments))
+    with process_group("cpu"):
+        pipe.send(function(*arguments))
 
 
 def in_team(function, *arguments, size=2):
-    """Run ``function(team, *arguments)`` in several processes; return what each of them made of it."""
+    """Run ``function(*arguments)`` in several processes; return what each of them made of it."""
     port, pipes, processes = free_port(), [], []
     for rank in range(size):
         ours, theirs = multiprocessing.Pipe(duplex=False)

@@ -46,7 +46,7 @@ from edgewise.message_passing import available_engines, propagate_attention
 from edgewise.models.from_transformers import from_transformers
 from edgewise.models.transformer import make_model
 from edgewise.training.chunked_loss import output_loss
-from edgewise.training.step import multiplies_bfloat16
+from edgewise.training.loss import multiplies_bfloat16
 from edgewise.validation import UnknownNameError
 from support import copy_to_torch, random_fields, random_pairs, small_model
 

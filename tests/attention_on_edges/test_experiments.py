@@ -6,8 +6,10 @@ import torch
 
 from attention_on_edges import experiments
 from attention_on_edges.data import tasks
+from attention_on_edges.data.tokenization import BPE
 from attention_on_edges.experiments import EXPERIMENTS, Experiment, artifacts, load_data
 from edgewise.training.checkpoint_files import CheckpointError
+from edgewise.validation import InputError
 from workshop import FEW, TINY
 
 
@@ -43,17 +45,6 @@ def test_an_artifact_tells_all_about_its_run(finished):
     assert facts["stages"][-1]["to_step"] == 18
     for fact in ("copy", facts["date"], facts["device"], facts["torch"], "seed 0", facts["commit"][:10]):
         assert fact in artifact.caption
-
-
-@pytest.mark.parametrize("name", ["with_warmup", "with_decay"])
-def test_a_rate_that_stays_is_part_of_the_course(name, finished, tmp_path):
-    ordinary, _ = finished
-    run = experiments.start(replace(TINY, training=replace(TINY.training, **{name: False})), tmp_path)
-    assert run.opt.rate(5) == pytest.approx(ordinary.opt.rate(20 if name == "with_warmup" else 5))
-    assert run.opt.rate(80) == pytest.approx(ordinary.opt.rate(20 if name == "with_decay" else 80))
-    run.train(1)
-    with pytest.raises(CheckpointError, match=rf"training\.{name}"):
-        experiments.start(TINY, tmp_path, resume=True)
 
 
 def test_its_figures_are_those_of_the_weights_as_saved(finished):
@@ -109,16 +100,9 @@ def test_the_same_seed_builds_the_same_model_and_another_one_does_not():
     assert not torch.equal(one.state_dict()[weight], other.state_dict()[weight])
 
 
-@pytest.fixture
-def begun(tmp_path):
-    run = experiments.start(TINY, tmp_path)
-    run.train(max_steps=2)
-    run.save()
-    return tmp_path
-
-
 @pytest.mark.parametrize("other", ["pairs", "vocabulary"])
-def test_a_run_does_not_go_on_with_other_data(other, begun, monkeypatch):
+def test_a_run_does_not_go_on_with_other_data(other, tmp_path, monkeypatch):
+    experiments.start(TINY, tmp_path).train(max_steps=2)
     data = load_data(TINY)
     if other == "pairs":
         data.splits["train"][0] = data.splits["train"][1]
@@ -126,7 +110,7 @@ def test_a_run_does_not_go_on_with_other_data(other, begun, monkeypatch):
         data.symbols = [*data.symbols[:-2], *data.symbols[:-3:-1]]
     monkeypatch.setattr("attention_on_edges.experiments.runs.load_data", lambda *given: data)
     with pytest.raises(CheckpointError, match=rf"data\.{other} is '[0-9a-f]+' there and '[0-9a-f]+' here"):
-        experiments.start(TINY, begun, resume=True)
+        experiments.start(TINY, tmp_path, resume=True)
 
 
 def test_an_unfinished_run_leaves_no_artifact(tmp_path):
@@ -148,7 +132,7 @@ def test_a_write_that_breaks_off_leaves_the_old_artifact(finished, tmp_path, mon
     def full(*arguments):
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(artifacts, "seal", full)
+    monkeypatch.setattr(artifacts, "sha256_of", full)
     with pytest.raises(OSError, match="No space"):
         artifacts.write(folder, weights, parts[0], {"other": 1}, parts[2])
     assert {p.name: p.read_bytes() for p in folder.iterdir()} == before
@@ -156,6 +140,66 @@ def test_a_write_that_breaks_off_leaves_the_old_artifact(finished, tmp_path, mon
     artifacts.write(folder, weights, parts[0], {"other": 1}, parts[2])
     assert artifacts.load(folder).metrics == {"other": 1}
     assert [p.name for p in tmp_path.iterdir()] == ["copy"]
+
+
+@pytest.mark.parametrize("file", ["config.json", "metrics.json", "model.safetensors", "tokenizer.json"])
+def test_a_file_of_another_model_is_refused_by_name(file, finished, tmp_path):
+    """Of the same size, in the place of the one that was written; a tokenizer, for instance."""
+    _, artifact = finished
+    parts = artifact.config, artifact.metrics, artifact.provenance
+    artifacts.write(
+        tmp_path / "copy", artifacts.halved(artifact.weights), *parts, BPE.train(["a b"], 256).to_json()
+    )
+    path = tmp_path / "copy" / file
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(InputError, match=f"{file} is damaged, or another model's"):
+        artifacts.load(tmp_path / "copy")
+
+
+def test_weights_that_are_not_numbers_are_refused(finished, tmp_path):
+    _, artifact = finished
+    weights = artifacts.halved(artifact.weights)
+    weights["encoder.norm.weight"][0] = float("nan")
+    parts = artifact.config, artifact.metrics, artifact.provenance
+    with pytest.raises(InputError, match=r"encoder\.norm\.weight holds NaN or infinities"):
+        experiments.restore(artifacts.write(tmp_path / "copy", weights, *parts))
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "message"),
+    [
+        ("model", {"N": 0}, "model: N must be at least 1"),
+        ("model", {"N": "2"}, "model: N must be an integer"),
+        ("model", {"h": 3}, "model: .*divisible"),
+        ("model", {"N": 2}, "weights must be those of the model"),
+        ("training", {"more": 1}, "training: .*'more'"),
+        ("tokenizer", {"vocab_size": 3}, "tokenizer: vocab_size must be at least 256, got 3"),
+    ],
+)
+def test_a_configuration_that_fits_no_model_is_refused(part, change, message, finished, tmp_path):
+    _, artifact = finished
+    config = artifact.config | {part: (artifact.config[part] or {}) | change}
+    weights = artifacts.halved(artifact.weights)
+    changed = artifacts.write(tmp_path / "copy", weights, config, artifact.metrics, artifact.provenance)
+    with pytest.raises(InputError, match=message):
+        experiments.restore_model(changed, 29)
+
+
+def test_a_folder_does_not_shadow_a_model_nor_take_its_name(finished, tmp_path, monkeypatch):
+    _, artifact = finished
+    parts = artifact.config, artifact.metrics, artifact.provenance
+    for name in ("copy", "sort"):
+        artifacts.write(tmp_path / "committed" / name, artifacts.halved(artifact.weights), *parts)
+    monkeypatch.setattr(artifacts, "artifacts_folder", lambda: tmp_path / "committed")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "copy").mkdir()
+    assert artifacts.load("copy").folder == tmp_path / "committed" / "copy"
+    assert artifacts.load("./committed/copy").name == "copy"
+    for name, message in (("./copy", "does not exist"), ("sort", "another model"), ("x", "are: copy, sort")):
+        with pytest.raises(InputError, match=message):
+            artifacts.load(name)
 
 
 def test_outside_of_a_clone_there_are_no_models(monkeypatch):

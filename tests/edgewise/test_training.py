@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgewise.graphs import GraphPool
-from edgewise.models.transformer import make_model
 from edgewise.training import LabelSmoothing, NoamOpt, SimpleLossCompute, output_loss, run_epoch
-from support import SortingData, small_model
+from support import small_model
 
 VOCAB, PAD = 6, 2
 
@@ -29,14 +28,6 @@ def test_label_smoothing_is_the_divergence_from_the_smoothed_target(smoothing, s
     loss = criterion(log_probs, target)
     torch.testing.assert_close(loss, expected)
     torch.testing.assert_close(*(torch.autograd.grad(x, log_probs)[0] for x in (loss, expected)))
-
-
-def test_a_prediction_of_the_smoothed_target_costs_nothing():
-    criterion = LabelSmoothing(VOCAB, PAD, 0.1)
-    target = torch.tensor([0, 4])
-    assert float(criterion(criterion.distribution(target).clamp(min=1e-30).log(), target)) == pytest.approx(
-        0, abs=1e-5
-    )
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
@@ -115,14 +106,6 @@ class TestOutputLoss:
         for grad, reference in zip(grads, wanted, strict=True):
             torch.testing.assert_close(grad.double(), reference, atol=1e-4, rtol=1e-4)
 
-    @pytest.mark.parametrize("shape", [(2, 3), (4,)])
-    def test_weights_are_one_a_token(self, shape):
-        hidden, target = torch.randn(3, 5), torch.tensor([0, 1, 3])
-        with pytest.raises(ValueError, match="weights must be one per token of one pass"):
-            output_loss(
-                hidden, torch.randn(4, 5), None, target, LabelSmoothing(4, 2), weights=torch.ones(shape)
-            )
-
     def test_autocast_rounds_products_and_nothing_else(self):
         torch.manual_seed(0)
         hidden, weight = torch.randn(50, 64), torch.randn(300, 64)
@@ -155,34 +138,6 @@ class TestOutputLoss:
             output_loss(hidden, weight, None, target, criterion, 2**16, passes - 1.0)[0].backward()
         assert max(sizes) <= 2 * 2**16
         assert len(sizes) > 10
-
-    @pytest.mark.parametrize(
-        ("hidden", "target", "message"),
-        [
-            ((4, 3), [3, 4, 5, 9], "target"),
-            ((4, 3), [3, 4, 5], r"\[N, 6\] and \[N\], got \[4, 6\] and \[3\]"),
-            ((4, 2), [3, 4, 5, 3], r"hidden must be \[N, 3\] or two of these, got \[4, 2\]"),
-            ((3, 4, 3), [3, 4, 5, 3], r"R-Drop needs two passes; .* hidden \[3, 4, 3\]"),
-        ],
-    )
-    def test_bad_input(self, hidden, target, message):
-        with pytest.raises(ValueError, match=message):
-            output_loss(
-                torch.ones(hidden), torch.ones(6, 3), None, torch.tensor(target), LabelSmoothing(6, 2)
-            )
-
-    @pytest.mark.parametrize(("passes", "r_drop"), [(1, 0.5), (2, -1.0)])
-    def test_bad_consistency(self, passes, r_drop):
-        hidden = torch.ones(passes, 1, 3).squeeze(0)
-        with pytest.raises(ValueError, match=f"R-Drop needs two passes; got {r_drop}"):
-            output_loss(
-                hidden,
-                torch.ones(6, 3),
-                None,
-                torch.tensor([3]),
-                LabelSmoothing(6, 2),
-                r_drop=r_drop,
-            )
 
 
 def test_noam_follows_its_formula_and_sets_the_rate_that_is_used():
@@ -234,11 +189,9 @@ class TestLossCompute:
 
     def test_it_counts(self):
         compute = SimpleLossCompute(torch.nn.NLLLoss(reduction="sum"))
-        assert math.isnan(compute.avg_loss)
         losses = [compute(self.log_probs, self.target, 3) for _ in range(2)]
         expected = -math.log(0.7 * 0.1 * 0.4) / 3
-        assert losses == pytest.approx([expected] * 2)
-        assert compute.avg_loss == pytest.approx(expected)
+        assert [*losses, compute.avg_loss] == pytest.approx([expected] * 3)
         assert compute.accuracy == pytest.approx(2 / 3)
 
     def test_accumulated_gradients_equal_those_of_the_whole(self):
@@ -266,18 +219,6 @@ class TestLossCompute:
             before,
         )
         torch.testing.assert_close(learned, expected)
-
-
-def test_evaluation_learns_nothing_and_keeps_no_gradient():
-    data = SortingData()
-    model = make_model(data.vocab_size, data.vocab_size, N=1, dim_model=8, dim_ff=8, h=2)
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    model.eval()
-    judge = SimpleLossCompute(LabelSmoothing(data.vocab_size, data.pad_id))
-    result = run_epoch(data(GraphPool(), "valid", 5), model, judge, is_train=False)
-    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
-    assert all(p.grad is None for p in model.parameters())
-    assert len(result.losses) == 2
 
 
 class Watcher(torch.nn.Module):
@@ -335,41 +276,17 @@ sgd = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
     [
         (lambda: LabelSmoothing(2, 0), ValueError, "size must be at least 3, got 2"),
         (lambda: LabelSmoothing(6, 6), ValueError, r"padding_idx must lie in 0\.\.5, got 6"),
-        (lambda: LabelSmoothing(6, -1), ValueError, "padding_idx must be at least 0, got -1"),
         (lambda: LabelSmoothing(6, 0, 1.0), ValueError, r"smoothing must lie in \[0, 1\), got 1.0"),
-        (
-            lambda: LabelSmoothing(6, 0)(log_probs[:, :5], target),
-            ValueError,
-            r"must be \[N, 6\] and \[N\], got \[2, 5\] and \[2\]",
-        ),
-        (
-            lambda: LabelSmoothing(6, 0)(log_probs, target + 5),
-            ValueError,
-            r"target must lie in 0\.\.5, got 6",
-        ),
+        (lambda: LabelSmoothing(6, 0)(log_probs[:, :5], target), ValueError, r"got \[2, 5\] and \[2\]"),
+        (lambda: LabelSmoothing(6, 0)(log_probs, target + 5), ValueError, "target must lie in"),
         (lambda: NoamOpt(8, 1, 0, sgd), ValueError, "warmup must be at least 1, got 0"),
         (lambda: NoamOpt(8, 0, 10, sgd), ValueError, "factor must be a positive number, got 0"),
-        (lambda: NoamOpt(8, "1", 10, sgd), ValueError, "factor must be a positive number, got '1'"),
         (lambda: NoamOpt(8, 1, 10, None), TypeError, "optimizer must be a torch.optim.Optimizer, got None"),
-        (lambda: LabelSmoothing(6, 0, "0.1"), TypeError, "smoothing must be a number, got '0.1'"),
-        (lambda: LabelSmoothing(6, 0)(log_probs, target[:, None]), ValueError, r"got \[2, 6\] and \[2, 1\]"),
-        (
-            lambda: run_epoch([], small_model(), SimpleLossCompute(None), is_train=False),
-            ValueError,
-            "at least one batch, got none",
-        ),
         (lambda: NoamOpt(8, 1, 10, sgd).rate(0), ValueError, "step must be at least 1, got 0"),
-        (lambda: NoamOpt(8, 1, 10, sgd).rate(), ValueError, "step must be at least 1, got 0"),
         (
             lambda: SimpleLossCompute(None, 0.1),
             TypeError,
             r"opt must have step\(\) and zero_grad\(\), got 0.1",
-        ),
-        (lambda: SimpleLossCompute(None, sgd, 0), ValueError, "grad_accum must be at least 1, got 0"),
-        (
-            lambda: SimpleLossCompute(LabelSmoothing(6, 0))(log_probs, target, 0),
-            ValueError,
-            "n_tokens must be at least 1, got 0",
         ),
         (
             lambda: run_epoch([], small_model(), SimpleLossCompute(None), is_train=True),

@@ -1,7 +1,6 @@
 import copy
 import math
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import pytest
 import torch
@@ -20,7 +19,9 @@ from edgewise.training import (
     SimpleLossCompute,
     Trainer,
     TrainingConfig,
+    batch_loss,
     run_epoch,
+    take_step,
 )
 from support import VOCAB, SortingData, assert_equal_as_stated, dropped_and_doubled, random_pairs
 
@@ -626,8 +627,8 @@ class TestPonderNet:
         run = Trainer(model, data, training, tmp_path, {})
         batch = next(data(GraphPool(), "valid", 30))
         model.train()
-        states = run._step(batch, run.step, sync=True)
-        reported = run.loss(states, batch.tgt_y, batch.n_tokens)
+        reported, tokens = run._learn(batch)
+        take_step(run.opt, tokens)
         taken = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
         torch.manual_seed(0)
         other = make_universal_model(data.vocab_size, data.vocab_size, 3, 16, 16, 2, **size)
@@ -646,12 +647,12 @@ class TestPonderNet:
         loss = (torch.stack(losses) * weights).sum() / batch.n_tokens
         assert reported == pytest.approx(loss.item(), rel=1e-5)
         right = (log_probs.argmax(-1) == batch.tgt_y).to(weights.dtype) * weights
-        assert run.loss.accuracy == pytest.approx(right.sum().item() / batch.n_tokens, rel=1e-5)
+        assert run._totals[1] / tokens == pytest.approx(right.sum().item() / batch.n_tokens, rel=1e-5)
         (loss + other.extra_loss(output)).backward()
         for name, parameter in other.named_parameters():
             torch.testing.assert_close(taken[name], parameter.grad, atol=1e-5, rtol=1e-4)
         with pytest.raises(ValueError, match="R-Drop is not defined for"):
-            Trainer(model, data, replace(training, r_drop=1.0), tmp_path, {})._step(batch, 0, sync=True)
+            batch_loss(model, batch, run.criterion, r_drop=1.0)
 
 
 class TestNothingIsLeftOnTheModel:
@@ -706,7 +707,8 @@ class TestTraining:
         run = Trainer(model, data, training, tmp_path, {})
         batch = next(data(GraphPool(), "valid", 30))
         model.train()
-        reported = run.loss(run._step(batch, run.step, sync=True), batch.tgt_y, batch.n_tokens)
+        reported, tokens = run._learn(batch)
+        take_step(run.opt, tokens)
         taken = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
         torch.manual_seed(0)
         other = make_universal_model(data.vocab_size, data.vocab_size, 3, 16, 16, 2, **size)

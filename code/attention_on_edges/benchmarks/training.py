@@ -17,11 +17,12 @@ from attention_on_edges.benchmarks.memory import peak
 from attention_on_edges.benchmarks.timing import interleave, matrix_product, peak_on
 from attention_on_edges.figures import Table, table
 from edgewise.graphs import Batch, GraphPool
+from edgewise.layers import Generator
 from edgewise.message_passing import available_engines
 from edgewise.message_passing.plan import forget_plans
 from edgewise.models.transformer import make_model
-from edgewise.training import LabelSmoothing, NoamOpt, SimpleLossCompute, StateLossCompute
-from edgewise.training.step import multiplies_bfloat16
+from edgewise.training import LabelSmoothing, NoamOpt, SimpleLossCompute, states_loss, take_step
+from edgewise.training.loss import multiplies_bfloat16
 from edgewise.validation import check_choice
 
 PACKED, HALF, PADDED, BUILTIN = "packed", "packed, bfloat16", "nn.Transformer", "builtin"
@@ -188,7 +189,7 @@ def _graph_model(
     if engine == BUILTIN:
         predict, learn = model, SimpleLossCompute(criterion, opt)
     else:
-        predict, learn = model.hidden, StateLossCompute(model.generator, criterion, opt)
+        predict, learn = model.hidden, partial(_learn, model.generator, criterion, opt)
 
     def update() -> None:
         for pairs in batches:
@@ -200,6 +201,20 @@ def _graph_model(
             learn(prediction, batch.tgt_y, batch.n_tokens)
 
     return update
+
+
+def _learn(
+    generator: Generator,
+    criterion: LabelSmoothing,
+    opt: NoamOpt,
+    hidden: Tensor,
+    target: Tensor,
+    n_tokens: int,
+) -> None:
+    """Update from the final states of a batch."""
+    opt.zero_grad()
+    states_loss(generator, criterion, hidden, target)[0].backward()
+    take_step(opt, n_tokens)
 
 
 def _padded_around(batch: Batch) -> Callable[..., Tensor]:
@@ -220,7 +235,7 @@ def _padded_model(
     size = (training.num_layers, training.dim_model, training.dim_ff, training.num_heads)
     model = PaddedTransformer(VOCAB, *size, DROPOUT, fast_dropout=tuned).to(device)
     opt = NoamOpt(training.dim_model, 1.0, 4000, torch.optim.Adam(model.parameters()))
-    learn = StateLossCompute(model.generator, LabelSmoothing(VOCAB, PAD, SMOOTHING), opt)
+    learn = partial(_learn, model.generator, LabelSmoothing(VOCAB, PAD, SMOOTHING), opt)
 
     def update() -> None:
         for pairs in batches:

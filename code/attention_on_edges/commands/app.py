@@ -5,9 +5,7 @@ a fault of the program itself shows its traceback.
 """
 
 import gc
-import shlex
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -19,16 +17,18 @@ import edgewise
 from attention_on_edges import experiments
 from attention_on_edges.commands.bench import bench
 from attention_on_edges.commands.options import Device, Name
-from attention_on_edges.commands.running import Commands, alone, one_line_errors, shown, stopping, write
+from attention_on_edges.commands.running import Commands, one_line_errors, shown, stopping, tell, write
 from attention_on_edges.commands.translating import translate
 from attention_on_edges.experiments import artifacts
 from edgewise.graphs import dgl_available
 from edgewise.message_passing import available_engines
-from edgewise.training import LocalCommunicator, StoppedError, Trainer
-from edgewise.training.launch import is_first_on_machine, process_group
+from edgewise.training import StoppedError, Trainer
+from edgewise.training.distributed import process_group, rank
 from edgewise.validation import check_choice
 
 gc.freeze()  # imported modules stay; collecting them would cost every command half a second
+
+GO_ON = "go on with the same command and --resume"
 
 app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(bench, name="bench", help="Measure speed and memory on this machine.")
@@ -56,43 +56,32 @@ def train(
 ) -> None:
     """Run an experiment and write OUT/artifact. Under torchrun, in several processes."""
     folder = out or Path("runs") / name
-    options = ["--device", device] if device != "cpu" else []
-    options += (["--out", str(out)] if out else []) + (["--small"] if small else [])
     with (
-        one_line_errors(is_first_on_machine),
-        process_group(device) as (communicator, own_device),
-        one_line_errors(communicator.reports_errors),
-        alone(folder) if communicator.rank == 0 else nullcontext(),
-        _progress_bar(shown=communicator.rank == 0 and sys.stderr.isatty()) as bar,
+        one_line_errors(),
+        process_group(device) as own_device,
+        _progress_bar(shown=rank() == 0 and sys.stderr.isatty()) as bar,
     ):
-        again = _command(communicator, ["train", name, "--resume", *options])
         experiment = experiments.get_experiment(name)
         experiment = experiments.reduced(experiment) if small else experiment
-        first = communicator.rank == 0
+        first = rank() == 0
         progress = bar.update if first else None
-        trainer = experiments.start(experiment, folder, own_device, resume, progress, communicator)
+        trainer = experiments.start(experiment, folder, own_device, resume, progress)
         with stopping(trainer):
             try:
                 trainer.train(steps)
             except StoppedError:
                 if first:
-                    typer.echo(f"stopped at step {trainer.step}; go on with: {again}", err=True)
+                    tell(f"stopped at step {trainer.step}; {GO_ON}")
                 raise typer.Exit(130) from None
         if first:
-            _conclude(trainer, experiment, again)
-
-
-def _command(communicator: LocalCommunicator, words: list[str]) -> str:
-    """Return the command line that starts the same processes with these words."""
-    several = [*communicator.launcher, "-m", "attention_on_edges"]
-    return shlex.join([*(several if communicator.launcher else ["edgewise"]), *words])
+            _conclude(trainer, experiment)
 
 
 def _progress_bar(shown: bool) -> tqdm:
     return tqdm(unit=" tokens", unit_scale=True, delay=1, disable=not shown)
 
 
-def _conclude(trainer: Trainer, experiment: experiments.Experiment, again: str) -> None:
+def _conclude(trainer: Trainer, experiment: experiments.Experiment) -> None:
     """Write the artifact of a finished run; of an unfinished one, print how to continue it."""
     if trainer.finished:
         artifact = experiments.finish(trainer, experiment)
@@ -100,7 +89,7 @@ def _conclude(trainer: Trainer, experiment: experiments.Experiment, again: str) 
         for split in experiment.tests:
             write(f"{split}  {_figures(artifact.metrics[split])}")
         return
-    write(f"stopped at step {trainer.step}; go on with: {again}")
+    write(f"stopped at step {trainer.step}; {GO_ON}")
     deviation = experiments.deviation(trainer, experiment)
     if deviation is not None:
         write(f"losses differ from the committed artifact's by {deviation:.1e} at most (relative)")
@@ -122,12 +111,11 @@ def study(
     """
     with one_line_errors():
         check_choice("study", name, [*experiments.STUDIES, *experiments.MEASUREMENTS])
-        with alone(out / f"{name}.lock"):
-            if name in experiments.MEASUREMENTS:
-                write(experiments.run_measurement(experiments.MEASUREMENTS[name], out))
-                return
-            missing = experiments.run_study(experiments.get_study(name), out, device, runs)
-            write(f"{missing} runs are missing" if missing else out / f"{name}.json")
+        if name in experiments.MEASUREMENTS:
+            write(experiments.run_measurement(experiments.MEASUREMENTS[name], out))
+            return
+        missing = experiments.run_study(experiments.get_study(name), out, device, runs)
+        write(f"{missing} runs are missing" if missing else out / f"{name}.json")
 
 
 @app.command()

@@ -6,13 +6,10 @@ import torch
 import typer
 
 from attention_on_edges import experiments
-from edgewise.training.launch import is_distributed
 
 
 def check_device(device: str) -> str:
     """Return the device, if it is available."""
-    if is_distributed():
-        return device  # each of several processes picks its own
     available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     try:
         kind, number = torch.device(device).type, torch.device(device).index or 0

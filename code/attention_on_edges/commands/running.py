@@ -1,12 +1,9 @@
-"""Around a command: one-line errors, one process per folder, Ctrl-C."""
+"""Around a command: one-line errors, Ctrl-C."""
 
-import fcntl
-import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -14,8 +11,8 @@ import typer
 from typer.core import TyperGroup
 
 from edgewise.training import DivergedError, Trainer
-from edgewise.training.checkpoint_files import CheckpointError, naming
-from edgewise.training.launch import is_first_on_machine
+from edgewise.training.checkpoint_files import CheckpointError
+from edgewise.training.distributed import world_size
 from edgewise.validation import InputError, MissingPackageError, UnknownNameError
 
 EXPECTED = (CheckpointError, DivergedError, InputError, MissingPackageError, OSError)
@@ -29,18 +26,15 @@ UsageError = typer.BadParameter.__base__
 
 
 class Commands(TyperGroup):
-    """Commands whose usage errors are one line, printed once per machine, and exit code 2."""
+    """Commands whose usage errors are one line and exit code 2."""
 
     def main(self, *arguments: Any, **options: Any) -> NoReturn:
         """Run the command that the arguments name; end the program."""
         try:
-            if sys.stdout is None:
-                raise UsageError("standard output is closed")
-            with naming("standard output"):
-                code = super().main(*arguments, **options | {"standalone_mode": False})
+            code = super().main(*arguments, **options | {"standalone_mode": False})
         except UsageError as error:
             # A group without a command has shown its help by now; that is the whole message.
-            if type(error).__name__ != "NoArgsIsHelpError" and is_first_on_machine():
+            if type(error).__name__ != "NoArgsIsHelpError":
                 where = f"; see {error.ctx.command_path} --help" if error.ctx else ""
                 typer.echo(f"error: {' '.join(error.format_message().split()).rstrip('.')}{where}", err=True)
             sys.exit(error.exit_code)
@@ -57,8 +51,7 @@ class Commands(TyperGroup):
 
 def write(line: object) -> None:
     """Write a line to standard output, now."""
-    with naming("standard output"):
-        typer.echo(line)
+    typer.echo(line)
 
 
 def tell(line: str) -> None:
@@ -67,8 +60,8 @@ def tell(line: str) -> None:
 
 
 @contextmanager
-def one_line_errors(speaks: Callable[[], bool] = lambda: True) -> Iterator[None]:
-    """Turn an expected error into one line, if this process ``speaks``, and exit code 1, or 2 for a name."""
+def one_line_errors() -> Iterator[None]:
+    """Turn an expected error into one line and exit code 1, or 2 for a name."""
     try:
         yield
     except BrokenPipeError:  # whoever read the output has enough
@@ -77,27 +70,8 @@ def one_line_errors(speaks: Callable[[], bool] = lambda: True) -> Iterator[None]
     except EXPECTED as error:
         if shown["traceback"]:
             raise
-        if speaks():
-            typer.echo(f"error: {' '.join(str(error).split())}", err=True)
+        typer.echo(f"error: {' '.join(str(error).split())}", err=True)
         raise typer.Exit(2 if isinstance(error, UnknownNameError) else 1) from None
-
-
-@contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Keep a second process out of a run's folder; the system lifts the lock with the process."""
-    try:
-        str(folder).encode()
-    except UnicodeEncodeError:
-        raise InputError(f"the name of a folder must be Unicode, got {str(folder)!r}") from None
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(os.open(folder / ".lock", os.O_RDWR | os.O_CREAT), "wb") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise BlockingIOError(
-                f"another process trains in {folder}; wait for it or name another folder"
-            ) from None
-        yield
 
 
 @contextmanager
@@ -106,7 +80,7 @@ def stopping(trainer: Trainer) -> Iterator[None]:
 
     ``torchrun`` catches Ctrl-C itself and sends its processes SIGTERM, which counts as one there.
     """
-    kinds = [signal.SIGINT, *([signal.SIGTERM] if trainer.communicator.size > 1 else [])]
+    kinds = [signal.SIGINT, *([signal.SIGTERM] if world_size() > 1 else [])]
 
     def stop(number: int, frame: FrameType | None) -> None:
         trainer.stop_requested = True

@@ -1,11 +1,8 @@
 """``edgewise translate``: a line out for each line in."""
 
 import codecs
-import io
-import os
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from itertools import islice
 from typing import Annotated, BinaryIO
 
@@ -16,7 +13,6 @@ from attention_on_edges.commands.options import Model
 from attention_on_edges.commands.running import one_line_errors, tell, write
 from attention_on_edges.experiments import artifacts
 from attention_on_edges.experiments.translator import Translator
-from edgewise.training.checkpoint_files import naming
 from edgewise.validation import InputError
 
 MOST_BYTES = 100_000
@@ -48,8 +44,6 @@ def translate(
     if nbest > beam:
         raise typer.BadParameter(f"--nbest must be at most --beam ({beam}), got {nbest}")
     with one_line_errors():
-        if not texts and sys.stdin is None:
-            raise InputError("standard input is closed: give a text, or lines of input")
         translator = experiments.load_translator(artifacts.load(model))
         given = iter(texts) if texts else lines_of(sys.stdin.buffer)
         together = 1 if not texts and sys.stdin.isatty() else TOGETHER
@@ -67,17 +61,14 @@ def translate(
 def lines_of(stream: BinaryIO) -> Iterator[bytes | None]:
     """Iterate over the lines of a stream, without a byte-order mark; ``None`` for one that is too long."""
     first = True
-    with naming("standard input"):
-        with suppress(io.UnsupportedOperation):  # no file of the system
-            os.set_blocking(stream.fileno(), True)  # or lines that are not there yet would count as its end
-        while line := stream.readline(MOST_BYTES + 1):
-            if len(line) > MOST_BYTES:
-                while line and not line.endswith(b"\n"):
-                    line = stream.readline(MOST_BYTES)
-                yield None
-            else:
-                yield line.removeprefix(codecs.BOM_UTF8) if first else line
-            first = False
+    while line := stream.readline(MOST_BYTES + 1):
+        if len(line) > MOST_BYTES:
+            while line and not line.endswith(b"\n"):
+                line = stream.readline(MOST_BYTES)
+            yield None
+        else:
+            yield line.removeprefix(codecs.BOM_UTF8) if first else line
+        first = False
 
 
 def _translated(

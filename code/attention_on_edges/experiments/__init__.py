@@ -5,17 +5,14 @@ from attention_on_edges.experiments.ablations import STUDIES, get_study
 from attention_on_edges.experiments.catalogue import EXPERIMENTS, LARGE, get_experiment
 from attention_on_edges.experiments.experiment import (
     Experiment,
-    MixingConfig,
     ModelConfig,
     Search,
-    SparseConfig,
     UniversalConfig,
 )
 from attention_on_edges.experiments.loading import digest_of, load_data
 from attention_on_edges.experiments.long_context import BUCKETS, LONG_GRAPHS, ReaderRun, TaggerRun
 from attention_on_edges.experiments.measurements import (
     MEASUREMENTS,
-    Measurement,
     digest_of_weights,
     run_measurement,
 )
@@ -33,7 +30,6 @@ from attention_on_edges.experiments.runs import (
     test_sources,
 )
 from attention_on_edges.experiments.scores import (
-    GREEDY,
     decode,
     decoded_figures,
     figures,
@@ -46,19 +42,15 @@ from attention_on_edges.experiments.translator import Translation, Translator
 __all__ = [
     "BUCKETS",
     "EXPERIMENTS",
-    "GREEDY",
     "LARGE",
     "LONG_GRAPHS",
     "MEASUREMENTS",
     "STUDIES",
     "Experiment",
-    "Measurement",
-    "MixingConfig",
     "ModelConfig",
     "ReaderRun",
     "Results",
     "Search",
-    "SparseConfig",
     "Study",
     "TaggerRun",
     "TextDataset",

@@ -1,12 +1,31 @@
 """The named experiments, each a frozen configuration."""
 
 from dataclasses import replace
+from typing import Any
 
 from attention_on_edges.data.tokenizer_config import TokenizerConfig
 from attention_on_edges.experiments.adaptive import ADAPTIVE
 from attention_on_edges.experiments.experiment import Experiment, ModelConfig, Search, SparseConfig
 from edgewise.training import TrainingConfig
 from edgewise.validation import check_choice
+
+MULTI30K = ("multi30k", ("test2016", "test2017"))
+
+SMALL = ModelConfig(N=4, dim_model=128, dim_ff=256, h=4, dropout=0.3, shared=True)
+
+
+def _text(
+    name: str,
+    about: str,
+    model: ModelConfig,
+    tokenizer: TokenizerConfig,
+    data: tuple[str, tuple[str, ...]] = MULTI30K,
+    **training: Any,
+) -> Experiment:
+    """A translator; its batches have 4,096 target tokens unless told otherwise."""
+    settings = {"batch_tokens": 4096, "clip": 1.0, "average": 5, "autocast": True} | training
+    return Experiment(name, about, data[0], model, TrainingConfig(**settings), tokenizer, data[1])
+
 
 WU = Experiment(
     "multi30k-wu",
@@ -48,23 +67,15 @@ EXPERIMENTS = {
             ModelConfig(N=2, dim_model=128, dim_ff=256, h=4, dropout=0.1),
             TrainingConfig(epochs=100, batch_size=128, factor=0.5, warmup=800, average=10, clip=1.0),
         ),
-        Experiment(
+        _text(
             "multi30k",
             "Translate captions of pictures from English to German.",
-            "multi30k",
-            ModelConfig(N=4, dim_model=128, dim_ff=256, h=4, dropout=0.3, shared=True),
-            TrainingConfig(
-                epochs=76,
-                decay_epochs=28,
-                batch_tokens=4096,
-                factor=1.57,
-                warmup=1200,
-                clip=1.0,
-                average=5,
-                autocast=True,
-            ),
+            SMALL,
             TokenizerConfig(6000, 0.1, dropout_epochs=36),
-            ("test2016", "test2017"),
+            epochs=76,
+            decay_epochs=28,
+            factor=1.57,
+            warmup=1200,
         ),
         WU,
         *(
@@ -76,88 +87,59 @@ EXPERIMENTS = {
             )
             for seed in (1, 2)
         ),
-        Experiment(
+        _text(
             "multi30k-one-layer",
             "The same with one layer on each side, as the DGL tutorial drew it.",
-            "multi30k",
-            ModelConfig(N=1, dim_model=128, dim_ff=256, h=4, dropout=0.2, shared=True),
-            TrainingConfig(
-                epochs=40, batch_tokens=4096, factor=1.6, warmup=1200, clip=1.0, average=10, autocast=True
-            ),
+            replace(SMALL, N=1, dropout=0.2),
             TokenizerConfig(6000, 0.1),
-            ("test2016", "test2017"),
+            epochs=40,
+            factor=1.6,
+            warmup=1200,
+            average=10,
         ),
-        Experiment(
+        _text(
             "multi30k-window",
             "The same, each source token attending to two on either side, with a steeper start.",
-            "multi30k",
-            SparseConfig(
-                N=4, dim_model=128, dim_ff=256, h=4, dropout=0.3, shared=True, source_graph="window", reach=2
-            ),
-            TrainingConfig(
-                epochs=46,
-                decay_epochs=20,
-                batch_tokens=4096,
-                factor=1.8,
-                warmup=400,
-                clip=1.0,
-                average=5,
-                autocast=True,
-            ),
+            SparseConfig(**vars(SMALL), source_graph="window", reach=2),
             TokenizerConfig(6000, 0.1, dropout_epochs=22),
-            ("test2016", "test2017"),
+            epochs=46,
+            decay_epochs=20,
+            factor=1.8,
+            warmup=400,
         ),
-        Experiment(
+        _text(
             "tatoeba",
             "Translate short everyday sentences from English to French.",
-            "tatoeba",
-            ModelConfig(N=2, dim_model=128, dim_ff=256, h=4, dropout=0.1, shared=True),
-            TrainingConfig(
-                epochs=24,
-                decay_epochs=8,
-                batch_tokens=4096,
-                factor=1.6,
-                warmup=1200,
-                clip=1.0,
-                average=3,
-                autocast=True,
-            ),
+            replace(SMALL, N=2, dropout=0.1),
             TokenizerConfig(6000, 0.1, vary=0.2),
+            ("tatoeba", ("test",)),
+            epochs=24,
+            decay_epochs=8,
+            factor=1.6,
+            warmup=1200,
+            average=3,
         ),
         *ADAPTIVE,
-        Experiment(
+        _text(
             "wmt14",
             "Translate news from English to German: the large run's every step, on 10,000 pairs.",
-            "wmt14",
             ModelConfig(N=3, dim_model=256, dim_ff=1024, h=4, dropout=0.3, shared=True),
-            TrainingConfig(
-                epochs=30,
-                batch_tokens=4096,
-                bucketed=True,
-                factor=1.0,
-                warmup=1000,
-                clip=1.0,
-                average=5,
-                autocast=True,
-            ),
             TokenizerConfig(32_000, on_disk=True),
+            ("wmt14", ("test",)),
+            epochs=30,
+            bucketed=True,
+            warmup=1000,
         ),
-        Experiment(
+        _text(
             "wmt14-base",
             "The base model of Vaswani et al. 2017 on all of WMT14: for several GPUs.",
-            "wmt14-full",
             ModelConfig(N=6, dim_model=512, dim_ff=2048, h=8, dropout=0.1, shared=True),
-            TrainingConfig(
-                epochs=20,
-                batch_tokens=25_000,
-                bucketed=True,
-                factor=1.0,
-                warmup=4000,
-                clip=1.0,
-                average=5,
-                autocast=True,
-            ),
             TokenizerConfig(32_000, on_disk=True),
+            ("wmt14-full", ("test",)),
+            epochs=20,
+            batch_tokens=25_000,
+            bucketed=True,
+            warmup=4000,
         ),
     )
 }

@@ -11,7 +11,7 @@ import torch
 from attention_on_edges.analysis import make_mixing_model
 from attention_on_edges.analysis.long_context import on_source_graph
 from attention_on_edges.data.tokenizer_config import TokenizerConfig
-from attention_on_edges.experiments.json_files import typed
+from attention_on_edges.experiments.json_files import made_of
 from edgewise.models.halting import check_halting
 from edgewise.models.transformer import Transformer, make_model
 from edgewise.models.universal import UTransformer, make_universal_model
@@ -106,20 +106,6 @@ class Search:
     length_offset: float = 5
 
 
-@dataclass(frozen=True)
-class _Config:
-    """The configuration of an experiment, as JSON holds it."""
-
-    name: str
-    about: str
-    task: str
-    model: dict[str, Any]
-    training: dict[str, Any]
-    tokenizer: dict[str, Any] | None
-    tests: tuple[str, ...]
-    search: Search | None = None
-
-
 class Described:
     """Base of a study's entries: their configuration as JSON."""
 
@@ -176,18 +162,16 @@ class Experiment(Described):
         Raises
         ------
         InputError
-            If a field is missing, unknown, of another type or out of its range.
+            If a field is missing, unknown or out of its range.
         """
-        found = typed(dict(config), _Config, where)
+        parts = dict(config)
         kinds = {"max_steps": UniversalConfig, "how": MixingConfig, "source_graph": SparseConfig}
-        kind = next((kind for mark, kind in kinds.items() if mark in found.model), ModelConfig)
-        parts = {
-            "model": typed(found.model, kind, f"{where}, model"),
-            "training": typed(found.training, TrainingConfig, f"{where}, training"),
-        }
-        if found.tokenizer is not None:
-            parts["tokenizer"] = typed(found.tokenizer, TokenizerConfig, f"{where}, tokenizer")
-        return cls(**{**vars(found), **parts})
+        kind = next((kind for mark, kind in kinds.items() if mark in parts.get("model", ())), ModelConfig)
+        found = {"model": kind, "training": TrainingConfig, "tokenizer": TokenizerConfig, "search": Search}
+        for name, kind in found.items():
+            if parts.get(name) is not None:
+                parts[name] = made_of(kind, parts[name], f"{where}, {name}")
+        return made_of(cls, parts, where)
 
     def build(self, vocab_size: int) -> Transformer:
         """Return the model, initialised from its seed; dropout continues the same generator."""

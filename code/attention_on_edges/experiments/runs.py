@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -15,7 +14,6 @@ from attention_on_edges.data.tokenization import BPE
 from attention_on_edges.experiments import artifacts
 from attention_on_edges.experiments.artifacts import Artifact
 from attention_on_edges.experiments.experiment import Experiment, Search
-from attention_on_edges.experiments.json_files import typed
 from attention_on_edges.experiments.loading import digest_of, digest_of_symbols, load_data
 from attention_on_edges.experiments.scores import (
     GREEDY,
@@ -26,8 +24,9 @@ from attention_on_edges.experiments.scores import (
 )
 from attention_on_edges.experiments.translator import Translator
 from edgewise.models.transformer import Transformer
-from edgewise.training import LOCAL, LocalCommunicator, Trainer
-from edgewise.training.epoch import Progress
+from edgewise.training import Trainer
+from edgewise.training.distributed import world_size
+from edgewise.training.tutorial import Progress
 from edgewise.validation import InputError
 
 VALIDATED = 200
@@ -40,56 +39,36 @@ def start(
     device: torch.device | str = "cpu",
     resume: bool = False,
     progress: Progress | None = None,
-    communicator: LocalCommunicator = LOCAL,
 ) -> Trainer:
     """Start or resume the experiment's run in a folder.
 
-    A resumed run may have another number of epochs, and settings of later epochs may change, since they do
-    not affect earlier ones. It must have the same number of processes, each of which has random numbers of
-    its own.
+    Several processes share it, if they have joined by ``process_group``; a resumed run must have as many.
 
     Raises
     ------
-    MismatchError
+    InputError
         If the processes have different settings.
     FileExistsError
         If the folder holds a run and ``resume`` is false.
     CheckpointError
-        If the newest checkpoint cannot be used: it is damaged, or has another configuration, pairs,
-        vocabulary or number of processes.
+        If the newest checkpoint is of another configuration, pairs, vocabulary or number of processes.
     """
-    communicator.assert_same(experiment.config | {"resume": resume})
-    if not resume and (folder / "artifact").exists():
-        raise FileExistsError(f"{folder} holds a finished run; name another folder")
     data = load_data(experiment)
     found = {"data": {"pairs": digest_of(data)[:16], "vocabulary": digest_of_symbols(data)[:16]}}
-    communicator.assert_same(found)
-    stage = artifacts.facts(device) | {"processes": communicator.size}
+    stage = artifacts.facts(device) | {"processes": world_size()}
     model = experiment.build(data.vocab_size).to(device)
     trainer = Trainer(
         model,
         data,
         experiment.training,
         folder,
-        _identity(experiment) | found,
+        experiment.config | found,
         score=lambda m: decoded_figures(m, data, "valid", None if type(data) is TextDataset else VALIDATED),
         stage=stage,
         progress=progress,
-        communicator=communicator,
     )
     trainer.start(resume)
     return trainer
-
-
-def _identity(experiment: Experiment) -> dict[str, Any]:
-    """Return the settings that affect an experiment from its first update."""
-    identity = experiment.config
-    identity.pop("search")
-    for last in ("epochs", "decay_epochs", "average"):
-        identity["training"].pop(last)
-    if identity["tokenizer"]:
-        identity["tokenizer"].pop("dropout_epochs")  # recorded with each epoch instead
-    return identity
 
 
 def finish(trainer: Trainer, experiment: Experiment) -> Artifact:
@@ -98,11 +77,12 @@ def finish(trainer: Trainer, experiment: Experiment) -> Artifact:
     Raises
     ------
     ValueError
-        If the run is not finished, or has more epochs than configured.
+        If the run is not finished.
     """
-    if not trainer.finished or len(trainer.epochs) > trainer.config.epochs:
-        how = "has too many epochs" if trainer.finished else "is not finished"
-        raise ValueError(f"{trainer.folder} {how}: {len(trainer.epochs)} of {trainer.config.epochs} epochs")
+    if not trainer.finished:
+        raise ValueError(
+            f"{trainer.folder} is not finished: {len(trainer.epochs)} of {trainer.config.epochs} epochs"
+        )
     weights = artifacts.halved(trainer.averaged_weights())
     load_weights(trainer.model, weights)
     metrics = {"losses": trainer.losses, "epochs": trainer.epochs}
@@ -163,9 +143,7 @@ def restore_splitter(artifact: Artifact) -> BPE:
 
 def search_of(artifact: Artifact) -> Search:
     """Return the search settings behind an artifact's metrics."""
-    if "search" not in artifact.metrics:
-        return GREEDY
-    return typed(artifact.metrics["search"], Search, f"{artifact.folder / artifacts.METRICS}, search")
+    return Search(**artifact.metrics["search"]) if "search" in artifact.metrics else GREEDY
 
 
 def restore_model(artifact: Artifact, vocab_size: int) -> Transformer:
@@ -180,7 +158,7 @@ def restore_model(artifact: Artifact, vocab_size: int) -> Transformer:
     try:
         with torch.device("meta"):  # shapes alone: of a wrong size nothing is allocated
             check_weights(experiment.build(vocab_size), weights)
-    except (ValueError, RuntimeError) as error:  # PyTorch's, of sizes that are beyond 64 bits
+    except ValueError as error:
         raise InputError(f"{artifact.folder / artifacts.CONFIG}, model: {error}") from None
     model = experiment.build(vocab_size)
     load_weights(model, weights)
@@ -201,11 +179,14 @@ def load_translator(artifact: Artifact) -> Translator:
     splitter = restore_splitter(artifact)
     model = restore_model(artifact, len(SPECIAL) + len(splitter.symbols))
     known = artifact.metrics.get("sources")
-    if known is not None:
-        known = typed(known, Familiarity, f"{artifact.folder / artifacts.METRICS}, sources")
     search = search_of(artifact)
     return Translator(
-        model, splitter, search.length_penalty, tokenizer.moses, known, length_offset=search.length_offset
+        model,
+        splitter,
+        search.length_penalty,
+        tokenizer.moses,
+        None if known is None else Familiarity(**known),
+        length_offset=search.length_offset,
     )
 
 

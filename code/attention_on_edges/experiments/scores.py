@@ -2,9 +2,6 @@
 
 from collections.abc import Sequence
 
-import torch
-from torch import Tensor
-
 from attention_on_edges.data.metrics import bleu, chrf, exact_match, token_accuracy, tokenized_bleu
 from attention_on_edges.data.preparation import moses, plain
 from attention_on_edges.data.tasks import TranslationDataset
@@ -12,11 +9,9 @@ from attention_on_edges.data.text_dataset import TextDataset
 from attention_on_edges.experiments.experiment import Experiment, Search
 from attention_on_edges.experiments.translator import Translator
 from edgewise.decoding import greedy
-from edgewise.graphs import Batch, GraphPool
-from edgewise.layers import evaluating
-from edgewise.models.halting import StepCount
+from edgewise.graphs import GraphPool
 from edgewise.models.transformer import Transformer
-from edgewise.training import LabelSmoothing, StateLossCompute, run_epoch
+from edgewise.training import LabelSmoothing, evaluate
 
 BEAM = 5
 """Beam size for the final metrics on text."""
@@ -54,17 +49,8 @@ def figures(
         How text is decoded.
     """
     criterion = LabelSmoothing(data.vocab_size, data.pad_id)
-    loss = StateLossCompute(model.generator, criterion)
-    device, counted = next(model.parameters()).device, StepCount()
-
-    def states(batch: Batch) -> Tensor:
-        output = model.run(batch)
-        counted.add(output.pondered)
-        return output.hidden
-
-    with evaluating(model), torch.no_grad():
-        run_epoch(data(GraphPool(), mode, 250, device), states, loss, is_train=False)
-    forced = {"loss": loss.avg_loss, "accuracy": loss.accuracy} | counted.figures
+    device = next(model.parameters()).device
+    forced, _ = evaluate(model, data(GraphPool(), mode, 250, device), criterion)
     return forced | decoded_figures(model, data, mode, limit, search)
 
 

@@ -4,7 +4,6 @@ import json
 import os
 import tempfile
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,15 +15,7 @@ from attention_on_edges.experiments import artifacts
 from attention_on_edges.experiments.chain_study import ChainRun
 from attention_on_edges.experiments.experiment import Experiment
 from attention_on_edges.experiments.gat_steps import StepsRun
-from attention_on_edges.experiments.json_files import (
-    Provenance,
-    check_seal,
-    parse_object,
-    read_json,
-    sealed,
-    typed,
-    write_json,
-)
+from attention_on_edges.experiments.json_files import read_json, write_json
 from attention_on_edges.experiments.long_context import ReaderRun, TaggerRun
 from attention_on_edges.experiments.runs import start
 from edgewise.training import DivergedError
@@ -99,7 +90,7 @@ class Results:
 
     config: dict[str, Any]
     rows: list[dict[str, Any]]
-    provenance: Provenance
+    provenance: dict[str, Any]
 
     def figures(self, variant: str, figure: str) -> list[float]:
         """Return one metric for all seeds of a variant, in order, without diverged runs.
@@ -149,7 +140,7 @@ class Results:
         """Write ``NAME.json`` into a folder, for :func:`load_study`; return where it is."""
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{self.config['name']}.json"
-        write_json(path, sealed(asdict(self)))
+        write_json(path, asdict(self))
         return path
 
     @property
@@ -172,8 +163,7 @@ def run_study(
     """Run the entries that have no results in the folder yet; return how many are still missing.
 
     Results are written after each run, so a stopped study resumes with the run it was stopped in. After the
-    last run, ``NAME.json`` is written. A line of results that was cut off is dropped with a warning, and its
-    run made again.
+    last run, ``NAME.json`` is written. A line of results that was cut off is dropped, and its run made again.
 
     Parameters
     ----------
@@ -189,15 +179,12 @@ def run_study(
     Raises
     ------
     InputError
-        If the folder holds results of an earlier version of the study, or damaged ones.
+        If the folder holds results of an earlier version of the study.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{study.name}.jsonl"
     done = _rows_done(path)
-    expected = [entry.config for entry in study.entries[: len(done)]]
-    runs = [(row["row"].get("variant"), row["row"].get("seed")) for row in done]
-    named = [(entry.name, entry.training.seed) for entry in study.entries[: len(done)]]
-    if [row["config"] for row in done] != expected or runs != named:
+    if [row["config"] for row in done] != [entry.config for entry in study.entries[: len(done)]]:
         raise InputError(f"{path} holds figures of another version of this study: move it away")
     for entry in study.entries[len(done) :][:limit]:
         done.append({"config": entry.config} | _run(entry, device))
@@ -220,25 +207,10 @@ def _rows_done(path: Path) -> list[dict[str, Any]]:
     """Read the lines of results that are there; cut off one that is not whole."""
     if not path.exists():
         return []
-    if not path.is_file():
-        raise InputError(f"{path} is no regular file")
     *lines, rest = path.read_bytes().split(b"\n")
     if rest:
-        warnings.warn(f"the last line of {path} is not whole: its run is made again", stacklevel=3)
         os.truncate(path, path.stat().st_size - len(rest))
-    found = [parse_object(line, f"{path}, line {number}") for number, line in enumerate(lines, 1)]
-    for number, row in enumerate(found, 1):
-        typed(row, _Line, f"{path}, line {number}")
-    return found
-
-
-@dataclass(frozen=True)
-class _Line:
-    """What is kept of a run: its configuration, results and provenance."""
-
-    config: dict[str, Any]
-    row: dict[str, Any]
-    stage: Provenance
+    return [json.loads(line) for line in lines]
 
 
 def _run(entry: Entry, device: torch.device | str) -> dict[str, Any]:
@@ -281,15 +253,11 @@ def load_study(name: str) -> Results:
     Raises
     ------
     InputError
-        If there are none of that name (lists the existing ones), or the file was changed.
+        If there are none of that name; lists the existing ones.
     """
     folder = _folder()
     path = folder / f"{name}.json"
     if not path.is_file():
         there = ", ".join(sorted(p.stem for p in folder.glob("*.json"))) or "none"
         raise UnknownNameError(f"no study {name!r} in {folder}; there are: {there}")
-    found = read_json(path)
-    check_seal(found, path)
-    parts = {key: value for key, value in found.items() if key != "digest"}
-    typed(parts, Results, path)
-    return Results(**parts)
+    return Results(**read_json(path))

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from edgewise.message_passing.precision import without_second_derivatives
 from edgewise.training.smoothing import LabelSmoothing
-from edgewise.validation import check_count
 
 CHUNK = 1 << 21
 """Logits in a chunk: eight megabytes in float32, which stay in a third-level cache."""
@@ -67,20 +66,11 @@ def output_loss(
     Raises
     ------
     TypeError, ValueError
-        If shapes do not fit, a target is outside the vocabulary, or ``r_drop`` is used with one pass.
+        If a target is outside the vocabulary.
     """
-    if hidden.dim() not in (2, 3) or hidden.shape[-1] != weight.shape[1]:
-        raise ValueError(f"hidden must be [N, {weight.shape[1]}] or two of these, got {list(hidden.shape)}")
-    passes = 1 if hidden.dim() == 2 else 2
-    if hidden.shape[:-2] != (2,) * (passes - 1) or r_drop < 0 or (r_drop and passes == 1):
-        raise ValueError(
-            "r_drop must be at least 0, and R-Drop needs two passes; "
-            f"got {r_drop} and hidden {list(hidden.shape)}"
-        )
-    if weights is not None and (passes > 1 or weights.shape != hidden.shape[:1]):
-        raise ValueError(f"weights must be one per token of one pass, got {list(weights.shape)}")
+    passes = hidden.dim() - 1
     criterion.check(target, hidden.shape[-2], len(weight))
-    rows = max(check_count("chunk", chunk, 1) // (passes * len(weight)), 1)
+    rows = max(chunk // (passes * len(weight)), 1)
     kind = hidden.device.type
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
     with torch.autocast(kind, enabled=False):

@@ -54,6 +54,3 @@ class TrainingData(Protocol):
         share: Share = ...,
     ) -> Iterator[Batch]:
         """Iterate over batches of at most ``batch_tokens`` target tokens of a split."""
-
-    def epoch_facts(self) -> dict[str, Any]:
-        """Return settings particular to ``epoch``, as JSON; they are kept with its metrics."""

@@ -1,146 +1,136 @@
-"""Data-parallel processes: each has a share of every batch and the same weights."""
+"""Chapter 12: processes that share every batch and have the same weights; one alone is a special case."""
 
 import inspect
-import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from datetime import timedelta
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from edgewise.models.universal import UTransformer
 from edgewise.training.checkpoint_files import difference
-from edgewise.training.communicator import LocalCommunicator, Result
 from edgewise.validation import InputError
 
+Result = TypeVar("Result")
 
-class ProcessLostError(ConnectionError):
-    """Another training process has died."""
-
-
-class MismatchError(InputError):
-    """Two training processes have different settings."""
+TIMEOUT = timedelta(hours=2)
+"""How long a process waits for the others, while the first one may be decoding a validation set."""
 
 
-class DistributedCommunicator(LocalCommunicator):
-    """Processes that train together, seen from one of them; ``torch.distributed`` connects them.
+@contextmanager
+def process_group(device: str) -> Iterator[str]:
+    """Join the processes that ``torchrun`` started, if there are several; yield this one's device.
 
-    Facts and counts are exchanged between CPUs (Gloo) even if gradients are between GPUs (NCCL): they are
-    few, need not wait for the GPU, and Gloo notices a lost connection where NCCL waits for its watchdog.
+    Counts and facts are exchanged between CPUs (Gloo) even if gradients are between GPUs (NCCL).
 
-    Parameters
-    ----------
-    store : torch.distributed.Store
-        Shared by all processes; under ``torchrun`` it outlives them.
-    rank, size : int
-        Which process this is, and how many there are.
-    device : torch.device
-        This process's device.
-    launcher : tuple of str
-        The command that started the processes, before the program's name.
-    counts, facts : torch.distributed.ProcessGroup, optional
-        Groups of all processes on CPUs: for counts, which are exchanged at once, and for facts, which may
-        take longer. By default the group that exchanges gradients.
+    Raises
+    ------
+    InputError
+        If the device is neither ``"cpu"`` nor ``"cuda"``, of which each process gets its own.
+    ConnectionError
+        If the processes do not meet.
     """
+    if os.environ.get("WORLD_SIZE", "1") == "1":
+        yield device
+        return
+    if device not in ("cpu", "cuda"):
+        raise InputError(f"several processes need --device cpu or --device cuda, got {device!r}")
+    try:
+        dist.init_process_group("gloo" if device == "cpu" else "cpu:gloo,cuda:nccl", timeout=TIMEOUT)
+    except (RuntimeError, ValueError) as error:
+        raise ConnectionError(f"the processes cannot meet: {error}") from None
+    try:
+        if device == "cuda":
+            device = f"cuda:{os.environ['LOCAL_RANK']}"
+            torch.cuda.set_device(device)
+        yield device
+    finally:
+        dist.destroy_process_group()
 
-    def __init__(
-        self,
-        store: dist.Store,
-        rank: int,
-        size: int,
-        device: torch.device,
-        launcher: tuple[str, ...],
-        counts: dist.ProcessGroup | None = None,
-        facts: dist.ProcessGroup | None = None,
-    ):
-        self.store, self.rank, self.size, self.device = store, rank, size, device
-        self.launcher, self.counts, self.facts = launcher, counts, facts
 
-    def wrap(self, module: nn.Module) -> Callable[..., Any]:
-        """Return a callable that runs ``module`` in ``DistributedDataParallel``."""
-        # Halting units may have no gradient in a batch in which all tokens halt at once.
-        unused = any(isinstance(part, UTransformer) for part in module.modules())
-        options: dict[str, Any] = {"find_unused_parameters": unused}
-        known = inspect.signature(DistributedDataParallel).parameters
-        # Position tables grow with each process's longest sentence; they are not learned.
-        options["forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"] = False
-        if self.device.type == "cuda":
-            options["device_ids"] = [self.device]
-        with self._noticing_lost_process():
-            parallel = DistributedDataParallel(module, **options)
+def rank() -> int:
+    """Which process this is."""
+    return dist.get_rank() if dist.is_initialized() else 0
 
-        def run(*arguments: Any, sync: bool) -> Any:
-            with self._noticing_lost_process(), nullcontext() if sync else parallel.no_sync():
-                return parallel(*arguments)
 
-        return run
+def world_size() -> int:
+    """How many processes train together."""
+    return dist.get_world_size() if dist.is_initialized() else 1
 
-    def backward(self, total: Tensor) -> None:
-        """Compute gradients; exchange them if the pass asked for it."""
-        with self._noticing_lost_process():
-            total.backward()
 
-    def sum(self, values: Sequence[float]) -> list[float]:
-        """Add up each of several numbers over the processes."""
-        total = torch.tensor(values, dtype=torch.float64)
-        with self._noticing_lost_process():
-            dist.all_reduce(total, group=self.counts)
-        return total.tolist()
+def sum_over_processes(values: Sequence[float]) -> list[float]:
+    """Add up each of several numbers."""
+    if world_size() == 1:
+        return list(values)
+    total = torch.tensor(values, dtype=torch.float64)
+    dist.all_reduce(total)
+    return total.tolist()
 
-    def gather(self, tensor: Tensor) -> list[Tensor]:
-        """Return every process's tensor, in order of rank."""
-        return self._gather(tensor, self.counts)
 
-    def _gather(self, tensor: Tensor, group: dist.ProcessGroup | None) -> list[Tensor]:
-        gathered = [torch.empty_like(tensor) for _ in range(self.size)]
-        with self._noticing_lost_process():
-            dist.all_gather(gathered, tensor, group=group)
-        return gathered
+def gather(fact: Result) -> list[Result]:
+    """Return every process's fact, in order of rank."""
+    found = [fact] * world_size()
+    if len(found) > 1:
+        dist.all_gather_object(found, fact)
+    return found
 
-    def broadcast(self, compute: Callable[[], Result]) -> Result:
-        """Compute something JSON-serialisable in the first process and broadcast it."""
-        return self._exchange(compute() if self.rank == 0 else None)[0]
 
-    def seed_by_rank(self, seed: int) -> None:
-        """Seed each process but the first from the seed and its rank."""
-        if self.rank:
-            torch.manual_seed(int(np.random.SeedSequence([seed, self.rank]).generate_state(1)[0]))
+def broadcast(compute: Callable[[], Result]) -> Result:
+    """Compute something in the first process and give it to all."""
+    found: list[Any] = [compute() if rank() == 0 else None]
+    if world_size() > 1:
+        dist.broadcast_object_list(found)
+    return found[0]
 
-    def assert_same(self, facts: Mapping[str, Any]) -> None:
-        """Check that all processes have the same facts; see :meth:`LocalCommunicator.assert_same`."""
-        first, *others = self._exchange(dict(facts))
-        for rank, other in enumerate(others, 1):
-            if other != first:
-                how = difference(first, other, ("on rank 0", f"on rank {rank}"))
-                raise MismatchError(f"all processes must do the same, but {how}")
 
-    def reports_errors(self) -> bool:
-        """Whether this process is the first to report an error; others fail as a consequence, or alike."""
-        try:
-            return self.store.add("errors", 1) == 1
-        except RuntimeError:  # the store is gone too
-            return True
+def assert_same(facts: Mapping[str, Any]) -> None:
+    """Raise ``InputError`` in all processes, naming the first difference, if their facts differ."""
+    first, *others = gather(dict(facts))
+    for number, other in enumerate(others, 1):
+        if other != first:
+            how = difference(first, other, ("on rank 0", f"on rank {number}"))
+            raise InputError(f"all processes must do the same, but {how}")
 
-    def _exchange(self, facts: Any) -> list[Any]:
-        """Return every process's facts, JSON, in order of rank."""
-        text = torch.frombuffer(bytearray(json.dumps(facts).encode()), dtype=torch.uint8)
-        lengths = torch.cat(self._gather(torch.tensor([len(text)]), self.facts)).tolist()
-        padded = torch.zeros(max(lengths), dtype=torch.uint8)
-        padded[: len(text)] = text
-        found = zip(self._gather(padded, self.facts), lengths, strict=True)
-        return [json.loads(bytes(text[:length].tolist())) for text, length in found]
 
-    @contextmanager
-    def _noticing_lost_process(self) -> Iterator[None]:
-        """Turn the libraries' errors at a lost connection into :class:`ProcessLostError`."""
-        try:
-            yield
-        except RuntimeError as error:
-            text = str(error).lower()
-            if isinstance(error, dist.DistError) or "gloo" in text or "nccl" in text:
-                raise ProcessLostError("another process of this run is gone: go on with --resume") from error
-            raise
+def seed_by_rank(seed: int) -> None:
+    """Seed each process but the first from the seed and its rank."""
+    if rank():
+        torch.manual_seed(int(np.random.SeedSequence([seed, rank()]).generate_state(1)[0]))
+
+
+class _Module(nn.Module):
+    """A function of a model as a module: ``DistributedDataParallel`` needs one with a single ``forward``."""
+
+    def __init__(self, model: nn.Module, function: Callable[..., Any]):
+        super().__init__()
+        self.model, self.function = model, function
+
+    def forward(self, *arguments: Any) -> Any:
+        return self.function(self.model, *arguments)
+
+
+def parallel(model: nn.Module, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``function(model, ...)``, after which the gradients of several processes are their means.
+
+    The result takes ``sync``, too: whether a backward pass exchanges gradients, or only accumulates them.
+    """
+    if world_size() == 1:
+        return lambda *arguments, sync: function(model, *arguments)
+    # Halting units may have no gradient in a batch in which all tokens halt at once.
+    options: dict[str, Any] = {"find_unused_parameters": isinstance(model, UTransformer)}
+    known = inspect.signature(DistributedDataParallel).parameters
+    # Position tables grow with each process's longest sentence; they are not learned.
+    options["forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"] = False
+    shared = DistributedDataParallel(_Module(model, function), **options)
+
+    def run(*arguments: Any, sync: bool) -> Any:
+        with nullcontext() if sync else shared.no_sync():
+            return shared(*arguments)
+
+    return run

@@ -1,9 +1,11 @@
-"""A training run: epochs, validation, checkpoints and a log; resumed bit for bit."""
+"""A training run, from top to bottom: batch, loss, backward, update, log, validation, checkpoint."""
 
+import json
+import math
+import os
 import time
-import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,17 +17,23 @@ from edgewise.graphs import Batch, GraphPool
 from edgewise.layers import evaluating
 from edgewise.models.halting import StepCount
 from edgewise.models.transformer import Transformer
-from edgewise.training.checkpoint_files import checkpoints, load_checkpoint, save_checkpoint
-from edgewise.training.communicator import LOCAL, LocalCommunicator
+from edgewise.training.checkpoint_files import checkpoints, load_checkpoint, naming, save_checkpoint
 from edgewise.training.config import TrainingConfig
 from edgewise.training.dataset import TrainingData
-from edgewise.training.epoch import Progress, run_epoch
-from edgewise.training.log import Log
-from edgewise.training.loss import DivergedError, StateLossCompute
-from edgewise.training.schedule import NoamOpt
+from edgewise.training.distributed import (
+    assert_same,
+    broadcast,
+    gather,
+    parallel,
+    rank,
+    seed_by_rank,
+    sum_over_processes,
+    world_size,
+)
+from edgewise.training.loss import BatchLoss, DivergedError, batch_loss, multiplies_bfloat16, take_step
 from edgewise.training.smoothing import LabelSmoothing
-from edgewise.training.step import StepOutput, TrainingStep, on_device
-from edgewise.validation import InputError, check_choice
+from edgewise.training.tutorial import NoamOpt, Progress
+from edgewise.validation import check_choice
 
 
 class StoppedError(Exception):
@@ -37,7 +45,9 @@ Score = Callable[[Transformer], dict[str, float]]
 
 
 class Trainer:
-    """A training run in a folder.
+    """A training run in a folder, resumed bit for bit.
+
+    Under ``torchrun`` each process has a share of every batch, and the first of them writes files.
 
     Parameters
     ----------
@@ -50,8 +60,8 @@ class Trainer:
     folder : Path
         For ``checkpoints/`` and ``metrics.jsonl``.
     run_config : mapping
-        Everything that identifies the run, JSON; a checkpoint with another one, or of another number of
-        processes, is refused.
+        Everything that identifies the run, JSON; a checkpoint with another one, or of another kind of device
+        or number of processes, is refused.
     score : callable, optional
         Further validation metrics after each epoch, besides loss and token accuracy.
     stage : mapping, optional
@@ -60,8 +70,6 @@ class Trainer:
         Seconds between checkpoints within an epoch.
     progress : callable, optional
         Called after each batch with its number of target tokens.
-    communicator : LocalCommunicator
-        The processes that share each batch; by default this one alone. The first of them writes files.
 
     Attributes
     ----------
@@ -91,32 +99,27 @@ class Trainer:
         stage: Mapping[str, Any] | None = None,
         save_every: float = 60.0,
         progress: Progress | None = None,
-        communicator: LocalCommunicator = LOCAL,
     ):
         self.model, self.data, self.config = model, data, config
-        self.run_config = {**run_config, "processes": communicator.size}
         self.folder, self.score, self.save_every, self.progress = Path(folder), score, save_every, progress
         self.device = next(model.parameters()).device
+        self.run_config = {**run_config, "processes": world_size(), "device": self.device.type}
         adam = torch.optim.Adam(model.parameters(), lr=0.0, betas=config.betas, eps=config.eps)
-        dim_model = model.pos_enc.dim_model
-        self.opt = NoamOpt(
-            dim_model, config.factor, config.warmup, adam, config.with_warmup, config.with_decay
-        )
+        rate = config.factor, config.warmup, adam, config.with_warmup, config.with_decay
+        self.opt = NoamOpt(model.pos_enc.dim_model, *rate)
         self.criterion = LabelSmoothing(data.vocab_size, data.pad_id, config.smoothing)
-        self.pool = GraphPool()
-        self.communicator, self.log = communicator, Log(self.folder / "metrics.jsonl")
-        self.loss = self._loss_compute(self.opt)
-        step = TrainingStep(model, on_device(config, model), self.loss.evaluate)
-        self._step = communicator.wrap(step)
+        self.autocast = config.autocast and multiplies_bfloat16(self.device)
+        self.pool, self.log = GraphPool(), self.folder / "metrics.jsonl"
         self.epochs: list[dict[str, Any]] = []
         self.losses: list[float] = []
         self.stages: list[dict[str, Any]] = []
         self.stop_requested = False
+        self._loss = parallel(model, batch_loss)
         self._snapshots: deque[dict[str, Tensor]] = deque(maxlen=config.average)
-        self._order, self._batches_done, self._log_end = data.order_state, 0, 0
+        self._order, self._batches_done = data.order_state, 0
+        self._totals = [0.0, 0.0, 0.0]  # loss, correct predictions and tokens of the epoch so far
         self._stage = dict(stage or {})
         self._began = self._saved_at = 0.0
-        self._last_batch = self._epoch_over = False
 
     @property
     def step(self) -> int:
@@ -135,31 +138,32 @@ class Trainer:
         return done >= self.config.epochs or done - best >= self.config.patience
 
     def start(self, resume: bool = False) -> None:
-        """Begin a stage: from scratch, or from the newest checkpoint.
+        """Begin a stage: from scratch, or from the newest checkpoint, if there is one.
 
         Raises
         ------
         FileExistsError
             If the folder holds a run and ``resume`` is false.
         CheckpointError
-            If the newest checkpoint cannot be used.
+            If the newest checkpoint is of another configuration.
         InputError
-            If past epochs would have been different under this configuration or device.
+            If the processes have different configurations or checkpoints.
         """
         found = checkpoints(self.folder / "checkpoints")
-        if not resume and (found or self.log.path.exists()):
+        if not resume and (found or self.log.exists()):
             raise FileExistsError(
                 f"{self.folder} holds a run already; go on with --resume, or name another folder"
             )
-        self.communicator.assert_same({"checkpoint": found[-1].name if found else None})
+        assert_same(self.run_config | {"checkpoint": found[-1].name if found else None})
+        log_end = 0
         if found:
-            self._restore(load_checkpoint(found[-1], self.run_config))
+            log_end = self._restore(load_checkpoint(found[-1], self.run_config))
         else:
-            self.communicator.seed_by_rank(self.config.seed)
-        if self.communicator.rank == 0:
-            if not found and self.log.path.exists():
-                warnings.warn(f"{self.folder} has a log but no checkpoint: the run begins anew", stacklevel=2)
-            self.log.open(self._log_end)
+            seed_by_rank(self.config.seed)
+        if rank() == 0:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with open(self.log, "ab") as file:
+                file.truncate(log_end)  # lines after the checkpoint will be written again
         self.stages.append(self._stage | {"from_step": self.step, "to_step": self.step, "seconds": 0.0})
         self._began = self._saved_at = time.monotonic()
 
@@ -168,8 +172,6 @@ class Trainer:
 
         Raises
         ------
-        RuntimeError
-            If :meth:`start` was not called.
         ValueError
             If early stopping monitors a metric that validation does not have; raised after the first epoch.
         DivergedError
@@ -177,85 +179,99 @@ class Trainer:
         StoppedError
             If ``stop_requested`` was set.
         """
-        if not self.stages:
-            raise RuntimeError("train() goes on where start() begins: call start() first")
-        self.communicator.assert_same({"steps": max_steps})
         while not self.finished and (max_steps is None or self.step < max_steps):
-            self.model.train()
-            self.opt.scale = self.config.scale(len(self.epochs) + 1)
-            self.data.epoch = len(self.epochs) + 1
-            self.data.order_state = self._order  # of this epoch, if it was interrupted
-            self._epoch_over = False
             try:
-                run_epoch(self._training_batches(max_steps), self._forward, self.loss, progress=self.progress)
-                if self._epoch_over:
+                if self._train_epoch(max_steps):
                     self._end_epoch()
             except DivergedError as error:
-                raise DivergedError(f"{error} {self._where()}; {self._left()}") from None
+                raise DivergedError(
+                    f"{error} after step {self.step}, in epoch {len(self.epochs) + 1}"
+                ) from None
 
-    def _forward(self, batch: Batch) -> StepOutput:
-        """Pass a batch through; gradients are exchanged only if an update follows."""
-        updates = self._last_batch or self.loss.waiting + 1 == self.config.grad_accum
-        return self._step(batch, self.step, sync=updates)
-
-    def _training_batches(self, max_steps: int | None) -> Iterator[Batch]:
-        """Iterate over the remaining batches of an epoch; between two of them, log and save."""
+    def _train_epoch(self, max_steps: int | None) -> bool:
+        """Train on the batches of an epoch that are left; return whether it is over."""
+        number = len(self.epochs) + 1
+        self.model.train()
+        self.opt.scale = self.config.scale(number)
+        self.data.epoch = number
+        self.data.order_state = self._order  # of this epoch, if it was interrupted
         batches = islice(self._batches("train"), self._batches_done, None)
         following = next(batches, None)
+        waiting = waiting_tokens = 0  # batches and tokens whose gradients wait for an update
         while following is not None:
-            if self.loss.waiting == 0 and self._pause(max_steps):
-                return
+            if waiting == 0 and self._pause(max_steps):
+                return False
             batch, following = following, next(batches, None)
-            self._last_batch = following is None
-            yield batch
+            updates = waiting + 1 == self.config.grad_accum or following is None
+            loss, tokens = self._learn(batch, first=waiting == 0, sync=updates)
+            waiting, waiting_tokens = waiting + 1, waiting_tokens + tokens
+            facts: dict[str, float] = {}
+            if updates:
+                facts["grad_norm"] = take_step(self.opt, waiting_tokens, self.config.clip)
+                facts["rate"] = self.opt.rate()
+                waiting = waiting_tokens = 0
+            if self.progress is not None:
+                self.progress(batch.n_tokens)
             self._batches_done += 1
             if len(self.losses) < self.RECORDED:
-                self.losses.append(self.loss.latest)
-            facts: dict[str, float] = {"step": self.step, "epoch": len(self.epochs) + 1}
-            facts["tokens"] = self.loss.latest_tokens
-            if self.loss.waiting == 0:  # this batch completed an update
-                facts |= {"rate": self.opt.rate(), "grad_norm": self.loss.grad_norm}
-            self._log(**facts, loss=self.loss.latest)
-        self._epoch_over = True
+                self.losses.append(loss)
+            self._write(step=self.step, epoch=number, tokens=tokens, **facts, loss=loss)
+        return True
+
+    def _learn(self, batch: Batch, first: bool = True, sync: bool = True) -> tuple[float, int]:
+        """Add a batch's gradient to those that wait, unless it is the ``first``; return loss and tokens."""
+        part: BatchLoss = self._loss(
+            batch, self.criterion, self.step, self.config.r_drop, self.autocast, sync=sync
+        )
+        own = 0.0 if part.extra is None else part.extra.item()
+        counts = [part.total.item(), part.correct, part.tokens, part.nodes, own]
+        total, correct, tokens, nodes, extra = sum_over_processes(counts)
+        if not math.isfinite(total + extra):
+            raise DivergedError(f"the loss is {total + extra}")
+        if first:
+            self.opt.zero_grad()
+        objective = part.total
+        if part.extra is not None:  # a mean over the nodes of the batch, for each of its target tokens
+            objective = objective + part.extra * (tokens * (part.nodes / nodes))
+        objective.backward()
+        self._totals = [a + b for a, b in zip(self._totals, (total, correct, tokens), strict=True)]
+        return total / tokens, int(tokens)
 
     def _pause(self, max_steps: int | None) -> bool:
         """Save if it is due; return whether to stop."""
         enough = max_steps is not None and self.step >= max_steps
         late = time.monotonic() - self._saved_at > self.save_every
         # Clocks differ between processes, and a signal may reach only one.
-        stop, due = self.communicator.sum([self.stop_requested, late])
-        self.stop_requested = stop > 0
+        stop, due = sum_over_processes([self.stop_requested, late])
         if enough or stop or due:
             self.save()
-        if self.stop_requested:
+        if stop:
             raise StoppedError
         return enough
 
-    def _where(self) -> str:
-        number = len(self.epochs) + 1
-        if self._epoch_over:
-            return f"after step {self.step}, at the end of epoch {number} or in its validation"
-        return f"at step {self.step + 1}, batch {self._batches_done + 1} of epoch {number}"
-
-    def _left(self) -> str:
-        found = checkpoints(self.folder / "checkpoints")
-        if not found:
-            return "there is no checkpoint yet: start again with another configuration"
-        return f"the newest checkpoint, {found[-1].name}, is as it was"
+    def _end_epoch(self) -> None:
+        """Validate, record the metrics, save."""
+        with evaluating(self.model), torch.no_grad():
+            given = self._batches("valid"), self.criterion, self.autocast, self.progress
+            valid, steps = evaluate(self.model, *given, sum_over_processes)
+            if (score := self.score) is not None:
+                valid = broadcast(lambda: score(self.model)) | valid
+        if self.config.patience is not None:
+            check_choice("monitor", self.config.monitor, valid)
+        loss, correct, tokens = self._totals
+        train = {"loss": loss / tokens, "accuracy": correct / tokens}
+        epoch = {"epoch": len(self.epochs) + 1, "step": self.step, "train": train, "valid": valid}
+        self.epochs.append(epoch | ({"steps": steps} if steps else {}))
+        self._write(**self.epochs[-1])
+        weights = dict(self.model.named_parameters())  # a shared matrix occurs once
+        self._snapshots.append({name: x.detach().cpu().clone() for name, x in weights.items()})
+        self._order, self._batches_done, self._totals = self.data.order_state, 0, [0.0, 0.0, 0.0]
+        self.save()
+        if any(sum_over_processes([self.stop_requested])):
+            raise StoppedError
 
     def averaged_weights(self) -> dict[str, Tensor]:
-        """Return the mean of the weights after each of the last ``config.average`` epochs.
-
-        Raises
-        ------
-        ValueError
-            If no epoch is over, or the weights of fewer epochs were kept.
-        """
-        if not self._snapshots:
-            raise ValueError("there is nothing to average before the first epoch is over")
-        kept, wanted = len(self._snapshots), min(self.config.average, len(self.epochs))
-        if kept < wanted:
-            raise ValueError(f"the weights of {wanted} epochs should be averaged, and {kept} were kept")
+        """Return the mean of the weights after each of the last ``config.average`` epochs."""
         return {
             name: torch.stack([snapshot[name] for snapshot in self._snapshots]).mean(0)
             for name in self._snapshots[0]
@@ -264,133 +280,87 @@ class Trainer:
     def save(self) -> None:
         """Write a checkpoint, after flushing the log to disk."""
         self.stages[-1] |= {"to_step": self.step, "seconds": time.monotonic() - self._began}
-        state = self._state()
-        if self.communicator.rank == 0:
-            self.log.flush()
-            save_checkpoint(self.folder / "checkpoints", self.step, state, self.run_config)
-        self._saved_at = time.monotonic()
-
-    def _state(self) -> dict[str, Any]:
-        random = {"random": torch.get_rng_state()}
-        if self.device.type == "cuda":
-            random["random_cuda"] = torch.cuda.get_rng_state(self.device)
+        on_gpu = self.device.type == "cuda"
+        random = [torch.get_rng_state(), torch.cuda.get_rng_state(self.device) if on_gpu else None]
         state = {
             "model": self.model.state_dict(),
             "opt": self.opt.state_dict(),
-            **random,
+            "random": gather(random),
             "snapshots": list(self._snapshots),
+        }
+        facts = {
             "order": self._order,
             "batches_done": self._batches_done,
-            "log_end": self.log.end,
-            "totals": [self.loss.total_loss, self.loss.correct, self.loss.tokens],
+            "totals": self._totals,
             "epochs": self.epochs,
             "losses": self.losses,
             "stages": self.stages,
         }
-        if self._batches_done:
-            current = {"epoch": len(self.epochs) + 1, "scale": self.opt.scale}
-            state["current_epoch"] = current | {"data": self.data.epoch_facts()}
-        if self.communicator.size > 1:
-            gathered = [self.communicator.gather(drawn) for drawn in random.values()]
-            state["processes"] = [
-                dict(zip(random, drawn, strict=True)) for drawn in zip(*gathered, strict=True)
-            ]
-        return state
+        if rank() == 0:
+            with open(self.log, "ab") as file:
+                os.fsync(file.fileno())
+                state["facts"] = json.dumps(facts | {"log_end": file.tell()})
+            save_checkpoint(self.folder / "checkpoints", self.step, state, self.run_config)
+        self._saved_at = time.monotonic()
 
-    def _restore(self, state: dict[str, Any]) -> None:
-        random = state["processes"][self.communicator.rank] if self.communicator.size > 1 else state
-        if self.device.type == "cuda" and "random_cuda" not in random:
-            raise InputError(f"{self.folder} was begun without a GPU: go on so, or name another folder")
+    def _restore(self, state: dict[str, Any]) -> int:
+        """Take up a saved state; return the length of the log that belongs to it."""
         self.model.load_state_dict(state["model"])
         self.opt.load_state_dict(state["opt"])
-        torch.set_rng_state(random["random"])
-        if self.device.type == "cuda":
-            torch.cuda.set_rng_state(random["random_cuda"], self.device)
+        random, random_on_gpu = state["random"][rank()]
+        torch.set_rng_state(random)
+        if random_on_gpu is not None:
+            torch.cuda.set_rng_state(random_on_gpu, self.device)
         self._snapshots.extend(state["snapshots"])
-        self._check_epochs(
-            [*state["epochs"], *([state["current_epoch"]] if "current_epoch" in state else [])]
-        )
-        self._order, self._batches_done = state["order"], state["batches_done"]
-        self._log_end = state["log_end"]
-        self.loss.total_loss, self.loss.correct, self.loss.tokens = state["totals"]
-        self.epochs, self.losses, self.stages = state["epochs"], state["losses"], state["stages"]
-
-    def _check_epochs(self, epochs: list[dict[str, Any]]) -> None:
-        """Refuse a configuration or data under which past epochs would have differed."""
-        for epoch in epochs:
-            self.data.epoch = epoch["epoch"]
-            drawn, facts = epoch.get("data", {}), self.data.epoch_facts()
-            if drawn != facts:
-                raise InputError(
-                    f"epoch {epoch['epoch']} of {self.folder} was drawn with {drawn}, and this configuration "
-                    f"asks for {facts}: what was special about an epoch cannot be changed afterwards"
-                )
-            was, asked = epoch.get("scale", 1.0), self.config.scale(epoch["epoch"])
-            if was != asked:
-                raise InputError(
-                    f"epoch {epoch['epoch']} of {self.folder} was run at {was:.3g} of the rate, and this "
-                    f"configuration asks for {asked:.3g}: epochs and decay_epochs cannot be changed any more"
-                )
-
-    def _loss_compute(self, opt: NoamOpt | None) -> StateLossCompute:
-        config = self.config
-        r_drop = config.r_drop if opt else 0.0
-        return StateLossCompute(
-            self.model.generator,
-            self.criterion,
-            opt,
-            config.grad_accum,
-            config.clip,
-            r_drop,
-            self.communicator,
-        )
+        facts = json.loads(state["facts"])
+        self._order, self._batches_done, self._totals = facts["order"], facts["batches_done"], facts["totals"]
+        self.epochs, self.losses, self.stages = facts["epochs"], facts["losses"], facts["stages"]
+        return facts["log_end"]
 
     def _batches(self, mode: str) -> Iterator[Batch]:
-        config, data, share = self.config, self.data, (self.communicator.rank, self.communicator.size)
+        config, data, share = self.config, self.data, (rank(), world_size())
         if config.batch_size is not None:
             return data(self.pool, mode, config.batch_size, self.device, share=share)
         assert config.batch_tokens is not None  # a configuration has one of the two
         return data.by_tokens(self.pool, mode, config.batch_tokens, config.bucketed, self.device, share)
 
-    def _log(self, **facts: Any) -> None:
-        if self.communicator.rank == 0:
-            self.log.write(**facts)
+    def _write(self, **facts: Any) -> None:
+        """Append a line to the log."""
+        if rank() == 0:
+            with naming(self.log), open(self.log, "a", encoding="utf-8") as file:
+                file.write(json.dumps(facts) + "\n")
 
-    def _end_epoch(self) -> None:
-        """Validate, record the metrics, save."""
-        valid, counted = self._loss_compute(None), StepCount()
-        forward = TrainingStep(self.model, on_device(self.config, self.model), valid.evaluate)
 
-        def count(batch: Batch) -> StepOutput:
-            output = forward(batch, self.step)
-            counted.add(output.pondered, counts=not batch.stand_in)
-            return output
+@torch.no_grad()
+def evaluate(
+    model: Transformer,
+    batches: Iterable[Batch],
+    criterion: LabelSmoothing,
+    autocast: bool = False,
+    progress: Progress | None = None,
+    add: Callable[[list[float]], list[float]] = list,
+) -> tuple[dict[str, float], dict[str, list[int]]]:
+    """Return the metrics of teacher-forced predictions, and by side how many tokens took how many steps.
 
-        with evaluating(self.model), torch.no_grad():
-            run_epoch(self._batches("valid"), count, valid, is_train=False, progress=self.progress)
-            counted.over_all(self.communicator.sum)
-            scores = self.communicator.broadcast(lambda: score(self.model)) if (score := self.score) else {}
-        epoch: dict[str, Any] = {
-            "epoch": len(self.epochs) + 1,
-            "step": self.step,
-            "train": {"loss": self.loss.avg_loss, "accuracy": self.loss.accuracy},
-            "valid": {"loss": valid.avg_loss, "accuracy": valid.accuracy, **scores, **counted.figures},
-        }
-        if self.config.patience is not None:
-            check_choice("monitor", self.config.monitor, epoch["valid"])
-        if self.opt.scale != 1:
-            epoch["scale"] = self.opt.scale
-        if counted.histograms:
-            epoch["steps"] = counted.histograms
-        if facts := self.data.epoch_facts():
-            epoch["data"] = facts
-        self.epochs.append(epoch)
-        self._log(**self.epochs[-1])
-        weights = dict(self.model.named_parameters())  # a shared matrix occurs once
-        self._snapshots.append({name: x.detach().cpu().clone() for name, x in weights.items()})
-        self._batches_done = 0
-        self._order = self.data.order_state
-        self.loss.total_loss, self.loss.correct, self.loss.tokens = 0.0, 0, 0
-        self.save()
-        if any(self.communicator.sum([self.stop_requested])):
-            raise StoppedError
+    Metrics are ``loss`` (nats per token), ``accuracy``, and of a model of adaptive depth its mean steps.
+    ``add`` sums numbers over the processes, if these are their shares of the batches.
+
+    Raises
+    ------
+    DivergedError
+        If the loss is not finite.
+    """
+    sums, counted = [0.0, 0.0, 0.0], StepCount()
+    with evaluating(model):
+        for batch in batches:
+            found = batch_loss(model, batch, criterion, autocast=autocast)
+            counted.add(found.pondered, counts=not batch.stand_in)
+            some = found.total.item(), found.correct, found.tokens
+            sums = [a + b for a, b in zip(sums, some, strict=True)]
+            if progress is not None:
+                progress(batch.n_tokens)
+    total, correct, tokens = add(sums)
+    counted.over_all(add)
+    if not math.isfinite(total):
+        raise DivergedError(f"the loss in validation is {total}")
+    return {"loss": total / tokens, "accuracy": correct / tokens, **counted.figures}, counted.histograms

@@ -9,7 +9,7 @@ from attention_on_edges.analysis.long_context.reader import Reader, make_reader
 from attention_on_edges.analysis.long_context.recall_tasks import PAD, TASKS, GraphOf, LongBatch, LongData
 from edgewise.layers import evaluating
 from edgewise.training import LabelSmoothing, NoamOpt, SimpleLossCompute, run_epoch
-from edgewise.training.epoch import Progress
+from edgewise.training.tutorial import Progress
 from edgewise.validation import check_choice, check_count
 
 
