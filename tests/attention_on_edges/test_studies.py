@@ -8,26 +8,14 @@ from typer.testing import CliRunner
 
 from attention_on_edges import experiments
 from attention_on_edges.analysis import make_mixing_model
-from attention_on_edges.analysis.long_context import (
-    LongContextConfig,
-    accuracy,
-    make_bucket_reader,
-    train_reader,
-)
-from attention_on_edges.analysis.mixing import MIXERS, convolve
 from attention_on_edges.commands.app import app
 from attention_on_edges.data import tasks
-from attention_on_edges.data.corpora.annotated import Parse
 from attention_on_edges.experiments import (
-    BUCKETS,
-    LONG_GRAPHS,
     STUDIES,
     Experiment,
     MixingConfig,
     ModelConfig,
-    ReaderRun,
     Study,
-    TaggerRun,
     ablations,
     artifacts,
     load_study,
@@ -36,7 +24,7 @@ from attention_on_edges.experiments import (
 )
 from attention_on_edges.experiments.studies import Results
 from edgewise.decoding import greedy
-from edgewise.graphs import AttentionGraph, GraphPool, complete
+from edgewise.graphs import GraphPool
 from edgewise.message_passing import ENGINES
 from edgewise.models.gnn import reduce_edges
 from edgewise.models.transformer import make_model
@@ -226,18 +214,6 @@ class TestMixing:
         model(GraphPool()(*random_pairs([(3, 4), (2, 2)])))
         assert run == ["scatter"] * 3
 
-    @pytest.mark.parametrize("how", MIXERS)
-    def test_attention_can_be_looked_at_where_there_is_any(self, how):
-        model = make_mixing_model(VOCAB, VOCAB, how, **SIZE).eval()
-        batch = GraphPool()(*random_pairs([(3, 4), (2, 2), (1, 1), (2, 3)]))
-        torch.testing.assert_close(model(batch), model.generator(model.hidden(batch)))
-        if how == "attention":
-            assert [x.shape for x in model.att_weight_map] == [x.shape for x in model.attention_of(batch, 3)]
-        else:
-            assert model.att_weight_map is None
-            with pytest.raises(ValueError, match=f"there is no attention .* by '{how}'"):
-                model.attention_of(batch, 0)
-
     @pytest.mark.proves("09-what-heads-learn", "heads at fixed places equal torch's conv1d")
     @torch.no_grad()
     def test_a_convolution_is_torchs(self):
@@ -282,11 +258,6 @@ class TestMixing:
             longer = model.hidden(GraphPool()([source], [[*read, 5, 6]]))
             torch.testing.assert_close(longer[: len(states)], states)
 
-    def test_a_convolution_needs_intervals(self):
-        graph = AttentionGraph(torch.tensor([0]), torch.tensor([1]), 2)
-        with pytest.raises(ValueError, match="needs a graph of intervals"):
-            convolve(graph, torch.zeros(2, 1, 1), torch.arange(2))
-
     def test_attention_is_the_ordinary_model(self):
         batch = GraphPool()(*random_pairs([(3, 4), (2, 2)]))
         models = []
@@ -305,64 +276,3 @@ class TestMixing:
         assert entry.build(VOCAB).how == "max"
         with pytest.raises(ValueError, match="how must be one of"):
             make_mixing_model(VOCAB, VOCAB, "median", **SIZE)
-
-
-class TestReadings:
-    training = LongContextConfig(steps=3, lengths=(26,), batch_tokens=64, dim_model=16, dim_ff=16)
-
-    @pytest.mark.proves("10-sparse-graphs", "the models' sparse graphs have 35 to 60 edges per token at 512")
-    def test_sparse_graphs_have_about_as_many_edges(self):
-        for name, graph_of in LONG_GRAPHS.items():
-            edges = graph_of(512).num_edges / 512
-            assert edges == 512 if name == "complete" else 35 < edges < 60, (name, edges)
-
-    def test_a_study_of_readers(self, tmp_path):
-        entries = tuple(
-            ReaderRun(graph, "recall", graph, replace(self.training, seed=seed), tested=(26, 40), texts=4)
-            for graph in ("complete", "binary partition")
-            for seed in (0, 1)
-        )
-        assert run_study(Study("readers", "Do they read?", entries), tmp_path) == 0
-        found = json.loads((tmp_path / "readers.json").read_text("utf-8"))
-        graph_of = LONG_GRAPHS["binary partition"]
-        model, losses = train_reader("recall", graph_of, replace(self.training, seed=1))
-        assert found["rows"][3] == {
-            "variant": "binary partition",
-            "seed": 1,
-            "loss": pytest.approx(sum(losses) / 3),
-            "edges 26": graph_of(26).num_edges / 26,
-            "right 26": accuracy(model, "recall", graph_of, 26, 4),
-            "edges 40": graph_of(40).num_edges / 40,
-            "right 40": accuracy(model, "recall", graph_of, 40, 4),
-        }
-        assert found["provenance"]["seconds"] > 0
-
-    def test_a_reading_on_buckets_trains_a_bucket_reader_and_tells_its_edges(self):
-        entry = ReaderRun(
-            "buckets", "copy", BUCKETS, replace(self.training, seed=2), tested=(26, 100), texts=4
-        )
-        figures = entry.figures()
-        model, _ = train_reader("copy", complete, entry.training, make=make_bucket_reader)
-        assert figures["edges 26"] == 26
-        assert figures["edges 100"] == (2 * 48**2 + 4**2) / 100
-        assert figures["right 100"] == accuracy(model, "copy", complete, 100, 4)
-
-    def test_a_study_of_taggers(self, tmp_path, monkeypatch):
-        train = [Parse(("a", "b", "c"), (1, 2, -1), ("x", "y", "root"))] * 40
-        splits = {"train": train, "test": [Parse(("a", "c"), (1, -1), ("x", "y"))]}
-        monkeypatch.setattr("attention_on_edges.experiments.long_context.treebank", splits.get)
-        entry = TaggerRun("tree", "tree", replace(self.training, steps=60, factor=1.0, warmup=10))
-        assert run_study(Study("taggers", "Do they name?", (entry,)), tmp_path) == 0
-        (row,) = json.loads((tmp_path / "taggers.json").read_text("utf-8"))["rows"]
-        assert row == {"variant": "tree", "seed": 0, "right": 0.5, "edges": 2.0, "shared": 1.0}
-
-    def test_bad_input(self):
-        with pytest.raises(ValueError, match=r"graph must be one of 'complete'.*'buckets'; got 'bucket'"):
-            ReaderRun("", "copy", "bucket", self.training)
-        with pytest.raises(ValueError, match="task must be one of 'copy', 'recall'; got 'sort'"):
-            ReaderRun("", "sort", "window", self.training)
-
-    def test_they_run_on_the_cpu_alone(self):
-        for entry in (ReaderRun("", "copy", "window", self.training), TaggerRun("", "tree", self.training)):
-            with pytest.raises(ValueError, match="device must be cpu for these readers, got cuda"):
-                entry.figures("cuda")
