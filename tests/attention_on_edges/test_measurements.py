@@ -10,7 +10,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from attention_on_edges.analysis import heads_of
+from attention_on_edges.analysis.heads import heads_of
 from attention_on_edges.commands.app import app
 from attention_on_edges.data.corpora import captions
 from attention_on_edges.data.corpora.annotated import AlignedPair, Parse
@@ -107,25 +107,15 @@ class TestPruning:
             out.append(left_out)
             assert row["bleu"] == bleu(translate(model, data, None), references).value
 
-    def test_it_runs_on_a_real_model(self, model, data):
-        rows = measure_pruning(model, data, "test", step=6, seeds=1)
-        assert len(rows) == 1 + 12 + 3 * 2
-        assert all(np.isfinite(row["bleu"]) for row in rows)
-
-    def test_p_values(self):
-        references = [f"satz nummer {i} steht hier" for i in range(40)]
-        worse = ["etwas ganz anderes ."] * 10 + references[10:]
-        whole, same, clear = paired_tests(references, [references, worse], references)
-        assert (whole.score, whole.p_value, same.p_value) == (pytest.approx(100), None, 1)
-        assert clear.p_value < 0.01
-
     def test_equal_scores_do_not_differ_whatever_the_texts(self):
         references = [f"satz nummer {i} steht hier ." for i in range(40)]
         glued = [text.replace(" .", ".") for text in references]
         assert paired_tests(references, [glued], references)[1].p_value == 1
 
-    def test_p_values_count_differences_both_ways(self):
+    def test_p_values_count_differences_both_ways(self, monkeypatch):
         """Of systems that differ by chance, a tenth has p below 0.1; one-sided it would be a fifth."""
+        monkeypatch.setattr(measurements, "TRIALS", 300)
+        monkeypatch.setattr(measurements, "RESAMPLES", 100)
         references = [f"satz nummer {i} steht hier und da ." for i in range(60)]
         generator = np.random.default_rng(0)
         wrong = generator.random((2, 60, 60)) < 0.3
