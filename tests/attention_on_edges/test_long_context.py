@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attention_on_edges.analysis.long_context import on_source_graph, source_edges
+from attention_on_edges.analysis.long_context import on_source_graph
 from attention_on_edges.analysis.long_context.reader import Questions, Reader
 from attention_on_edges.analysis.long_context.recall_tasks import (
     FIRST,
@@ -144,7 +144,7 @@ class TestReader:
 
     def test_it_learns_to_copy_and_is_tested_on_new_texts(self, monkeypatch):
         monkeypatch.setattr(long_context, "LENGTHS", (26, 32))
-        run = ReaderRun("", "copy", "complete", FitConfig(250, 256, 6e-3, warmup=40), tested=(48,), texts=8)
+        run = ReaderRun("", "copy", "complete", FitConfig(150, 256, 6e-3, warmup=30), tested=(48,), texts=8)
         model, losses = run.train()
         assert losses[-1] < 0.7 * losses[0]
         found = run.figures()
@@ -215,12 +215,6 @@ class TestTags:
         assert shared_links([parse], "neighbours") == 6 / 11
         assert shared_links([parse], "same distances") <= 2 / 11
         assert shared_links([parse_of((1, -1, 1))], "same distances") == 1  # there is nothing else
-
-    def test_a_random_tree_is_not_the_gold_one_and_comes_again(self):
-        parse = parse_of(range(-1, 29))
-        drawn, again = (WORD_GRAPHS["random tree"](parse).to_mask() for _ in range(2))
-        assert torch.equal(drawn, again)
-        assert int((drawn & WORD_GRAPHS["tree"](parse).to_mask()).sum()) < 50
 
     def test_every_sentence_comes_once_before_any_comes_again(self):
         many = [Parse((str(i),) * 4, (1, 2, 3, -1), ("dep",) * 4) for i in range(12)]
@@ -322,7 +316,3 @@ class TestSparseTransformer:
         first = [int(whole[self.batch.sentence(i)[1].start]) for i in range(3)]
         decoded = greedy(model, self.sources, 1, 2, 1)
         assert [found.ids[0] if found.ids else 2 for found in decoded] == first
-
-    def test_edges_a_token(self):
-        assert source_edges("complete", 0, [2, 4]) == 20 / 6
-        assert source_edges("window", 1, [2, 4]) == 14 / 6
