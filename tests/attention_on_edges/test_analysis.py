@@ -8,28 +8,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attention_on_edges.analysis import (
-    ConvolutionAttention,
-    Head,
-    attached,
-    attention_at,
-    chain,
-    diagonal_links,
-    gold_tree,
-    heads_of,
-    importance,
-    links_of,
-    pool_words,
-    spanning_tree,
-    split_words,
-    uuas,
-    without_heads,
-)
-from attention_on_edges.data.metrics import alignment_error_rate
+from attention_on_edges.analysis.alignment import diagonal_links, links_of, pool_words, split_words
+from attention_on_edges.analysis.convolution import ConvolutionAttention
+from attention_on_edges.analysis.heads import Head, attention_at, heads_of, importance, without_heads
+from attention_on_edges.analysis.syntax import attached, chain, gold_tree, spanning_tree, uuas
 from attention_on_edges.data.tokenization import BPE
 from edgewise.decoding import greedy
 from edgewise.graphs import GraphPool
-from edgewise.models.universal import make_universal_model
 from edgewise.training import LabelSmoothing
 from support import VOCAB, random_pairs, small_model
 
@@ -45,11 +30,6 @@ def model_and_batch():
 
 
 class TestHeads:
-    def test_all_are_listed_once(self):
-        heads = heads_of(small_model(N=3, h=2))
-        assert len(heads) == len(set(heads)) == 3 * 3 * 2
-        assert Head("cross", 2, 1) in heads
-
     @pytest.mark.parametrize("graph", ["enc", "dec", "cross"])
     def test_leaving_a_head_out_is_zeroing_its_columns(self, graph):
         model, batch = model_and_batch()
@@ -80,15 +60,6 @@ class TestHeads:
             torch.nn.init.zeros_(layer.src_attn.out_proj.weight)
         assert blind == greedy(model, sources, 0, 1, max_len=5)
         assert len({h.ids for h in blind}) == 1  # nothing of the source is attended to
-
-    def test_unknown_heads_and_places(self):
-        model, _ = model_and_batch()
-        with pytest.raises(ValueError, match=r"no such head: Head\(graph='enc', layer=2"):
-            without_heads(model, [Head("enc", 2, 0)]).__enter__()
-        with pytest.raises(ValueError, match=r"graph must be one of 'enc', 'dec', 'cross'; got 'both'"):
-            attention_at(model, "both", 0)
-        with pytest.raises(ValueError, match=r"layer must lie in 0..1, got 2"):
-            attention_at(model, "dec", 2)
 
 
 class TestImportance:
@@ -134,14 +105,6 @@ class TestImportance:
             attention.out_proj.weight[:, attention.d_k :] = 0
         found = importance(model, [batch], self.criterion)
         assert found[Head("cross", 1, 1)] == 0 < found[Head("cross", 1, 0)]
-
-    def test_what_it_refuses(self):
-        model, batch = model_and_batch()
-        with pytest.raises(ValueError, match="at least one batch"):
-            importance(model, [], self.criterion)
-        universal = make_universal_model(VOCAB, VOCAB, 4, 8, 12, 2, bias=-3.0)
-        with pytest.raises(ValueError, match="run each layer once"):
-            importance(universal, [batch], self.criterion)
 
 
 class TestAlignment:
@@ -195,18 +158,6 @@ class TestAlignment:
         assert diagonal_links(4, 3) == {(0, 0), (2, 1), (3, 2)}
         assert diagonal_links(3, 1) == {(0, 0)}
         assert diagonal_links(1, 3) == {(0, 0), (0, 1), (0, 2)}
-
-    def test_error_rate_of_links_by_hand(self):
-        sure, possible = [{(0, 0)}], [{(0, 0), (1, 1)}]
-        found = links_of([[0.9, 0.1], [0.2, 0.8]])
-        assert alignment_error_rate([found], sure, possible) == 0  # a possible link may be found
-        assert alignment_error_rate([{(1, 0)}], sure, possible) == 1
-
-    def test_what_is_refused(self):
-        with pytest.raises(ValueError, match="must not be empty or hold spaces, got 'a b'"):
-            split_words(self.splitter, ["a b"])
-        with pytest.raises(ValueError, match="at least one piece"):
-            pool_words(np.ones((1, 1)), [range(1)], [range(1), range(1, 1)])
 
 
 @st.composite
@@ -262,28 +213,6 @@ class TestSyntax:
         np.fill_diagonal(weights, 0.9)  # attention to itself does not count
         assert attached(weights, heads).tolist() == [True, False, False, False]
 
-    @pytest.mark.parametrize(
-        ("heads", "message"),
-        [
-            ([1, 0], "must have one root"),
-            ([-1, -1], "must have one root"),
-            ([-1, 5], "must be -1 or lie in 0..1"),
-            ([-1, 2, 1], "must lead to the root from every word"),
-            ([-1, 1], "must lead to the root from every word"),
-        ],
-    )
-    def test_heads_that_are_no_tree(self, heads, message):
-        with pytest.raises(ValueError, match=message):
-            gold_tree(heads)
-
-    def test_what_else_is_refused(self):
-        with pytest.raises(ValueError, match=r"must be \[words, words\], got \[2, 3\]"):
-            spanning_tree(np.ones((2, 3)))
-        with pytest.raises(ValueError, match="one tree per sentence, got 1 and 0"):
-            uuas([set()], [])
-        with pytest.raises(ValueError, match="at least one pair"):
-            uuas([set()], [set()])
-
 
 class TestConvolution:
     @pytest.mark.parametrize("width", [1, 3, 7])
@@ -310,22 +239,3 @@ class TestConvolution:
         assert (ConvolutionAttention(conv, sharpness=1.0)(x) - theirs).abs().max() > 1e-2
         error = (ConvolutionAttention(conv, sharpness=8.0)(x) - theirs).abs().max()
         assert 0 < error < 20 * math.exp(-8)
-
-    @pytest.mark.parametrize(
-        "options",
-        [
-            {"kernel_size": 2},
-            {"kernel_size": 3},
-            {"kernel_size": 3, "padding": 1, "stride": 2},
-            {"kernel_size": 3, "padding": 2, "dilation": 2},
-            {"kernel_size": 3, "padding": 1, "groups": 2},
-            {"kernel_size": 3, "padding": 1, "padding_mode": "circular"},
-        ],
-    )
-    def test_other_convolutions(self, options):
-        with pytest.raises(ValueError, match="conv must have odd width"):
-            ConvolutionAttention(torch.nn.Conv1d(4, 4, **options))
-
-    def test_one_channel(self):
-        with pytest.raises(ValueError, match="at least 2 channels, got 1"):
-            ConvolutionAttention(torch.nn.Conv1d(1, 4, 3, padding=1))

@@ -10,7 +10,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from attention_on_edges.analysis import heads_of
+from attention_on_edges.analysis.heads import heads_of
 from attention_on_edges.commands.app import app
 from attention_on_edges.data.corpora import captions
 from attention_on_edges.data.corpora.annotated import AlignedPair, Parse
@@ -81,50 +81,29 @@ class TestPruning:
         monkeypatch.setattr(measurements, "without_heads", without_heads)
         monkeypatch.setattr(measurements, "translate", translate)
         monkeypatch.setattr(measurements, "importance", lambda *_: weight)
-        rows = measure_pruning(model, data, "test", step=5, seeds=2)
-        assert rows[0] == {"kind": "whole", "bleu": pytest.approx(100), "heads": 12}
-        ones = rows[1:13]
+        whole, *rows = measure_pruning(model, data, "test", step=5, seeds=2)
+        assert whole == {"kind": "whole", "bleu": pytest.approx(100), "heads": 12}
+        ones, orders = rows[:12], rows[12:]
         assert out[1:13] == [[head] for head in heads]
-        assert [(r["graph"], r["layer"], r["head"]) for r in ones] == [
-            (head.graph, head.layer, head.number) for head in heads
+        assert [(r["graph"], r["layer"], r["head"], r["importance"]) for r in ones] == [
+            (head.graph, head.layer, head.number, weight[head]) for head in heads
         ]
-        assert [r["importance"] for r in ones] == list(weight.values())
         by_harm = sorted(ones, key=lambda r: r["importance"])
         assert all(a["bleu"] > b["bleu"] for a, b in pairwise(by_harm))
         assert by_harm[-1]["p"] < 0.01
-        ranked = sorted(heads, key=weight.get)
-        assert [(r["kind"], r["seed"], r["removed"]) for r in rows[13:]] == [
-            (kind, seed, count)
-            for kind, seed in (("least first", 0), ("most first", 0), ("random", 0), ("random", 1))
-            for count in (5, 10)
+        kinds = (("least first", 0), ("most first", 0), ("random", 0), ("random", 1))
+        assert [(r["kind"], r["seed"], r["removed"]) for r in orders] == [
+            (*kind, count) for kind in kinds for count in (5, 10)
         ]
+        ranked = sorted(heads, key=weight.get)
         assert out[13:17] == [ranked[:5], ranked[:10], ranked[:-6:-1], ranked[:-11:-1]]
         assert set(out[17]) < set(out[18]) <= set(heads)
         assert out[17] != out[19]
-        references = [target for _, target in data.corpus.splits["test"]]
-        for row, left_out in zip(rows[13:], out[13:], strict=True):
-            out.append(left_out)
-            assert row["bleu"] == bleu(translate(model, data, None), references).value
 
-    def test_it_runs_on_a_real_model(self, model, data):
-        rows = measure_pruning(model, data, "test", step=6, seeds=1)
-        assert len(rows) == 1 + 12 + 3 * 2
-        assert all(np.isfinite(row["bleu"]) for row in rows)
-
-    def test_p_values(self):
-        references = [f"satz nummer {i} steht hier" for i in range(40)]
-        worse = ["etwas ganz anderes ."] * 10 + references[10:]
-        whole, same, clear = paired_tests(references, [references, worse], references)
-        assert (whole.score, whole.p_value, same.p_value) == (pytest.approx(100), None, 1)
-        assert clear.p_value < 0.01
-
-    def test_equal_scores_do_not_differ_whatever_the_texts(self):
-        references = [f"satz nummer {i} steht hier ." for i in range(40)]
-        glued = [text.replace(" .", ".") for text in references]
-        assert paired_tests(references, [glued], references)[1].p_value == 1
-
-    def test_p_values_count_differences_both_ways(self):
+    def test_p_values_count_differences_both_ways(self, monkeypatch):
         """Of systems that differ by chance, a tenth has p below 0.1; one-sided it would be a fifth."""
+        monkeypatch.setattr(measurements, "TRIALS", 300)
+        monkeypatch.setattr(measurements, "RESAMPLES", 100)
         references = [f"satz nummer {i} steht hier und da ." for i in range(60)]
         generator = np.random.default_rng(0)
         wrong = generator.random((2, 60, 60)) < 0.3
@@ -137,6 +116,7 @@ class TestPruning:
         ]
         values = [paired_tests(a, [b], references)[1].p_value for a, b in zip(*systems, strict=True)]
         assert 0.35 < np.mean(values) < 0.65
+        assert paired_tests(references, [[x + "  " for x in references]], references)[1].p_value == 1
 
 
 def test_bleu_comes_with_its_interval_and_brevity_penalty():
@@ -243,11 +223,6 @@ class TestSyntax:
         rows = measure_syntax({"trained": model}, data, {"valid": [self.PARSE], "test": [other]})
         det = next(r for r in rows if r.get("relation") == "det")
         assert (det["offset"], det["baseline"]) == (1, 0.0)
-
-    def test_rare_relations_are_left_out(self, model, data, monkeypatch):
-        monkeypatch.setattr(against, "COMMON", 2)
-        rows = measure_syntax({"trained": model}, data, {"valid": [self.PARSE], "test": [self.PARSE] * 2})
-        assert {row["kind"] for row in rows} == {"adjacent", "tree"}
 
 
 class TestRunning:

@@ -12,25 +12,19 @@ from edgewise.graphs import (
     bipartite,
     causal,
     complete,
-    compressed_spans,
-    compressive,
     dependency_tree,
     dilated,
     edge_counts,
-    even_chunks,
     from_runs,
     global_tokens,
-    lsh_labels,
     partition_spans,
     random_links,
     receptive_field,
-    same_bucket,
-    segments,
     union,
     window,
 )
-from edgewise.message_passing import ENGINES, propagate_attention
-from support import check_propagation, small_model
+from edgewise.message_passing import ENGINES
+from support import check_propagation
 
 engines = pytest.mark.parametrize("engine", ENGINES)
 tokens = st.integers(0, 24)
@@ -48,14 +42,6 @@ def trees(draw, max_words=20):
     return heads
 
 
-labels = st.lists(st.integers(0, 4), min_size=1, max_size=24)
-memories = st.tuples(tokens, st.integers(1, 4), st.integers(0, 4), small, st.integers(1, 3))
-
-
-def build_compressive(n, length, memory, compressed, rate):
-    return compressive(n, length * rate, memory * rate, compressed, rate)
-
-
 CONSTRUCTORS = {
     "window": st.builds(window, tokens, small, small),
     "dilated": st.builds(dilated, tokens, small, st.integers(1, 6), either),
@@ -64,9 +50,6 @@ CONSTRUCTORS = {
     "bigbird": st.builds(bigbird, tokens, small, small, small, st.integers(0, 9), either),
     "binary_partition": st.builds(binary_partition, tokens, st.integers(1, 5), either),
     "dependency_tree": st.builds(dependency_tree, trees()),
-    "same_bucket": st.builds(same_bucket, labels, either),
-    "segments": st.builds(segments, tokens, st.integers(1, 9), small, either),
-    "compressive": st.builds(lambda arguments: build_compressive(*arguments), memories),
     "union": st.builds(
         lambda n, reach, step: union(window(n, reach, 1), dilated(n, 2, step)),
         tokens, small, st.integers(1, 6),
@@ -88,8 +71,6 @@ MANY_TILES = {
     "bigbird": lambda: bigbird(400, 9, 3, 4),
     "binary_partition": lambda: binary_partition(300, 3),
     "causal binary_partition": lambda: binary_partition(257, 2, causal=True),
-    "compressive": lambda: compressive(300, 32, 16, 5, 4),
-    "segments": lambda: segments(300, 50, 30),
 }
 
 
@@ -122,33 +103,6 @@ class TestEdgesAreThoseOfTheDefinition:
         assert torch.equal(graph.to_mask(), mask_of(n, attends))
         assert not graph.has_edge_lists
 
-    @given(tokens, st.integers(1, 9), small, either)
-    def test_segments(self, n, length, memory, is_causal):
-        def attends(j, i):
-            first = j - j % length
-            return first - memory <= i <= (j if is_causal else first + length - 1)
-
-        graph = segments(n, length, memory, is_causal)
-        assert torch.equal(graph.to_mask(), mask_of(n, attends))
-        assert not graph.has_edge_lists
-
-    @given(memories)
-    def test_compressive(self, arguments):
-        n, length, memory, compressed, rate = arguments
-        length, memory = length * rate, memory * rate
-
-        def attends(j, i):
-            if j >= n:  # a span attends to its tokens
-                return (j - n) * rate <= i < min((j - n + 1) * rate, n)
-            remembered = j - j % length - memory
-            if i >= n:
-                older = [s for s in range(n // rate) if (s + 1) * rate <= remembered]
-                return i - n in older[len(older) - min(compressed, len(older)) :]
-            return remembered <= i <= j
-
-        graph = build_compressive(*arguments)
-        assert torch.equal(graph.to_mask(), mask_of(n + n // rate, attends))
-
     @given(trees())
     def test_dependency_tree(self, heads):
         def attends(j, i):
@@ -157,16 +111,6 @@ class TestEdgesAreThoseOfTheDefinition:
         graph = dependency_tree(heads)
         assert torch.equal(graph.to_mask(), mask_of(len(heads), attends))
         assert graph.num_edges == edge_counts.dependency_tree(len(heads))
-
-    @given(labels, either)
-    def test_same_bucket(self, names, is_causal):
-        def attends(j, i):
-            return names[i] == names[j] and (i <= j or not is_causal)
-
-        graph = same_bucket(torch.tensor(names), is_causal)
-        assert torch.equal(graph.to_mask(), mask_of(len(names), attends))
-        sizes = [names.count(name) for name in set(names)]
-        assert graph.num_edges == edge_counts.same_bucket(sizes, is_causal)
 
     @given(tokens, small, small, small)
     def test_union(self, n, left, right, count):
@@ -333,17 +277,6 @@ class TestCounts:
     def test_binary_partition(self, n, k, is_causal):
         assert edge_counts.binary_partition(n, k, is_causal) == binary_partition(n, k, is_causal).num_edges
 
-    @given(tokens, st.integers(1, 9), small, either)
-    def test_segments(self, n, length, memory, is_causal):
-        arguments = n, length, memory, is_causal
-        assert edge_counts.segments(*arguments) == segments(*arguments).num_edges
-
-    @given(memories)
-    def test_compressive(self, arguments):
-        n, length, memory, compressed, rate = arguments
-        edges = edge_counts.compressive(n, length * rate, memory * rate, compressed, rate)
-        assert edges == build_compressive(*arguments).num_edges
-
 
 @given(tokens, small)
 def test_a_window_wider_than_the_sequence_is_complete(n, more):
@@ -351,72 +284,7 @@ def test_a_window_wider_than_the_sequence_is_complete(n, more):
     everyone = complete(n).to_mask()
     assert torch.equal(window(n, reach, reach).to_mask(), everyone)
     assert torch.equal(dilated(n, reach, 1).to_mask(), everyone)
-    assert torch.equal(segments(n, reach + 1, 0, causal=False).to_mask(), everyone)
-    assert torch.equal(segments(n, 1, reach).to_mask(), causal(n).to_mask())
     assert torch.equal(window(n, 10**12, 0).to_mask(), causal(n).to_mask())
-
-
-@torch.no_grad()
-def test_a_graph_of_segments_is_recurrence_over_cached_states():
-    """Transformer-XL, segment by segment with the states of every layer carried on, gives the same states."""
-    n, length, memory, model = 23, 5, 7, small_model(N=3)
-    graph, x = segments(n, length, memory), torch.randn(n, 8)
-    encoder = model.encoder
-
-    def layer(graph, i, senders, receivers):
-        fields = encoder.pre_func(i, "kv")(senders) | encoder.pre_func(i, "q")(receivers)
-        return encoder.post_func(i)(receivers, propagate_attention(graph, **fields))
-
-    whole = x
-    for i in range(encoder.N):
-        whole = layer(graph, i, whole, whole)
-    carried, outputs = [x[:0] for _ in range(encoder.N)], []
-    for first in range(0, n, length):
-        states = x[first : first + length]
-        for i in range(encoder.N):
-            senders = torch.cat([carried[i], states])
-            carried[i] = senders[max(len(senders) - memory, 0) :]
-            own = causal(len(states)).to_mask()
-            mask = torch.cat([torch.ones(len(states), len(senders) - len(states), dtype=torch.bool), own], 1)
-            dst, src = mask.nonzero().T
-            states = layer(AttentionGraph(src, dst, len(senders), len(states)), i, senders, states)
-        outputs.append(states)
-    torch.testing.assert_close(torch.cat(outputs), whole, atol=1e-5, rtol=1e-5)
-
-
-class TestBuckets:
-    def test_labels_are_the_nearest_of_random_directions(self):
-        x = torch.randn(40, 5)
-        found = lsh_labels(x, 6, seed=3)
-        directions = torch.randn(5, 3, generator=torch.Generator().manual_seed(3))
-        for row, label in zip(x, found.tolist(), strict=True):
-            along = [float(row @ d) for d in directions.T]
-            assert label == max(range(6), key=lambda b: along[b] if b < 3 else -along[b - 3])
-        assert torch.equal(found, lsh_labels(3 * x, 6, seed=3))
-        assert torch.equal((found + 3) % 6, lsh_labels(-x, 6, seed=3))
-        assert not torch.equal(found, lsh_labels(x, 6, seed=4))
-
-    @given(labels, st.integers(1, 9))
-    def test_chunks_are_even_and_keep_the_order_of_buckets(self, names, size):
-        chunk = even_chunks(torch.tensor(names, dtype=torch.int64), size).tolist()
-        by_chunk = sorted(range(len(names)), key=lambda i: (chunk[i], names[i], i))
-        assert by_chunk == sorted(range(len(names)), key=lambda i: (names[i], i))
-        whole, left = divmod(len(names), size)
-        assert [chunk.count(c) for c in range(whole)] == [size] * whole
-        assert chunk.count(whole) == left
-
-    def test_a_union_of_rounds_misses_fewer_neighbours(self):
-        """Near vectors, which share a bucket more often the more rounds there are."""
-        x = torch.randn(200, 16)
-        twins = torch.cat([x, x + 0.5 * torch.randn_like(x)])
-        rounds = [same_bucket(lsh_labels(twins, 16, seed)) for seed in range(4)]
-        found = [
-            float(union(*rounds[:count]).to_mask()[:200, 200:].diagonal().float().mean())
-            for count in (1, 2, 4)
-        ]
-        assert found == sorted(found)
-        assert found[0] > 4 / 16
-        assert found[-1] > found[0] + 0.1
 
 
 class TestReach:
@@ -430,12 +298,6 @@ class TestReach:
     def test_a_window_reaches_one_reach_farther_per_layer(self, n, reach, layers):
         for count, field in enumerate(receptive_field(window(n, reach, reach), layers)):
             assert torch.equal(field, window(n, count * reach, count * reach).to_mask())
-
-    def test_information_also_travels_through_spans(self):
-        graph = compressive(12, 2, 0, 1, 2)
-        fields = receptive_field(graph, 4)
-        for sender, layers in ((2, 2), (0, 4)):  # through one span, through two
-            assert [bool(after[4, sender]) for after in fields] == [n >= layers for n in range(5)]
 
 
 @pytest.mark.parametrize(
@@ -472,20 +334,6 @@ class TestReach:
         (lambda: binary_partition(5, 0), ValueError, r"k \(spans .* each level and side\) .* 1, got 0"),
         (lambda: binary_partition(5, True), TypeError, r"k \(spans .*\) must be an integer, got True"),
         (lambda: binary_partition(-1, 2), ValueError, r"n \(tokens\) must be at least 0, got -1"),
-        (lambda: segments(5, 0, 1), ValueError, r"length \(tokens of a segment\) must be at least 1, got 0"),
-        (
-            lambda: segments(5, 2, -1),
-            ValueError,
-            r"memory \(tokens attended to before a segment\) .* 0, got -1",
-        ),
-        (lambda: compressive(9, 3, 2, 1, 2), ValueError, r"length must be a multiple of rate \(2\).* got 3"),
-        (lambda: compressive(9, 2, 3, 1, 2), ValueError, r"memory must be a multiple of rate \(2\).* got 3"),
-        (
-            lambda: compressive(9, 2, 2, -1, 2),
-            ValueError,
-            r"compressed \(compressed tokens attended to\) must be",
-        ),
-        (lambda: compressed_spans(4, 0), ValueError, r"rate \(tokens per compressed token\) must be at le"),
         (lambda: dependency_tree([1, 0]), ValueError, r"tree with one root \(-1\), got 0 roots: \[\]"),
         (lambda: dependency_tree([-1, -1]), ValueError, r"one root \(-1\), got 2 roots: \[0, 1\]"),
         (lambda: dependency_tree([-1, 2, 1]), ValueError, r"no path leads from the root to words \[1, 2\]"),
@@ -497,17 +345,6 @@ class TestReach:
         ),
         (lambda: dependency_tree([-2]), ValueError, r"heads\[0\].* must lie in 0\.\.0 or be -1.*, got -2"),
         (lambda: dependency_tree([0.5]), TypeError, r"heads\[0\] must be an integer, got 0.5"),
-        (lambda: lsh_labels(torch.zeros(3, 2), 5), ValueError, "must be even .* got 5"),
-        (lambda: lsh_labels(torch.zeros(3), 4), ValueError, r"x must be \[n, d\], got \[3\]"),
-        (lambda: lsh_labels(torch.zeros(3, 2).long(), 4), TypeError, "x must be a floating-point tensor"),
-        (lambda: even_chunks(torch.tensor([0, -1]), 2), ValueError, "labels must lie in .* got -1"),
-        (
-            lambda: even_chunks(torch.tensor([0]), 0),
-            ValueError,
-            r"size \(tokens of a chunk\) must be .* got 0",
-        ),
-        (lambda: same_bucket(torch.tensor([0, -1])), ValueError, "labels must lie in .* got -1"),
-        (lambda: same_bucket(torch.zeros(2, 2).long()), ValueError, r"labels must be \[n\], got \[2, 2\]"),
         (lambda: union(), ValueError, "at least one graph, got none"),
         (lambda: union(complete(2), 3), TypeError, "union takes graphs, got int"),
         (lambda: union(complete(2), complete(3)), ValueError, "over the same tokens"),

@@ -15,17 +15,10 @@ def split_words(splitter: BPE, words: Sequence[str]) -> tuple[list[str], Spans]:
     """Split a sentence of words; return its pieces and which of them belong to each word.
 
     A full stop or comma at a word's end belongs to no word: what attends to it says nothing of the word.
-
-    Raises
-    ------
-    ValueError
-        If a word is empty or holds a space.
     """
     pieces: list[str] = []
     spans = []
     for word in words:
-        if not word or " " in word:
-            raise ValueError(f"words must not be empty or hold spaces, got {word!r}")
         found, own = splitter.split(word), splitter.split(word.rstrip(".,") or word)
         if found[: len(own)] != own:  # a piece holds the end of both
             own = found
@@ -50,15 +43,7 @@ def pool_words(weights: np.ndarray, receivers: Spans, senders: Spans) -> np.ndar
     -------
     array
         [..., receiving words, sending words]
-
-    Raises
-    ------
-    ValueError
-        If a word has no piece.
     """
-    if any(len(span) == 0 for span in (*receivers, *senders)):
-        raise ValueError("every word must have at least one piece")
-    weights = np.asarray(weights)
     summed = np.stack([weights[..., list(span)].sum(-1) for span in senders], -1)
     return np.stack([summed[..., list(span), :].mean(-2) for span in receivers], -2)
 

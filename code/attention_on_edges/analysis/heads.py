@@ -13,7 +13,6 @@ from edgewise.graphs import Batch
 from edgewise.layers import evaluating
 from edgewise.models.transformer import Transformer
 from edgewise.training import LabelSmoothing
-from edgewise.validation import check_choice, check_count
 
 GRAPHS = ("enc", "dec", "cross")
 """The three attentions: within the source, within the target, from target to source."""
@@ -29,17 +28,8 @@ class Head:
 
 
 def attention_at(model: Transformer, graph: str, layer: int) -> MultiHeadAttention:
-    """Return the attention of one layer on one of ``GRAPHS``.
-
-    Raises
-    ------
-    ValueError
-        If there is no such graph or layer.
-    """
-    check_choice("graph", graph, GRAPHS)
+    """Return the attention of one layer on one of ``GRAPHS``."""
     stack = model.encoder if graph == "enc" else model.decoder
-    if check_count("layer", layer) >= stack.N:
-        raise ValueError(f"layer must lie in 0..{stack.N - 1}, got {layer}")
     return stack.layers[layer].src_attn if graph == "cross" else stack.layers[layer].self_attn
 
 
@@ -58,17 +48,9 @@ def without_heads(model: Transformer, heads: Collection[Head]) -> Iterator[None]
     """Prune heads: their outputs are set to zero (Michel et al. 2019, eq. 1).
 
     The weights are unchanged. Decoding is affected too.
-
-    Raises
-    ------
-    ValueError
-        If a head is not one of the model's.
     """
     by_place: dict[tuple[str, int], list[int]] = {}
-    known = set(heads_of(model))
     for head in heads:
-        if head not in known:
-            raise ValueError(f"the model has no such head: {head}")
         by_place.setdefault((head.graph, head.layer), []).append(head.number)
     with ExitStack() as hooks:
         for place, numbers in by_place.items():
@@ -98,7 +80,7 @@ def importance(model: Transformer, batches: Iterable[Batch], criterion: LabelSmo
     Parameters
     ----------
     model : Transformer
-        Runs without dropout; its parameters and gradients are unchanged.
+        Runs each layer once, without dropout; its parameters and gradients are unchanged.
     batches : iterable of Batch
         Sentence pairs.
     criterion : LabelSmoothing
@@ -108,11 +90,6 @@ def importance(model: Transformer, batches: Iterable[Batch], criterion: LabelSmo
     -------
     dict of Head to float
         In nats, at least 0.
-
-    Raises
-    ------
-    ValueError
-        If there is no batch, or the model runs a layer more than once per pass.
     """
     places = list(dict.fromkeys((head.graph, head.layer) for head in heads_of(model)))
     total = {place: torch.zeros(attention_at(model, *place).h) for place in places}
@@ -127,8 +104,6 @@ def importance(model: Transformer, batches: Iterable[Batch], criterion: LabelSmo
                 sums = [sentence.sum(0).abs() for sentence in tokens.split(lengths[place[0]])]
                 total[place] += torch.stack(sums).sum(0).cpu()
             pairs += len(batch.src_lengths)
-    if pairs == 0:
-        raise ValueError("there must be at least one batch, got none")
     return {head: float(total[head.graph, head.layer][head.number]) / pairs for head in heads_of(model)}
 
 
@@ -139,8 +114,6 @@ def _brought(
     inputs: dict[tuple[str, int], Tensor] = {}
 
     def note(place: tuple[str, int], module: torch.nn.Module, arguments: tuple[Tensor]) -> None:
-        if place in inputs:
-            raise ValueError("the model must run each layer once per pass; this one runs some more often")
         inputs[place] = arguments[0]
 
     with ExitStack() as hooks:

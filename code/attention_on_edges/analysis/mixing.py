@@ -46,20 +46,6 @@ class MixingTransformer(Transformer):
         """Return log-probabilities; attention is recorded only if there is any."""
         return super().forward(batch) if self.how == "attention" else self.generator(self.hidden(batch))
 
-    def attention_of(self, batch: Batch, sentence: int, layer: int = -1) -> list[Tensor]:
-        """Return the attention on one sentence.
-
-        Raises
-        ------
-        ValueError
-            If ``how`` is not ``"attention"``.
-        IndexError
-            If there is no such sentence or layer.
-        """
-        if self.how != "attention":
-            raise ValueError(f"there is no attention in a model that aggregates by {self.how!r}")
-        return super().attention_of(batch, sentence, layer)
-
 
 def convolve(graph: AttentionGraph, v: Tensor, places: Tensor) -> Tensor:
     """Give heads 0, 1, 2, 3, ... the values at offsets 0, -1, 1, -2, ... from the receiver.
@@ -77,14 +63,7 @@ def convolve(graph: AttentionGraph, v: Tensor, places: Tensor) -> Tensor:
     -------
     Tensor
         [num_dst, h, d_k]; zeros outside the sentence or the receiver's interval.
-
-    Raises
-    ------
-    ValueError
-        If the graph is not one of intervals.
     """
-    if graph.intervals is None:
-        raise ValueError(f"a convolution needs a graph of intervals, got {graph!r}")
     start, stop = graph.intervals
     heads = torch.arange(v.shape[1], device=v.device)
     offsets = (heads + 1) // 2 * torch.where(heads % 2 == 0, 1, -1)
@@ -96,32 +75,16 @@ def convolve(graph: AttentionGraph, v: Tensor, places: Tensor) -> Tensor:
 
 
 def make_mixing_model(src_vocab: int, tgt_vocab: int, how: str = "attention", **size) -> MixingTransformer:
-    """Build one with the same initial weights as :func:`make_model`.
-
-    Parameters
-    ----------
-    src_vocab, tgt_vocab : int
-        Sizes of the vocabularies.
-    how : str
-        One of ``MIXERS``.
-    **size
-        As in :func:`make_model`.
+    """Build one with the same initial weights as :func:`make_model`; ``size`` is that function's.
 
     Raises
     ------
-    TypeError, ValueError
-        If an argument is not what it should be; the message says which.
+    ValueError
+        If ``how`` is not one of ``MIXERS``.
     """
     check_choice("how", how, MIXERS)
     plain = make_model(src_vocab, tgt_vocab, **size)
-    model = MixingTransformer(
-        plain.encoder,
-        plain.decoder,
-        plain.src_embed,
-        plain.tgt_embed,
-        plain.pos_enc,
-        plain.generator,
-        plain.engine,
-    )
+    parts = (plain.encoder, plain.decoder, plain.src_embed, plain.tgt_embed, plain.pos_enc, plain.generator)
+    model = MixingTransformer(*parts, plain.engine)
     model.how = how
     return model

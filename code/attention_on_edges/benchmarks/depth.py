@@ -6,9 +6,16 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from attention_on_edges.analysis.pointer_chains import ChainConfig, draw_chains, train_chains
 from attention_on_edges.benchmarks.timing import interleave
-from attention_on_edges.experiments.chain_study import KINDS, TEST_GRAPHS
+from attention_on_edges.experiments.chain_study import (
+    DEEPEST,
+    KINDS,
+    TEST_GRAPHS,
+    TRAINING,
+    draw_chains,
+    train_chains,
+)
+from attention_on_edges.experiments.fitting import FitConfig
 from attention_on_edges.figures import Table, table
 
 READERS = ("ACT", "6 steps", "10 steps", "6 layers")
@@ -36,7 +43,7 @@ class DepthRow:
     ratio: float
 
 
-def bench_depth(repeats: int = 5, config: ChainConfig | None = None) -> list[DepthRow]:
+def bench_depth(repeats: int = 5, config: FitConfig = TRAINING) -> list[DepthRow]:
     """Time trained readers of chains of adaptive, fixed and ordinary depth, interleaved.
 
     They are trained first, since how soon a token halts is learned.
@@ -45,11 +52,11 @@ def bench_depth(repeats: int = 5, config: ChainConfig | None = None) -> list[Dep
     ----------
     repeats : int
         Measured turns of each.
-    config : ChainConfig, optional
-        How the readers are trained; as in the study if not given.
+    config : FitConfig
+        How the readers are trained.
     """
     rows = []
-    for work, functions in _readers(config or ChainConfig()).items():
+    for work, functions in _readers(config).items():
         seconds = interleave(functions, repeats)
         first = next(iter(seconds.values()))
         rows += [DepthRow(model, work, s, s / first) for model, s in seconds.items()]
@@ -59,9 +66,9 @@ def bench_depth(repeats: int = 5, config: ChainConfig | None = None) -> list[Dep
 Passes = dict[str, dict[str, Callable[[], object]]]
 
 
-def _readers(config: ChainConfig) -> Passes:
+def _readers(config: FitConfig) -> Passes:
     generator = torch.Generator().manual_seed(0)
-    chains = draw_chains(TEST_GRAPHS, config.deepest, generator)
+    chains = draw_chains(TEST_GRAPHS, DEEPEST, generator)
     models = {name: train_chains(*KINDS[name], config) for name in READERS}
     return {
         "training": {

@@ -10,7 +10,7 @@ from attention_on_edges.experiments.experiment import (
     UniversalConfig,
 )
 from attention_on_edges.experiments.loading import digest_of, load_data
-from attention_on_edges.experiments.long_context import BUCKETS, LONG_GRAPHS, ReaderRun, TaggerRun
+from attention_on_edges.experiments.long_context import LONG_GRAPHS, ReaderRun, TaggerRun
 from attention_on_edges.experiments.measurements import (
     MEASUREMENTS,
     digest_of_weights,
@@ -40,7 +40,6 @@ from attention_on_edges.experiments.studies import Results, Study, load_study, o
 from attention_on_edges.experiments.translator import Translation, Translator
 
 __all__ = [
-    "BUCKETS",
     "EXPERIMENTS",
     "LARGE",
     "LONG_GRAPHS",

@@ -8,17 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from attention_on_edges.analysis import (
-    attached,
-    chain,
-    diagonal_links,
-    gold_tree,
-    links_of,
-    pool_words,
-    spanning_tree,
-    split_words,
-    uuas,
-)
+from attention_on_edges.analysis.alignment import diagonal_links, links_of, pool_words, split_words
+from attention_on_edges.analysis.syntax import attached, chain, gold_tree, spanning_tree, uuas
 from attention_on_edges.data.corpora.annotated import AlignedPair, Parse
 from attention_on_edges.data.metrics import Links, alignment_error_rate
 from attention_on_edges.data.text_dataset import TextDataset

@@ -9,7 +9,7 @@ import numpy as np
 from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest, Result
 
-from attention_on_edges.analysis import Head, heads_of, importance, without_heads
+from attention_on_edges.analysis.heads import Head, heads_of, importance, without_heads
 from attention_on_edges.analysis.long_context import on_source_graph, source_edges
 from attention_on_edges.data.corpora.annotated import hansards, treebank
 from attention_on_edges.data.corpora.captions import gold_captions
@@ -200,18 +200,6 @@ def _metric(tokenised: bool, references: Sequence[str] | None = None) -> BLEU:
     return BLEU(references=None if references is None else [list(references)], **settings)
 
 
-def _pruning(artifact: Artifact) -> Rows:
-    return measure_pruning(*restore(artifact))
-
-
-def _windows(artifact: Artifact) -> Rows:
-    return measure_windows(*restore(artifact))
-
-
-def _alignment(artifact: Artifact) -> Rows:
-    return measure_alignment(*restore(artifact), hansards())
-
-
 def _circuits(artifact: Artifact) -> Rows:
     model, data = restore(artifact)
     texts = data.splits[artifact.experiment.tests[0]][:SENTENCES]
@@ -253,24 +241,35 @@ def _gold_captions(artifact: Artifact) -> Rows:
     return rows + measure_syntax({"trained": model, "drawn": drawn}, data, splits)
 
 
+_FEW, _KEEP = "How few edges does a translation need?", "How few edges keep these translations?"
+
 MEASUREMENTS = {
-    "bleu": Measurement("bleu", "How sure is each translator's BLEU?", "multi30k", _bleu),
-    "pruning": Measurement("pruning", "How many of its heads does a translator need?", "multi30k", _pruning),
-    "alignment": Measurement(
-        "alignment", "Does cross-attention say which word translates which?", "tatoeba", _alignment
-    ),
-    "windows": Measurement("windows", "How far must a trained encoder attend?", "multi30k", _windows),
-    "gold-captions": Measurement(
-        "gold-captions", "Do heads align and parse the grammar's captions?", "multi30k", _gold_captions
-    ),
-    "syntax": Measurement("syntax", "Does an encoder's attention follow syntax?", "multi30k", _syntax),
+    name: Measurement(name, about, artifact, measure)
+    for name, about, artifact, measure in (
+        ("bleu", "How sure is each translator's BLEU?", "multi30k", _bleu),
+        (
+            "pruning",
+            "How many of its heads does a translator need?",
+            "multi30k",
+            lambda artifact: measure_pruning(*restore(artifact)),
+        ),
+        (
+            "alignment",
+            "Does cross-attention say which word translates which?",
+            "tatoeba",
+            lambda artifact: measure_alignment(*restore(artifact), hansards()),
+        ),
+        (
+            "windows",
+            "How far must a trained encoder attend?",
+            "multi30k",
+            lambda artifact: measure_windows(*restore(artifact)),
+        ),
+        ("gold-captions", "Do heads align and parse the grammar's captions?", "multi30k", _gold_captions),
+        ("syntax", "Does an encoder's attention follow syntax?", "multi30k", _syntax),
+        ("circuits-tatoeba", _FEW, "tatoeba", _circuits),
+        ("golf-tatoeba", _KEEP, "tatoeba", measure_golf),
+        ("circuits-multi30k", _FEW, "multi30k", _circuits),
+        ("golf-multi30k", _KEEP, "multi30k", measure_golf),
+    )
 }
-for _name in ("tatoeba", "multi30k"):
-    MEASUREMENTS |= {
-        f"circuits-{_name}": Measurement(
-            f"circuits-{_name}", "How few edges does a translation need?", _name, _circuits
-        ),
-        f"golf-{_name}": Measurement(
-            f"golf-{_name}", "How few edges keep these translations?", _name, measure_golf
-        ),
-    }

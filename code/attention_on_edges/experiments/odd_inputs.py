@@ -3,19 +3,16 @@
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
 from importlib import resources
-from statistics import median
-from typing import Any
+from itertools import groupby
+from typing import Any, NamedTuple
 
 from attention_on_edges.experiments.translator import Translation, Translator
 
 MOST_IN_A_ROW = 3
 
 
-@dataclass(frozen=True)
-class OddInputs:
+class OddInputs(NamedTuple):
     """Texts of one kind, and for each the names or numbers that a translation should keep, if any."""
 
     kind: str
@@ -23,8 +20,7 @@ class OddInputs:
     keep: list[list[str]] | None = None
 
 
-@dataclass(frozen=True)
-class OddRow:
+class OddRow(NamedTuple):
     """What became of one kind of odd inputs.
 
     Attributes
@@ -37,8 +33,6 @@ class OddRow:
         Translations in which a piece stands four times in a row, or more often.
     kept, to_keep : int
         Names and numbers in the translations, and in the texts.
-    unlikeness : float or None
-        Median over the texts; None if the translator does not know its training text.
     """
 
     kind: str
@@ -46,14 +40,12 @@ class OddRow:
     loops: int
     kept: int
     to_keep: int
-    unlikeness: float | None
 
 
-@cache
 def odd_inputs() -> list[OddInputs]:
     """Return the committed set."""
     file = resources.files("attention_on_edges.data") / "odd_inputs.json"
-    return [OddInputs(**kind) for kind in json.loads(file.read_text("utf-8"))]
+    return [OddInputs(**one) for one in json.loads(file.read_text("utf-8"))]
 
 
 def measure_odd_inputs(translator: Translator, beam: int = 5, **options: Any) -> list[OddRow]:
@@ -61,19 +53,10 @@ def measure_odd_inputs(translator: Translator, beam: int = 5, **options: Any) ->
     rows = []
     for given in odd_inputs():
         found = [best for best, *_ in translator(given.texts, beam, **options)]
-        keep = given.keep or [[] for _ in given.texts]
-        pairs = list(zip(keep, found, strict=True))
-        known = [one.unlikeness for one in found if one.unlikeness is not None]
-        rows.append(
-            OddRow(
-                given.kind,
-                len(found),
-                sum(longest_run(one.pieces) > MOST_IN_A_ROW for one in found),
-                sum(kept(words, one) for words, one in pairs),
-                sum(map(len, keep)),
-                median(known) if known else None,
-            )
-        )
+        keep = given.keep or []
+        loops = sum(longest_run(one.pieces) > MOST_IN_A_ROW for one in found)
+        there = sum(map(kept, keep, found))
+        rows.append(OddRow(given.kind, len(found), loops, there, sum(map(len, keep))))
     return rows
 
 
@@ -85,8 +68,4 @@ def kept(words: Sequence[str], translation: Translation) -> int:
 
 def longest_run(pieces: Sequence[str]) -> int:
     """Return the most times that a piece stands in a row."""
-    longest = run = 0
-    for before, piece in zip([None, *pieces], pieces, strict=False):
-        run = run + 1 if piece == before else 1
-        longest = max(longest, run)
-    return longest
+    return max((len(list(run)) for _, run in groupby(pieces)), default=0)

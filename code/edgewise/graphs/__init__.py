@@ -8,14 +8,12 @@ of a graph (spans) follow the ``n`` tokens of the sequence.
 
 from edgewise.graphs.attention_graph import AttentionGraph
 from edgewise.graphs.bigbird import bigbird, global_tokens, random_links
-from edgewise.graphs.buckets import even_chunks, lsh_labels, same_bucket
 from edgewise.graphs.constructors import batch, bipartite, causal, complete, dilated, window
 from edgewise.graphs.interop import dgl_available, load_dgl
 from edgewise.graphs.intervals import from_runs, union
 from edgewise.graphs.partition import binary_partition, partition_spans
 from edgewise.graphs.pool import Batch, GraphPool
 from edgewise.graphs.receptive_field import receptive_field
-from edgewise.graphs.segment_memory import compressed_spans, compressive, segments
 from edgewise.graphs.trees import dependency_tree
 from edgewise.graphs.variants import prefix_lm, sinks
 
@@ -29,22 +27,16 @@ __all__ = [
     "bipartite",
     "causal",
     "complete",
-    "compressed_spans",
-    "compressive",
     "dependency_tree",
     "dgl_available",
     "dilated",
-    "even_chunks",
     "from_runs",
     "global_tokens",
     "load_dgl",
-    "lsh_labels",
     "partition_spans",
     "prefix_lm",
     "random_links",
     "receptive_field",
-    "same_bucket",
-    "segments",
     "sinks",
     "union",
     "window",

@@ -1,9 +1,7 @@
 """Numbers of edges in closed form, without building a graph.
 
-Each function takes the arguments of its constructor that matter: no seeds, no tree shapes, only group sizes.
+Each function takes the arguments of its constructor that matter: no seeds, no tree shapes.
 """
-
-from collections.abc import Sequence
 
 from edgewise.graphs.partition import num_levels
 
@@ -99,33 +97,3 @@ def _right_begins(n: int, k: int, level: int, most: int, factor: int, spans: int
 def dependency_tree(n: int) -> int:
     """Edges of :func:`edgewise.graphs.dependency_tree` on ``n`` words, whatever the tree."""
     return max(3 * n - 2, 0)
-
-
-def same_bucket(sizes: Sequence[int], causal: bool = False) -> int:
-    """Edges of :func:`edgewise.graphs.same_bucket` for buckets of these sizes."""
-    return sum(s * (s + 1) // 2 if causal else s * s for s in sizes)
-
-
-def segments(n: int, length: int, memory: int, causal: bool = True) -> int:
-    """Edges of :func:`edgewise.graphs.segments`."""
-    whole, rest = divmod(n, length)
-    own = sum(count * (s * (s + 1) // 2 if causal else s * s) for count, s in ((whole, length), (1, rest)))
-    return own + length * _ramp(whole, length, 0, memory) + rest * min(memory, whole * length)
-
-
-def compressive(n: int, length: int, memory: int, compressed: int, rate: int) -> int:
-    """Edges of :func:`edgewise.graphs.compressive`."""
-    summaries = n // rate * rate
-    whole, rest = divmod(n, length)
-    slope, offset = length // rate, memory // rate
-    to_spans = length * _ramp(whole, slope, offset, compressed)
-    to_spans += rest * min(compressed, max(whole * slope - offset, 0))
-    return segments(n, length, memory) + summaries + to_spans
-
-
-def _ramp(count: int, slope: int, offset: int, most: int) -> int:
-    """Sum of ``min(most, max(s * slope - offset, 0))`` over ``0 <= s < count``: zeros, a ramp, a plateau."""
-    first = min(offset // slope + 1, count)
-    last = min(max(-(-(most + offset) // slope), first), count)
-    ramp = slope * (last * (last - 1) - first * (first - 1)) // 2 - offset * (last - first)
-    return ramp + most * (count - last)

@@ -1,12 +1,33 @@
 """An encoder that answers questions about a text, on any graph."""
 
+from dataclasses import dataclass
+
+import torch
 from torch import Tensor
 
-from attention_on_edges.analysis.long_context.recall_tasks import LongBatch
+from edgewise.graphs import AttentionGraph
 from edgewise.layers import Embeddings, Generator, PositionalEncoding, draw_weights, layer_pair
-from edgewise.message_passing import ENGINES
-from edgewise.models.transformer import Encoder, Output, Transformer
-from edgewise.validation import check_choice, check_count
+from edgewise.models.transformer import Encoder, Transformer
+
+
+@dataclass(frozen=True)
+class Questions:
+    """Texts, packed, with their graph and with questions.
+
+    Attributes
+    ----------
+    enc : AttentionGraph
+        Which token attends to which.
+    src : tuple of Tensor
+        Ids and positions, each int64 [N], additional tokens of the graph included.
+    asked, tgt_y : Tensor
+        int64 [questions]: their places, and their answers.
+    """
+
+    enc: AttentionGraph
+    src: tuple[Tensor, Tensor]
+    asked: Tensor
+    tgt_y: Tensor
 
 
 class Reader(Transformer):
@@ -14,60 +35,36 @@ class Reader(Transformer):
 
     Parameters
     ----------
-    encoder, embed, pos_enc, generator
-        The parts.
-    engine : str
-        How attention is executed.
+    vocab_size, answers : int
+        Symbols of the texts, and of the output.
+    N, dim_model, dim_ff, h : int
+        Size.
     """
 
     def __init__(
         self,
-        encoder: Encoder,
-        embed: Embeddings,
-        pos_enc: PositionalEncoding,
-        generator: Generator,
-        engine: str = "auto",
+        vocab_size: int,
+        answers: int,
+        N: int = 2,  # noqa: N803 (the tutorial's keyword)
+        dim_model: int = 64,
+        dim_ff: int = 128,
+        h: int = 4,
     ):
-        super().__init__(encoder, None, embed, None, pos_enc, generator, engine)
+        layer, _ = layer_pair(dim_model, dim_ff, h, 0.0)
+        encoder, embed = Encoder(layer, N), Embeddings(vocab_size, dim_model)
+        positions, generator = PositionalEncoding(dim_model, 0.0), Generator(dim_model, answers)
+        super().__init__(encoder, None, embed, None, positions, generator)
+        draw_weights(self)
 
-    def run(self, batch: LongBatch) -> Output:
-        """Encode the texts and return the states of the questions, [n_tokens, dim_model]."""
-        return Output(self.encode(batch)["enc"].index_select(0, batch.asked))
+    def forward(self, batch: Questions) -> Tensor:
+        """Return log-probabilities of the answers, [questions, answers]."""
+        return self.generator(self.encode(batch)["enc"].index_select(0, batch.asked))
 
-    def forward(self, batch: LongBatch) -> Tensor:
-        """Return log-probabilities of the answers, [n_tokens, answers]."""
-        return self.generator(self.hidden(batch))
+    def loss(self, batch: Questions, step: int) -> Tensor:
+        """Return nats per question, after any number of updates."""
+        return -self(batch).gather(1, batch.tgt_y[:, None]).mean()
 
-
-def make_reader(
-    vocab_size: int,
-    N: int = 2,  # noqa: N803 (the tutorial's keyword)
-    dim_model: int = 64,
-    dim_ff: int = 128,
-    h: int = 4,
-    dropout: float = 0.0,
-    engine: str = "auto",
-    answers: int | None = None,
-) -> Reader:
-    """Build a reader; arguments as in :func:`edgewise.models.transformer.make_model`.
-
-    ``answers`` is the size of the output vocabulary; by default that of the texts.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not what it should be; the message says which.
-    """
-    check_choice("engine", engine, ["auto", *ENGINES])
-    check_count("vocab_size", vocab_size, 1)
-    answers = vocab_size if answers is None else check_count("answers", answers, 1)
-    layer, _ = layer_pair(dim_model, dim_ff, h, dropout)
-    model = Reader(
-        Encoder(layer, N),
-        Embeddings(vocab_size, dim_model),
-        PositionalEncoding(dim_model, dropout),
-        Generator(dim_model, answers),
-        engine,
-    )
-    draw_weights(model)
-    return model
+    @torch.no_grad()
+    def right(self, batch: Questions) -> int:
+        """Count the questions that are answered correctly."""
+        return int((self(batch).argmax(1) == batch.tgt_y).sum())

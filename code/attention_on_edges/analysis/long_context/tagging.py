@@ -5,13 +5,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
-from attention_on_edges.analysis.long_context.fit import LongContextConfig, fit
-from attention_on_edges.analysis.long_context.reader import Reader, make_reader
-from attention_on_edges.analysis.long_context.recall_tasks import PAD, LongBatch
+from attention_on_edges.analysis.long_context.reader import Questions
 from attention_on_edges.data.corpora.annotated import Parse
 from edgewise.graphs import AttentionGraph, batch, complete, dependency_tree, window
-from edgewise.layers import evaluating
-from edgewise.validation import check_count
 
 UNKNOWN = 0
 """Id of words that occur at most once in training."""
@@ -68,73 +64,40 @@ def shared_links(parses: Sequence[Parse], graph: str) -> float:
 
 
 class Tags:
-    """Data for tagging each word with its relation, without subtypes after a colon.
+    """Data for tagging each word with its relation, without subtypes after a colon, on one kind of graph.
 
     Parameters
     ----------
     train : sequence of Parse
         Defines the vocabularies of words and relations.
-
-    Raises
-    ------
-    ValueError
-        If there is no sentence.
+    graph : str
+        One of ``WORD_GRAPHS``.
     """
 
-    def __init__(self, train: Sequence[Parse]):
-        if not train:
-            raise ValueError("train must hold one sentence at least, got none")
+    def __init__(self, train: Sequence[Parse], graph: str):
+        self.train, self.graph = train, graph
         counts = Counter(word for parse in train for word in parse.words)
         known = sorted(word for word, count in counts.items() if count > 1)
         self.words = {word: i for i, word in enumerate(known, UNKNOWN + 1)}
         names = {relation.split(":")[0] for parse in train for relation in parse.relations}
-        self.relations = {name: i for i, name in enumerate(sorted(names), PAD + 1)}
-        self.answers = PAD + 1 + len(names)
+        self.relations = {name: i for i, name in enumerate(sorted(names), 1)}  # 0 is no answer
 
-    def batch(self, parses: Sequence[Parse], graph: str) -> LongBatch:
-        """Pack sentences, each with its graph; every word is a question.
-
-        Raises
-        ------
-        ValueError
-            If a relation does not occur in the training sentences.
-        """
-        names = [relation.split(":")[0] for parse in parses for relation in parse.relations]
-        if strange := sorted(set(names) - self.relations.keys()):
-            raise ValueError(f"relations must be known from training, got {', '.join(strange)}")
+    def batch(self, parses: Sequence[Parse]) -> Questions:
+        """Pack sentences, each with its graph; every word is a question."""
         ids = [self.words.get(word, UNKNOWN) for parse in parses for word in parse.words]
         positions = torch.cat([torch.arange(len(parse.words)) for parse in parses])
-        answers = torch.tensor([self.relations[name] for name in names])
-        joined = batch([WORD_GRAPHS[graph](parse) for parse in parses])
-        return LongBatch(joined, (torch.tensor(ids), positions), torch.arange(len(ids)), answers)
+        answers = [self.relations[r.split(":")[0]] for parse in parses for r in parse.relations]
+        joined = batch([WORD_GRAPHS[self.graph](parse) for parse in parses])
+        asked = torch.arange(len(ids))
+        return Questions(joined, (torch.tensor(ids), positions), asked, torch.tensor(answers))
 
-    def batches(self, parses: Sequence[Parse], graph: str, config: LongContextConfig) -> Iterator[LongBatch]:
+    def batches(self, tokens: int, generator: torch.Generator) -> Iterator[Questions]:
         """Iterate endlessly over batches of about equally many words, reshuffled in every epoch."""
-        generator = torch.Generator().manual_seed(check_count("seed", config.seed))
         waiting: list[int] = []
-        for _ in range(config.steps):
+        while True:
             chosen, words = [], 0
-            while words < config.batch_tokens:
-                waiting = waiting or torch.randperm(len(parses), generator=generator).tolist()
-                chosen.append(parses[waiting.pop()])
+            while words < tokens:
+                waiting = waiting or torch.randperm(len(self.train), generator=generator).tolist()
+                chosen.append(self.train[waiting.pop()])
                 words += len(chosen[-1].words)
-            yield self.batch(chosen, graph)
-
-
-def train_tagger(tags: Tags, train: Sequence[Parse], graph: str, config: LongContextConfig) -> Reader:
-    """Train a new tagger on a kind of graph; ``config.lengths`` is not used."""
-    torch.manual_seed(config.seed)
-    model = make_reader(len(tags.words) + 1, answers=tags.answers, **config.size)
-    fit(model, tags.batches(train, graph, config), config, tags.answers)
-    return model
-
-
-def tagged_right(model: Reader, tags: Tags, parses: Sequence[Parse], graph: str) -> float:
-    """Return the share of words tagged correctly."""
-    right = total = 0
-    with evaluating(model), torch.no_grad():
-        for first in range(0, len(parses), 100):
-            some = tags.batch(parses[first : first + 100], graph)
-            right += int((model(some).argmax(1) == some.tgt_y).sum())
-            total += some.n_tokens
-    return right / total
+            yield self.batch(chosen)

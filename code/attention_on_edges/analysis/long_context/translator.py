@@ -8,12 +8,11 @@ from torch import Tensor, nn
 from edgewise.graphs import AttentionGraph, Batch, binary_partition, complete, partition_spans, window
 from edgewise.models.recording import current_recording
 from edgewise.models.transformer import State, Transformer
-from edgewise.validation import check_choice, check_count, check_counts
+from edgewise.validation import check_choice
 
 
 def partitions(sizes: Sequence[int], k: int) -> AttentionGraph:
     """Return the binary partition of each sentence: the tokens of all sentences, then the spans of all."""
-    sizes = check_counts("sizes", list(sizes))
     parts = {n: binary_partition(n, k) for n in set(sizes)}
     tokens, spans = 0, sum(sizes)
     edges: list[list[Tensor]] = [[], []]
@@ -78,12 +77,10 @@ def on_source_graph(model: Transformer, source_graph: str = "complete", reach: i
 
     Raises
     ------
-    TypeError, ValueError
-        If an argument is not what it should be; the message says which.
+    ValueError
+        If ``source_graph`` is not one of ``SOURCE_GRAPHS``.
     """
     check_choice("source_graph", source_graph, SOURCE_GRAPHS)
-    fewest = 1 if source_graph == "binary partition" else 0
-    check_count("reach (tokens attended to on either side, or the partition's k)", reach, fewest)
     parts = (model.encoder, model.decoder, model.src_embed, model.tgt_embed, model.pos_enc, model.generator)
     sparse = SparseTransformer(*parts, model.engine).train(model.training)
     sparse.source_graph, sparse.reach = source_graph, reach
