@@ -201,12 +201,11 @@ CONTESTANTS: dict[str, Callable[[Training, list[Pairs], torch.device], Callable[
 """Each makes a function that makes the updates.
 
 ``PACKED`` is the trainer; ``HALF`` the same, matrix products in bfloat16 except the output layer's;
-``PADDED`` PyTorch's model with its loss on real tokens only; ``TUNED`` this with the dropout and the chunked loss of
-``PACKED``; ``BY_HAND`` as ``PACKED``, but each attention pads its tokens and calls
+``PADDED`` PyTorch's model with its loss on real tokens only; ``TUNED`` this with the dropout and the chunked
+loss of ``PACKED``; ``BY_HAND`` as ``PACKED``, but each attention pads its tokens and calls
 ``scaled_dot_product_attention``; ``BUILTIN`` as in the tutorial: DGL's built-in functions, a matrix of all
 log-probabilities.
 """
-
 
 SYNCHRONISING = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "aten::_local_scalar_dense")
 """Operations that wait for a GPU, and the one that asks it for a number."""
