@@ -3,13 +3,12 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
-from functools import partial
 
 import pytest
 import torch
 from typer.testing import CliRunner
 
-from attention_on_edges import benchmarks, experiments
+from attention_on_edges import experiments
 from attention_on_edges.commands.app import app
 from attention_on_edges.data import corpora
 from attention_on_edges.data.metrics import bleu, tokenized_bleu
@@ -264,15 +263,6 @@ class TestTranslator:
         shown = CliRunner().invoke(app, ["translate", "A man.", *options])
         assert shown.exit_code == 0, shown.output
         assert sum(not line.startswith(" " * 4 + "_") for line in shown.output.splitlines()) >= 2
-
-    def test_the_benchmark(self, folder, small, monkeypatch):
-        few = partial(benchmarks.bench_lengths, lengths=(2, 4))
-        monkeypatch.setattr(benchmarks, "bench_lengths", few)
-        result = CliRunner().invoke(app, ["bench", "decoding", "--model", str(folder), "--repeats", "1"])
-        assert result.exit_code == 0, result.output
-        lines = [line.split() for line in result.output.splitlines()]
-        assert [line[:3] for line in lines[2:4]] == [["beam", "5", "10"], ["greedy", "10", lines[3][2]]]
-        assert [line[:2] for line in lines[9:]] == [["2", str(n)] for n in (2, 4)]
 
     def test_it_answers_from_a_cold_start_without_network_or_corpus(self, folder, tmp_path):
         copy, cache = tmp_path / "copy", tmp_path / "cache"

@@ -52,7 +52,7 @@ def test_the_readmes_speeds_are_those_of_the_benchmark():
         r"train ([\d.]+) to ([\d.]+) times .*? of like length ([\d.]+) times; a model packed by hand is",
         (ROOT / "README.md").read_text(),
     )
-    ratio = {(row["training"], row["contestant"]): row["ratio"] for row in load_study("bench-training").rows}
+    ratio = {(row["workload"], row["contestant"]): row["ratio"] for row in load_study("bench-training").rows}
     padded = {training: x for (training, who), x in ratio.items() if who == PADDED}
     *short, long = [padded[training.name] for training in TRAININGS]
     assert speeds.groups() == tuple(f"{x:.1f}" for x in (min(short), max(short), long))

@@ -1,24 +1,20 @@
 """Engines of message passing against hand-written padded attention and, on CUDA, PyTorch's own kernels."""
 
 import importlib
-from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
-from textwrap import shorten
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from attention_on_edges.benchmarks.baselines import PaddedAttention
-from attention_on_edges.benchmarks.timing import interleave, matrix_product, peak_on
-from attention_on_edges.figures import Table, table
+from attention_on_edges.benchmarks.harness import Case, Run, in_turns
 from edgewise.graphs import AttentionGraph, causal, complete, window
-from edgewise.message_passing import ENGINES, available_engines, propagate_attention
+from edgewise.message_passing import available_engines, propagate_attention
 from edgewise.message_passing.plan import forget_plans
-from edgewise.validation import check_choice
 
 PADDED = "padded"
 PADDED_SET_UP = "padded, set-up included"
@@ -26,6 +22,9 @@ TILES_SEEN = "tiles, lengths seen before"
 TILES_PLANNED = "tiles, plan included"
 VARLEN = "varlen_attn"
 FLEX = "flex_attention"
+
+Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""Queries, keys and values [N, h, d] to outputs [N, h, d]."""
 
 
 @dataclass(frozen=True)
@@ -67,62 +66,47 @@ LARGE = (
 """For a GPU."""
 
 
-@dataclass(frozen=True)
-class EngineRow:
-    """Time of one engine on one workload, forward and backward.
+def engines_plan(large: bool = False, small: bool = False) -> dict[str, Run]:
+    """All workloads; ``large`` ones too, in bfloat16 as well, at last with FlexAttention, compiled."""
 
-    Attributes
-    ----------
-    workload, engine : str
-        What was run, and how.
-    seconds, ratio : float or None
-        The median, and as a multiple of ``padded``'s; ``None`` if it failed, or nothing was padded.
-    dtype : str
-        Of queries, keys and values.
-    memory : int or None
-        Bytes that a pass holds at most besides its input, on CUDA.
-    share : float or None
-        Of the device's rate on one large matrix product in ``dtype``: products of edges alone.
-    error : float or None
-        The largest difference of an output from that of ``tiles`` in float32.
-    failed : str
-        Why there is no time.
-    """
+    def runs(workloads: Sequence[Workload], end: str = "", **options: Any) -> dict[str, Run]:
+        build = partial(engines_case, **options)
+        return {w.name + end: in_turns(partial(build, _reduced(w) if small else w)) for w in workloads}
 
-    workload: str
-    engine: str
-    seconds: float | None
-    ratio: float | None
-    dtype: str = "float32"
-    memory: int | None = None
-    share: float | None = None
-    error: float | None = None
-    failed: str = ""
+    if not large:
+        return runs(WORKLOADS)
+    every, half = WORKLOADS + LARGE, {"dtype": torch.bfloat16}
+    kernels = runs(LARGE, ", compiled", engines=["tiles", VARLEN, FLEX], **half)
+    return runs(every) | runs(every, ", bfloat16", **half) | kernels
 
 
-def bench_engines(
-    workloads: Sequence[Workload] = WORKLOADS,
-    engines: Sequence[str] | None = None,
-    repeats: int = 5,
+def _reduced(workload: Workload) -> Workload:
+    """A few texts of at most fifty tokens."""
+    reach = workload.reach and min(workload.reach, 7)
+    return replace(workload, lengths=tuple(min(n, 50) for n in workload.lengths[:4]), reach=reach)
+
+
+def engines_case(
+    workload: Workload,
     device: torch.device | str = "cpu",
+    engines: Sequence[str] | None = None,
     dtype: torch.dtype = torch.float32,
-) -> list[EngineRow]:
-    """Time engines against hand-written padded attention, forward and backward, one layer.
+) -> Case:
+    """Engines beside hand-written padded attention, forward and backward, one layer.
 
-    Graphs, plans and DGL's copies are made beforehand. The rows ``"..., set-up included"``, ``"..., plan
-    included"`` and ``"..., lengths seen before"`` make theirs each time; the last one's plan is shared.
+    Graphs, plans and DGL's copies are made beforehand. The contestants ``"..., set-up included"``, ``"...,
+    plan included"`` and ``"..., lengths seen before"`` make theirs each time; the last one's plan is shared.
+    ``error`` is the largest difference of an output from that of ``tiles`` in float32.
 
     Parameters
     ----------
-    workloads : sequence of Workload
+    workload : Workload
         What to run.
+    device : torch.device or str
+        Where; DGL's engines run on the CPU only.
     engines : sequence of str, optional
         Which engines, ``VARLEN`` and ``FLEX`` among them; if not given, all that can run here without being
         compiled.
-    repeats : int
-        Measured turns of each.
-    device : torch.device or str
-        Where; DGL's engines run on the CPU only.
     dtype : torch.dtype
         Of queries, keys and values.
     """
@@ -130,14 +114,6 @@ def bench_engines(
     if engines is None:
         half_on_gpu = device.type == "cuda" and dtype != torch.float32
         engines = available_engines(device) + ([VARLEN] if half_on_gpu else [])
-    for engine in engines:
-        check_choice("engine", engine, [*ENGINES, *KERNELS])
-    return [row for each in workloads for row in _rows(each, engines, repeats, device, dtype)]
-
-
-def _rows(
-    workload: Workload, engines: Sequence[str], repeats: int, device: torch.device, dtype: torch.dtype
-) -> list[EngineRow]:
     torch.manual_seed(0)
     graph = workload.graph().to(device)
     shape = (graph.num_src, workload.num_heads, workload.d_k)
@@ -145,39 +121,22 @@ def _rows(
     exact = propagate_attention(graph, q.float(), k.float(), v.float(), "tiles")
     for x in (q, k, v):
         x.requires_grad_()
-    running, failed = {}, {}
-    known: dict[str, dict[str, Any]] = defaultdict(dict)
-    for name, attend in _contestants(workload, graph, engines, device).items():
 
-        def both_ways(attend: Attend = attend) -> None:
-            torch.autograd.grad(attend(q, k, v), (q, k, v), upstream)
+    def both_ways(attend: Attend) -> Tensor:
+        found = attend(q, k, v)
+        torch.autograd.grad(found, (q, k, v), upstream)
+        return found.detach()
 
-        try:
-            with torch.no_grad():
-                found = attend(*(x.detach() for x in (q, k, v)))
-            known[name]["error"] = float((found.float() - exact).abs().max())
-            known[name]["memory"] = peak_on(device, both_ways)
-            running[name] = both_ways
-        except RuntimeError as error:  # a kernel that this device does not have, or too much memory
-            memory = isinstance(error, torch.OutOfMemoryError)
-            failed[name] = "out of memory" if memory else shorten(f"{type(error).__name__}: {error}", 80)
-    product, work = matrix_product(device, dtype)
-    seconds = interleave(running | {"product": product}, repeats, device)
-    rate, padded = work / seconds.pop("product"), seconds.get(PADDED)
-    needed = 14 * graph.num_edges * workload.num_heads * workload.d_k  # seven products, five of them backward
-    kind = str(dtype).removeprefix("torch.")
-    rows = [
-        EngineRow(workload.name, name, s, padded and s / padded, kind, share=needed / s / rate, **known[name])
-        for name, s in seconds.items()
-    ]
-    return rows + [
-        EngineRow(workload.name, name, None, None, kind, failed=why, **known[name])
-        for name, why in failed.items()
-    ]
-
-
-Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""Queries, keys and values [N, h, d] to outputs [N, h, d]."""
+    contestants = _contestants(workload, graph, engines, device)
+    end = "" if dtype == torch.float32 else ", " + str(dtype).removeprefix("torch.")
+    return Case(
+        workload.name,
+        {name + end: partial(both_ways, attend) for name, attend in contestants.items()},
+        first=PADDED + end,
+        work=14 * graph.num_edges * q[0].numel(),  # seven products, five of them backward
+        dtype=dtype,
+        facts=lambda found: {"error": float((found.float() - exact).abs().max())},
+    )
 
 
 def _contestants(
@@ -197,10 +156,8 @@ def _contestants(
     if workload.reach is None:
         contestants |= {PADDED: padded(), PADDED_SET_UP: lambda *fields: padded()(*fields)}
     for engine in engines:
-        if engine in KERNELS:
-            contestants[engine] = KERNELS[engine](workload, device)
-        else:
-            contestants[engine] = partial(_propagate, graph, engine)
+        kernel = KERNELS.get(engine)
+        contestants[engine] = kernel(workload, device) if kernel else partial(_propagate, graph, engine)
     if "tiles" in engines:
         contestants |= {TILES_SEEN: seen_before, TILES_PLANNED: planned_anew}
     return contestants
@@ -244,23 +201,3 @@ def _flex(workload: Workload, device: torch.device) -> Attend:
 
 KERNELS: dict[str, Callable[[Workload, torch.device], Attend]] = {VARLEN: _varlen, FLEX: _flex}
 """PyTorch's own, which take no graph."""
-
-
-def format_engines(rows: Sequence[EngineRow]) -> Table:
-    """Format rows of :func:`bench_engines` as a table: a line per engine, a column per workload."""
-    workloads = list(dict.fromkeys(row.workload for row in rows))
-    cells: dict[str, dict[str, str]] = {}
-    for row in rows:
-        named = row.engine if row.dtype == "float32" else f"{row.engine}, {row.dtype}"
-        cells.setdefault(named, {})[row.workload] = _cell(row)
-    lines = [[name, *(found.get(workload, "") for workload in workloads)] for name, found in cells.items()]
-    return table(["ms, forward + backward", *workloads], lines)
-
-
-def _cell(row: EngineRow) -> str:
-    if row.seconds is None:
-        return row.failed
-    notes = [f"{row.ratio:.2f} x"] if row.ratio is not None else []
-    if row.memory is not None:
-        notes += [f"{row.share:.1%}", f"{row.memory / 2**20:,.0f} MiB"]
-    return f"{row.seconds * 1e3:.2f}" + (f" ({', '.join(notes)})" if notes else "")

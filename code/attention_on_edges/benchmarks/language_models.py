@@ -5,8 +5,7 @@ import importlib
 import importlib.util
 import math
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,10 +13,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from attention_on_edges.benchmarks.baselines import PaddedAttention
-from attention_on_edges.benchmarks.timing import interleave
-from attention_on_edges.figures import Table, table
+from attention_on_edges.benchmarks.harness import Case, Row, Run, in_turns
 from edgewise.models.from_transformers import from_transformers
-from edgewise.validation import MissingPackageError, check_choice
+from edgewise.validation import MissingPackageError
 
 VOCAB = 4000
 
@@ -75,28 +73,8 @@ TRAINED: dict[str, Texts] = {
 }
 
 
-@dataclass(frozen=True)
-class Equality:
-    """How far a converted model is from the one it was made of, on a ragged batch.
-
-    Attributes
-    ----------
-    architecture : str
-        One of ``ARCHITECTURES``.
-    parameters : int
-        Numbers in the model.
-    logits, gradients : float
-        The largest differences.
-    """
-
-    architecture: str
-    parameters: int
-    logits: float
-    gradients: float
-
-
-def compare_with_transformers() -> list[Equality]:
-    """Convert a model of each architecture; compare logits and all gradients on eight texts.
+def compare_with_transformers() -> list[Row]:
+    """Convert a model of each architecture; largest differences of logits and of gradients on eight texts.
 
     Raises
     ------
@@ -124,7 +102,9 @@ def compare_with_transformers() -> list[Equality]:
         pairs = zip(ours.parameters(), from_transformers(gradients).parameters(), strict=True)
         worst = max(float((found.grad - wanted).detach().abs().max()) for found, wanted in pairs)
         count = sum(parameter.numel() for parameter in theirs.parameters())
-        rows.append(Equality(name, count, float((logits - expected).detach().abs().max()), worst))
+        difference = float((logits - expected).detach().abs().max())
+        figures = {"parameters": count, "logits": difference, "gradients": worst}
+        rows.append({"workload": "equality", "contestant": name} | figures)
     return rows
 
 
@@ -135,59 +115,34 @@ def _padded(texts: Texts) -> tuple[Tensor, Tensor]:
     return ids, torch.arange(ids.shape[1]) < lengths[:, None]
 
 
-@dataclass(frozen=True)
-class CausalRow:
-    """Throughput of one contestant.
-
-    Attributes
-    ----------
-    workload, contestant : str
-        What was run, and the contestant.
-    tokens_per_second : float
-        Tokens, whole updates: from lists of ids to new weights.
-    ratio : float
-        Throughput of ``packed`` to this one.
-    """
-
-    workload: str
-    contestant: str
-    tokens_per_second: float
-    ratio: float
+def causal_plan(large: bool = False, small: bool = False) -> dict[str, Run]:
+    """Whether converted models are the same, then how fast one trains."""
+    sizes, texts = (
+        (dict.fromkeys(LLAMA, 16), {"three texts": _texts_of(3, 4, 9)}) if small else (LLAMA, TRAINED)
+    )
+    trained = {name: in_turns(lambda _, name=name: causal_case(name, texts[name], sizes)) for name in texts}
+    return {"equality": lambda *_: compare_with_transformers()} | trained
 
 
-def bench_causal(workloads: Sequence[str] = tuple(TRAINED), repeats: int = 5) -> list[CausalRow]:
-    """Measure updates of a Llama of 4 layers, width 256, with 8 heads and 2 of keys and values, in float32.
+def causal_case(workload: str, texts: Texts, sizes: dict[str, int] = LLAMA) -> Case:
+    """Updates of a Llama with 8 heads and 2 of keys and values, in float32, from lists of ids to new weights.
 
     ``packed`` is the model that ``from_transformers`` makes; the others are ``LlamaForCausalLM`` itself on
     padded ids: with its own loss; with the output layer and the loss on real tokens only; and this in four
     groups of similar length, whose gradients add up to one update. Or on packed ids: told apart by their
     positions, under a mask of all pairs; and with attention that pads by hand around itself.
 
-    Parameters
-    ----------
-    workloads : sequence of str
-        Among ``TRAINED``.
-    repeats : int
-        Measured turns of each.
-
     Raises
     ------
     MissingPackageError
         If ``transformers`` is not installed.
-    UnknownNameError
-        If there is no such workload.
     """
-    rows = []
-    for name in workloads:
-        check_choice("workload", name, TRAINED)
-        torch.manual_seed(0)
-        theirs = _llama(**LLAMA)
-        texts, models = TRAINED[name], {"packed": from_transformers(theirs)}
-        models |= {each: copy.deepcopy(theirs) for each in LOSSES if each != "packed"}
-        updates = {each: _update(model, LOSSES[each], texts) for each, model in models.items()}
-        seconds, tokens = interleave(updates, repeats), sum(len(text) - 1 for text in texts)
-        rows += [CausalRow(name, each, tokens / s, s / seconds["packed"]) for each, s in seconds.items()]
-    return rows
+    torch.manual_seed(0)
+    theirs, tokens = _llama(**sizes), sum(len(text) - 1 for text in texts)
+    models = {"packed": from_transformers(theirs)}
+    models |= {name: copy.deepcopy(theirs) for name in LOSSES if name != "packed"}
+    updates = {name: _update(model, LOSSES[name], texts) for name, model in models.items()}
+    return Case(workload, updates, first="packed", facts=lambda _: {"tokens": tokens})
 
 
 def _next_tokens(texts: Texts) -> Tensor:
@@ -268,9 +223,3 @@ def _update(model: nn.Module, loss: Callable[[Any, Texts], Tensor], texts: Texts
         opt.step()
 
     return update
-
-
-def format_causal(rows: Sequence[CausalRow]) -> Table:
-    """Format rows of :func:`bench_causal` as a table."""
-    lines = [(row.workload, row.contestant, row.tokens_per_second, row.ratio) for row in rows]
-    return table(["", "", "tokens/s", "time, packed = 1"], lines, ["", "", ",.0f", ".2f"])

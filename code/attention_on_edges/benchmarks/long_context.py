@@ -1,41 +1,39 @@
-"""One attention layer on texts of increasing length: time and memory of dense and sparse attention."""
+"""One attention layer on long texts, dense and sparse, in a process of its own: time and memory."""
 
 import math
-import multiprocessing
-import os
 import statistics
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
+from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from attention_on_edges.benchmarks.memory import peak
-from attention_on_edges.benchmarks.scaling import QUADRATIC, LongRow, extrapolated
+from attention_on_edges.benchmarks.baselines import LocalAttention
+from attention_on_edges.benchmarks.harness import Row, Run
+from attention_on_edges.benchmarks.memory import alone, peak
 from edgewise.graphs import AttentionGraph, bigbird, binary_partition, complete, edge_counts, window
-from edgewise.message_passing import propagate_attention
-from edgewise.validation import check_choice, check_count, check_counts
+from edgewise.message_passing import ENGINES, available_engines, propagate_attention
 
 LENGTHS = tuple(2**power for power in range(10, 19))
 """1,024 to 262,144 tokens."""
 
+QUADRATIC = ("dense", "complete")
+"""Contestants of quadratic time, measured on at most ``MOST_QUADRATIC`` tokens."""
+
 MOST_QUADRATIC = 32_768
-"""Tokens up to which dense attention and the complete graph are measured; beyond, they are extrapolated."""
 
 MOST_MEMORY = 12 * 2**30
-"""Bytes; a length expected to need more, judged by the previous ones, is extrapolated as well."""
+"""Bytes; a length expected to need more, judged by the one before, is extrapolated as well."""
 
 KEEPING = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**36)}
-"""Environment that makes glibc keep freed memory; other systems ignore it."""
+"""Environment that makes glibc keep freed memory, as PyTorch does on a GPU; other systems ignore it.
 
-_ENVIRONMENT = threading.Lock()
+Otherwise glibc returns and re-acquires large buffers in every pass, which dominates the time on long texts.
+"""
 
 HEADS, WIDTH = 4, 32
-
 
 REACH, NUM_GLOBAL, NUM_RANDOM, K = 64, 8, 8, 4
 
@@ -56,123 +54,115 @@ EDGES: dict[str, Callable[[int], int]] = {
 }
 """Edges of the same, in closed form."""
 
-CONTESTANTS = ("dense", *GRAPHS)
-"""The contestants: dense attention, and each graph."""
+BY_HAND = "blocks by hand"
 
 
-def bench_long(
-    names: Iterable[str] = CONTESTANTS,
-    lengths: Iterable[int] = LENGTHS,
-    repeats: int = 3,
-    most_quadratic: int = MOST_QUADRATIC,
-    most_memory: float = MOST_MEMORY,
-    keep: bool = True,
-) -> list[LongRow]:
-    """Measure contestants at every length, shortest first, as far as time and memory allow.
-
-    A process killed by the system, for lack of memory say, gives a row without times.
-
-    Parameters
-    ----------
-    names : iterable of str
-        Some of ``CONTESTANTS``.
-    lengths : iterable of int
-        Tokens of the texts.
-    repeats : int
-        Measured passes, after the first one.
-    most_quadratic : int
-        Longest text on which dense attention and the complete graph are run.
-    most_memory : float
-        Bytes that a length may need, judged by the one before it, to be run.
-    keep : bool
-        Whether the processes of all contestants keep freed memory, as PyTorch does on a GPU. Otherwise glibc
-        returns and re-acquires large buffers in every pass, which dominates the time on long texts.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a name is unknown or a number is not positive.
-    """
-    names, lengths = list(names), check_counts("lengths", list(lengths), 1)
-    for name in names:
-        check_choice("names", name, CONTESTANTS)
-    check_count("repeats", repeats, 1)
-    lengths, limits = sorted(set(lengths)), (most_quadratic, most_memory)
-    return [row for name in names for row in _rows_of(name, lengths, repeats, keep, *limits)]
+def long_plan(large: bool = False, small: bool = False) -> dict[str, Run]:
+    """Dense attention and each graph, on every length."""
+    lengths = [64, 128] if small else LENGTHS
+    return {name: partial(_growth, name, lengths) for name in EDGES}
 
 
-def _rows_of(
-    name: str, lengths: Sequence[int], repeats: int, keep: bool, most_quadratic: int, most_memory: float
-) -> list[LongRow]:
-    rows: list[LongRow] = []
+def memory_plan(large: bool = False, small: bool = False) -> dict[str, Run]:
+    """A window by hand, in DGL's kernels and in tiles."""
+    tokens = 128 if small else 65_536
+    names = [BY_HAND, *(engine for engine in ("fused", "tiles") if engine in available_engines())]
+    return {name: partial(_window, name, tokens) for name in names}
+
+
+def _window(name: str, tokens: int, device: torch.device, repeats: int, only: Sequence[str]) -> list[Row]:
+    workload = f"{tokens:,} tokens, {2 * REACH + 1} in-edges each"
+    return [{"workload": workload, "contestant": name} | alone(_cost, name, tokens, repeats)]
+
+
+def _growth(
+    name: str, lengths: Sequence[int], device: torch.device, repeats: int, only: Sequence[str]
+) -> list[Row]:
+    """Measure a contestant at every length, shortest first, as far as time and memory allow."""
+    rows: list[Row] = []
     for n in lengths:
-        measured = [row for row in rows if row.measured]
-        too_slow = name in QUADRATIC and n > most_quadratic
-        if too_slow or len(measured) < len(rows) or _needed(measured, n) > most_memory:
-            rows.append(extrapolated(name, measured, n, EDGES[name](n)))
-        else:
-            rows.append(_measure(name, n, repeats, keep))
+        sizes = {"workload": f"{n:,} tokens", "contestant": name, "tokens": n, "edges": EDGES[name](n)}
+        needed = 1.1 * rows[-1].get("memory", 0.0) * n / rows[-1]["tokens"] if rows else 0.0
+        stopped = rows and not rows[-1]["measured"]
+        found: Row = {}
+        if not stopped and needed <= MOST_MEMORY and not (name in QUADRATIC and n > MOST_QUADRATIC):
+            try:
+                found = alone(_cost, name, n, repeats, **KEEPING) | {"measured": True}
+            except RuntimeError as error:
+                found = {"failed": type(error).__name__, "measured": False}
+        rows.append(sizes | (found or extrapolated(rows, n)))
     return rows
 
 
-def _needed(measured: Sequence[LongRow], n: int) -> float:
-    """Estimate bytes from the latest length: proportional, plus a tenth."""
-    return 1.1 * measured[-1].memory * n / measured[-1].tokens if measured else 0.0
+def extrapolated(rows: Sequence[Row], n: int) -> Row:
+    """Extrapolate by the power laws of the measured lengths from 4,096 on; nothing if there are not two."""
+    rows = [row for row in rows if row["measured"] and row["tokens"] >= 4096]
+    figures: Row = {"measured": False}
+    if len(rows) > 1:
+        for figure in ("seconds", "first", "memory"):
+            slope, intercept = _line(rows, figure)
+            figures[figure] = math.exp(intercept + slope * math.log(n))
+    return figures
 
 
-def _measure(name: str, n: int, repeats: int, keep: bool) -> LongRow:
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context) as pool:
-        try:
-            with _environment(KEEPING if keep else {}):
-                answer = pool.submit(_run, name, n, repeats)  # this starts the process
-            return answer.result()
-        except BrokenProcessPool:
-            return LongRow(name, n, EDGES[name](n), math.nan, math.nan, math.nan, math.nan)
+def exponents(
+    rows: Sequence[Row], name: str, shortest: int = 16_384, longest: int = 131_072
+) -> tuple[float, float]:
+    """Fit the exponents of time and memory in the length, by lines through the logarithms."""
+    rows = [row for row in rows if row["contestant"] == name and row["measured"]]
+    rows = [row for row in rows if shortest <= row["tokens"] <= longest]
+    return _line(rows, "seconds")[0], _line(rows, "memory")[0]
 
 
-@contextmanager
-def _environment(variables: dict[str, str]) -> Iterator[None]:
-    """Set environment variables for this process and those it starts; one user at a time."""
-    with _ENVIRONMENT:
-        before = {name: os.environ.get(name) for name in variables}
-        os.environ.update(variables)
-        try:
-            yield
-        finally:
-            for name, value in before.items():
-                if value is None:
-                    os.environ.pop(name, None)
-                else:
-                    os.environ[name] = value
+def _line(rows: Sequence[Row], figure: str) -> tuple[float, float]:
+    """Slope and intercept of the logarithm of a figure over that of the length."""
+    x = [math.log(row["tokens"]) for row in rows]
+    return statistics.linear_regression(x, [math.log(row[figure]) for row in rows])
 
 
-def _run(name: str, n: int, repeats: int) -> LongRow:
+def _cost(name: str, n: int, repeats: int) -> Row:
+    """Run a layer forward and backward, graph and plan, or mask, made within the first pass.
+
+    ``memory`` is what the process holds at most besides libraries; ``before`` is what it held with queries,
+    keys and values alone.
+    """
     _passes(name, 64, 1)  # libraries load before the count begins
-    before = peak()
-    seconds = _passes(name, n, 1 + repeats)
-    most = peak()
-    return LongRow(name, n, EDGES[name](n), statistics.median(seconds[1:]), seconds[0], most - before, most)
+    loaded = peak()
+    held, (first, *later) = _passes(name, n, 1 + repeats)
+    most, seconds = peak(), statistics.median(later)
+    return {
+        "seconds": seconds,
+        "first": first,
+        "memory": most - loaded,
+        "before": loaded + held,
+        "peak": most,
+    }
 
 
-def _passes(name: str, n: int, count: int) -> list[float]:
-    """Run a layer forward and backward; seconds of each pass, the graph made within the first."""
-    seconds = []
+def _passes(name: str, n: int, count: int) -> tuple[int, list[float]]:
+    """Return the bytes of queries, keys and values, and the seconds of each pass."""
     begin = time.perf_counter()
-    graph = None if name == "dense" else GRAPHS[name](n)
-    tokens = n if graph is None else graph.num_src
-    built = time.perf_counter() - begin
+    tokens, attend = layer(name, n)
+    built, seconds = time.perf_counter() - begin, []
     fields = [torch.randn(tokens, HEADS, WIDTH, requires_grad=True) for _ in "qkv"]
     upstream = torch.ones(tokens, HEADS, WIDTH)
     for _ in range(count):
         begin = time.perf_counter()
-        if graph is None:
-            q, k, v = (x.transpose(0, 1)[None] for x in fields)
-            result = scaled_dot_product_attention(q, k, v)[0].transpose(0, 1)
-        else:
-            result = propagate_attention(graph, *fields)
-        torch.autograd.grad(result, fields, upstream)
-        del result
+        torch.autograd.grad(attend(*fields), fields, upstream)
         seconds.append(time.perf_counter() - begin)
-    seconds[0] += built
-    return seconds
+    return sum(x.nbytes for x in fields), [seconds[0] + built, *seconds[1:]]
+
+
+def layer(name: str, n: int) -> tuple[int, Callable[[Tensor, Tensor, Tensor], Tensor]]:
+    """Return the tokens of a contestant's graph and its attention, [tokens, h, d] each."""
+    if name == "dense":
+        return n, _dense
+    if name == BY_HAND:
+        return n, LocalAttention(n, REACH)
+    graph = GRAPHS[name if name in GRAPHS else "window"](n)
+    engine = name if name in ENGINES else "auto"
+    return graph.num_src, lambda q, k, v: propagate_attention(graph, q, k, v, engine)
+
+
+def _dense(*fields: Tensor) -> Tensor:
+    return scaled_dot_product_attention(*(x.transpose(0, 1)[None] for x in fields))[0].transpose(0, 1)

@@ -2,19 +2,20 @@
 
 import importlib
 import importlib.util
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from attention_on_edges.benchmarks.timing import interleave
-from attention_on_edges.figures import Table, table
+from attention_on_edges.benchmarks.harness import Case, Row, Run, in_turns
 from edgewise.graph_attention import from_pyg
 from edgewise.graphs import AttentionGraph, complete, window
 from edgewise.validation import MissingPackageError
 
 DIM, HEADS = 128, 4
+
+OURS = "GraphAttention"
 
 
 def _sizes(count: int) -> list[int]:
@@ -42,45 +43,17 @@ PYG_WORKLOADS: dict[str, Callable[[], Tensor]] = {
 """Each an edge_index."""
 
 
-@dataclass(frozen=True)
-class PygRow:
-    """Seconds of a layer, forward and backward.
-
-    Attributes
-    ----------
-    workload : str
-        One of ``PYG_WORKLOADS``.
-    pyg, ours : float
-        PyG's layer, and the same from ``from_pyg``.
-    built : float
-        The latter, with the graph made from its edge_index each time.
-    projections : float
-        Queries, keys, values and the skip connection alone, as one product: what no layer can save.
-    error : float
-        The largest difference between the two layers' outputs.
-    """
-
-    workload: str
-    pyg: float
-    ours: float
-    built: float
-    projections: float
-    error: float
+def pyg_plan(large: bool = False, small: bool = False) -> dict[str, Run]:
+    """All workloads, or a small one."""
+    workloads = {"two complete graphs": lambda: complete([3, 5]).edge_index} if small else PYG_WORKLOADS
+    return {name: in_turns(partial(pyg_case, name, make)) for name, make in workloads.items()}
 
 
-def bench_pyg(
-    workloads: Sequence[str] = tuple(PYG_WORKLOADS), repeats: int = 5, device: torch.device | str = "cpu"
-) -> list[PygRow]:
-    """Time a layer of width 128 with 4 heads and a skip connection, in float32, projections included.
+def pyg_case(name: str, make: Callable[[], Tensor], device: torch.device | str = "cpu") -> Case:
+    """A layer of width 128 with 4 heads and a skip connection, forward and backward, projections included.
 
-    Parameters
-    ----------
-    workloads : sequence of str
-        Among ``PYG_WORKLOADS``.
-    repeats : int
-        Measured turns of each.
-    device : torch.device or str
-        Where.
+    *Projections alone* are queries, keys, values and the skip connection as one product: what no layer can
+    save. ``error`` is the largest difference of an output from PyG's.
 
     Raises
     ------
@@ -89,49 +62,29 @@ def bench_pyg(
     """
     if importlib.util.find_spec("torch_geometric") is None:
         raise MissingPackageError("the comparison needs PyG: pip install torch_geometric")
-    device = torch.device(device)
-    return [_row(name, PYG_WORKLOADS[name]().to(device), repeats) for name in workloads]
-
-
-def _row(name: str, edge_index: Tensor, repeats: int) -> PygRow:
     torch.manual_seed(0)
-    device = edge_index.device
+    edge_index = make().to(device)
     conv = importlib.import_module("torch_geometric.nn").TransformerConv(DIM, DIM // HEADS, HEADS).to(device)
     layer, nodes = from_pyg(conv), int(edge_index.max()) + 1
     graph = AttentionGraph.from_edge_index(edge_index, nodes)
     x = torch.randn(nodes, DIM, device=device, requires_grad=True)
-    upstream, received = (torch.randn(nodes, width, device=device) for width in (DIM, 4 * DIM))
-
-    def both_ways(attend: Callable[[], Tensor], weights: list[Tensor]) -> Callable[[], object]:
-        return lambda: torch.autograd.grad(attend(), [x, *weights], upstream)
-
-    theirs, ours = list(conv.parameters()), list(layer.parameters())
     product = nn.Linear(DIM, 4 * DIM, device=device)
-    seconds = interleave(
-        {
-            "pyg": both_ways(lambda: conv(x, edge_index), theirs),
-            "ours": both_ways(lambda: layer(graph, x), ours),
-            "built": both_ways(lambda: layer(AttentionGraph.from_edge_index(edge_index, nodes), x), ours),
-            "projections": lambda: torch.autograd.grad(product(x), [x, *product.parameters()], received),
-        },
-        repeats,
-        device,
-    )
-    with torch.no_grad():
-        error = float((layer(graph, x) - conv(x, edge_index)).abs().max())
-    return PygRow(name, **seconds, error=error)
+    upstream = {width: torch.randn(nodes, width, device=device) for width in (DIM, 4 * DIM)}
+    expected = conv(x, edge_index).detach()
 
+    def both_ways(module: nn.Module, apply: Callable[[], Tensor]) -> Tensor:
+        found = apply()
+        torch.autograd.grad(found, [x, *module.parameters()], upstream[found.shape[1]])
+        return found.detach()
 
-def format_pyg(rows: Sequence[PygRow]) -> Table:
-    """Format rows of :func:`bench_pyg` as a table."""
-    head = ["ms, forward + backward", "TransformerConv", "GraphAttention", "graph made anew"]
-    head += ["projections alone", "error"]
+    def error(found: Tensor) -> Row:
+        return {"error": float((found - expected).abs().max())} if found.shape == expected.shape else {}
 
-    def ms(seconds: float, pyg: float) -> str:
-        return f"{seconds * 1e3:.1f} ({pyg / seconds:.2f} x)"
-
-    lines = [
-        (r.workload, f"{r.pyg * 1e3:.1f}", *(ms(s, r.pyg) for s in (r.ours, r.built, r.projections)), r.error)
-        for r in rows
-    ]
-    return table(head, lines, ["", "", "", "", "", ".0e"])
+    applied = {
+        "TransformerConv": (conv, lambda: conv(x, edge_index)),
+        OURS: (layer, lambda: layer(graph, x)),
+        "graph made anew": (layer, lambda: layer(AttentionGraph.from_edge_index(edge_index, nodes), x)),
+        "projections alone": (product, lambda: product(x)),
+    }
+    contestants = {each: partial(both_ways, *pair) for each, pair in applied.items()}
+    return Case(name, contestants, first=OURS, facts=error)

@@ -73,11 +73,8 @@ def _by_clock(function: Callable[[], object]) -> float:
     return time.perf_counter() - begin
 
 
-def peak_on(device: torch.device, function: Callable[[], object]) -> int | None:
-    """Call a function; return the bytes that it holds at most besides those held before, on CUDA alone."""
-    if device.type != "cuda":
-        function()
-        return None
+def peak_on(device: torch.device, function: Callable[[], object]) -> int:
+    """Call a function; return the bytes of a GPU that it holds at most besides those held before."""
     torch.cuda.reset_peak_memory_stats(device)
     before = torch.cuda.memory_allocated(device)
     function()

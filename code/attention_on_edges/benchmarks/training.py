@@ -1,7 +1,6 @@
 """Training throughput: the packed graph model against PyTorch's padded one and against DGL's built-ins."""
 
 import math
-import multiprocessing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,9 +12,8 @@ from torch.autograd import DeviceType
 from torch.nn.functional import cross_entropy
 
 from attention_on_edges.benchmarks.baselines import PaddedAttention, PaddedTransformer
-from attention_on_edges.benchmarks.memory import peak
-from attention_on_edges.benchmarks.timing import interleave, matrix_product, peak_on
-from attention_on_edges.figures import Table, table
+from attention_on_edges.benchmarks.harness import Case, Row, Run, chosen, in_turns
+from attention_on_edges.benchmarks.memory import alone, peak
 from edgewise.graphs import Batch, GraphPool
 from edgewise.layers import Generator
 from edgewise.message_passing import available_engines
@@ -23,7 +21,6 @@ from edgewise.message_passing.plan import forget_plans
 from edgewise.models.transformer import make_model
 from edgewise.training import LabelSmoothing, NoamOpt, SimpleLossCompute, states_loss, take_step
 from edgewise.training.loss import multiplies_bfloat16
-from edgewise.validation import check_choice
 
 PACKED, HALF, PADDED, BUILTIN = "packed", "packed, bfloat16", "nn.Transformer", "builtin"
 TUNED, BY_HAND = "nn.Transformer, our dropout and loss", "packed by hand"
@@ -46,6 +43,11 @@ class Training:
     bucketed: bool = False
     long: bool = False
     num_batches: int = 4
+
+    @property
+    def size(self) -> tuple[int, int, int, int]:
+        """Of a model: layers, widths, heads."""
+        return self.num_layers, self.dim_model, self.dim_ff, self.num_heads
 
     def batches(self) -> list[Pairs]:
         """Draw the batches; lengths as in Multi30k (log-normal, mean 14, at most 45), or 200 to 300."""
@@ -73,86 +75,40 @@ TRAININGS = (
 )
 
 
-@dataclass(frozen=True)
-class TrainingRow:
-    """Throughput of one contestant.
-
-    Attributes
-    ----------
-    training, contestant : str
-        What was run, and the contestant.
-    tokens_per_second : float
-        Target tokens, whole updates: from lists of ids to new weights.
-    ratio : float
-        Throughput of ``packed`` to this one.
-    share : float
-        Of this machine's rate on one large float32 matrix product.
-    peak : int
-        Peak memory, in bytes, of a process that makes the last of the updates; on CUDA of the updates here.
-    """
-
-    training: str
-    contestant: str
-    tokens_per_second: float
-    ratio: float
-    share: float
-    peak: int
+def training_plan(large: bool = False, small: bool = False) -> dict[str, Run]:
+    """All trainings, or narrow models on one batch each."""
+    return {each.name: in_turns(partial(training_case, each)) for each in _trainings(small)}
 
 
-def bench_training(
-    trainings: Sequence[Training] = TRAININGS,
-    contestants: Sequence[str] | None = None,
-    repeats: int = 3,
-    device: torch.device | str = "cpu",
-) -> list[TrainingRow]:
-    """Measure updates of the same architecture on the same batches.
+def profile_plan(large: bool = False, small: bool = False) -> dict[str, Run]:
+    """The widest model."""
+    return {each.name: partial(profile_training, each) for each in _trainings(small)[2:3]}
 
-    Parameters
-    ----------
-    trainings : sequence of Training
-        What to run.
-    contestants : sequence of str, optional
-        Among ``packed`` (the trainer), ``packed, bfloat16`` (the same, matrix products in bfloat16 except
-        the output layer's), ``nn.Transformer`` (padded, loss on real tokens only), the same with the dropout
-        and the chunked loss of ``packed``, ``packed by hand`` (as ``packed``, but each attention pads its
-        tokens and calls ``scaled_dot_product_attention``) and ``builtin`` (as in the tutorial: DGL's built-in
-        functions, a matrix of all log-probabilities); all that can run here if not given.
-    repeats : int
-        Measured turns of each.
-    device : torch.device or str
-        Where; ``builtin`` runs on the CPU only.
-    """
-    device = torch.device(device)
-    if contestants is None:
-        missing = {BUILTIN: BUILTIN not in available_engines(device), HALF: not multiplies_bfloat16(device)}
-        contestants = [name for name in CONTESTANTS if not missing.get(name)]
-    for name in contestants:
-        check_choice("contestant", name, CONTESTANTS)
-    rows = []
-    for training in trainings:
-        batches = training.batches()
-        tokens = sum(len(target) - 1 for pairs in batches for _, target in pairs)
-        functions: dict[str, Callable[[], object]] = {
-            name: CONTESTANTS[name](training, batches, device) for name in contestants
-        }
-        product, work = matrix_product(device, torch.float32)
-        seconds = interleave(functions | {"product": product}, repeats, device)
-        rate, first = work / seconds.pop("product"), seconds[contestants[0]]
-        peaks: dict[str, int | None] = {name: peak_on(device, update) for name, update in functions.items()}
-        if device.type == "cpu":
-            peaks = _peaks_of(training, contestants)
-        rows += [
-            TrainingRow(
-                training.name,
-                name,
-                tokens / s,
-                s / first,
-                matrix_work(training, batches) / s / rate,
-                peaks[name],
-            )
-            for name, s in seconds.items()
-        ]
-    return rows
+
+def _trainings(small: bool) -> list[Training]:
+    return [replace(each, dim_model=16, num_batches=1) if small else each for each in TRAININGS]
+
+
+def training_case(training: Training, device: torch.device | str = "cpu") -> Case:
+    """Updates of the same architecture on the same batches, by all of ``CONTESTANTS`` that can run here."""
+    device, batches = torch.device(device), training.batches()
+    missing = {BUILTIN: BUILTIN not in available_engines(device), HALF: not multiplies_bfloat16(device)}
+    here = {name: make for name, make in CONTESTANTS.items() if not missing.get(name)}
+    tokens = sum(len(target) - 1 for pairs in batches for _, target in pairs)
+    return Case(
+        training.name,
+        {name: make(training, batches, device) for name, make in here.items()},
+        first=PACKED,
+        work=matrix_work(training, batches),
+        facts=lambda _: {"tokens": tokens},
+        peak=partial(alone, _peak_here, training) if device.type == "cpu" else None,
+    )
+
+
+def _peak_here(training: Training, contestant: str) -> int:
+    """Peak of this process, which makes the last of the updates."""
+    CONTESTANTS[contestant](training, training.batches()[-1:], torch.device("cpu"))()
+    return peak()
 
 
 def matrix_work(training: Training, batches: list[Pairs]) -> float:
@@ -182,8 +138,7 @@ def _graph_model(
     by_hand: bool = False,
 ) -> Callable[[], None]:
     torch.manual_seed(0)
-    size = (training.num_layers, training.dim_model, training.dim_ff, training.num_heads)
-    model = make_model(VOCAB, VOCAB, *size, DROPOUT, engine).to(device)
+    model = make_model(VOCAB, VOCAB, *training.size, DROPOUT, engine).to(device)
     opt = NoamOpt(training.dim_model, 1.0, 4000, torch.optim.Adam(model.parameters()))
     criterion, pool = LabelSmoothing(VOCAB, PAD, SMOOTHING), GraphPool()
     if engine == BUILTIN:
@@ -232,8 +187,7 @@ def _padded_model(
     training: Training, batches: list[Pairs], device: torch.device, tuned: bool = False
 ) -> Callable[[], None]:
     torch.manual_seed(0)
-    size = (training.num_layers, training.dim_model, training.dim_ff, training.num_heads)
-    model = PaddedTransformer(VOCAB, *size, DROPOUT, fast_dropout=tuned).to(device)
+    model = PaddedTransformer(VOCAB, *training.size, DROPOUT, fast_dropout=tuned).to(device)
     opt = NoamOpt(training.dim_model, 1.0, 4000, torch.optim.Adam(model.parameters()))
     learn = partial(_learn, model.generator, LabelSmoothing(VOCAB, PAD, SMOOTHING), opt)
 
@@ -259,60 +213,14 @@ CONTESTANTS: dict[str, Callable[[Training, list[Pairs], torch.device], Callable[
     BY_HAND: partial(_graph_model, by_hand=True),
     BUILTIN: partial(_graph_model, engine=BUILTIN),
 }
+"""Each makes a function that makes the updates.
 
-
-def _peaks_of(training: Training, contestants: Sequence[str]) -> dict[str, int]:
-    """Peaks of processes of their own, two at a time."""
-    with multiprocessing.get_context("spawn").Pool(2, maxtasksperchild=1) as pool:
-        peaks = pool.starmap(_peak_here, [(training, name) for name in contestants], chunksize=1)
-    return dict(zip(contestants, peaks, strict=True))
-
-
-def _peak_here(training: Training, contestant: str) -> int:
-    CONTESTANTS[contestant](training, training.batches()[-1:], torch.device("cpu"))()
-    return peak()
-
-
-def format_training(rows: Sequence[TrainingRow]) -> Table:
-    """Format rows of :func:`bench_training` as a table."""
-    lines = [
-        (
-            row.training,
-            row.contestant,
-            row.tokens_per_second,
-            row.ratio,
-            row.share,
-            row.peak / 2**20,
-        )
-        for row in rows
-    ]
-    head = ["", "", "tokens/s", "time, packed = 1", "of the float32 rate", "peak MiB"]
-    return table(head, lines, ["", "", ",.0f", ".2f", ".0%", ".0f"])
-
-
-@dataclass(frozen=True)
-class ProfileRow:
-    """An operation in updates of ``packed``, without the operations that it calls.
-
-    Attributes
-    ----------
-    training, operation : str
-        What was run, and PyTorch's or CUDA's name.
-    calls : int
-        In all updates.
-    per_layer : float
-        Calls that an encoder and a decoder layer add to one update.
-    host, device : float
-        Seconds on the CPU, and on another device.
-    """
-
-    training: str
-    operation: str
-    calls: int
-    per_layer: float
-    host: float
-    device: float
-
+``PACKED`` is the trainer; ``HALF`` the same, matrix products in bfloat16 except the output layer's;
+``PADDED`` PyTorch's model with its loss on real tokens only; ``TUNED`` this with the dropout and the chunked
+loss of ``PACKED``; ``BY_HAND`` as ``PACKED``, but each attention pads its tokens and calls
+``scaled_dot_product_attention``; ``BUILTIN`` as in the tutorial: DGL's built-in functions, a matrix of all
+log-probabilities.
+"""
 
 SYNCHRONISING = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "aten::_local_scalar_dense")
 """Operations that wait for a GPU, and the one that asks it for a number."""
@@ -321,8 +229,14 @@ LISTED = 20
 """Other operations of a profile."""
 
 
-def profile_training(training: Training, device: torch.device | str = "cpu") -> list[ProfileRow]:
-    """Profile updates with plans made anew: what waits for the device, then the longest operations."""
+def profile_training(
+    training: Training, device: torch.device | str = "cpu", repeats: int = 1, only: Sequence[str] = ()
+) -> list[Row]:
+    """Profile updates with new plans: what waits for the device, then the longest operations.
+
+    Each without the operations that it calls: ``calls`` in all batches, ``per_layer`` those that an encoder
+    and a decoder layer add to one batch, seconds of the ``host`` and of the ``device``.
+    """
     device, batches = torch.device(device), training.batches()
 
     def profiled(model: Training) -> dict[str, Any]:
@@ -337,19 +251,13 @@ def profile_training(training: Training, device: torch.device | str = "cpu") -> 
     deeper = profiled(replace(training, num_layers=training.num_layers + 1))
     found = profiled(training)
 
-    def row(key: str) -> ProfileRow:
+    def row(key: str) -> Row:
         event = found[key]
         added = (deeper[key].count if key in deeper else 0) - event.count
-        seconds = event.self_cpu_time_total / 1e6, event.self_device_time_total / 1e6
-        return ProfileRow(training.name, key, event.count, added / len(batches), *seconds)
+        figures = {"calls": event.count, "per_layer": added / len(batches)}
+        figures |= {"host": event.self_cpu_time_total / 1e6, "device": event.self_device_time_total / 1e6}
+        return {"workload": training.name, "contestant": key} | figures
 
     waiting = [row(key) for key in SYNCHRONISING if key in found]
-    others = [row(key) for key in found.keys() - set(SYNCHRONISING)]
-    return waiting + sorted(others, key=lambda row: (row.device, row.host), reverse=True)[:LISTED]
-
-
-def format_profile(rows: Sequence[ProfileRow]) -> Table:
-    """Format rows of :func:`profile_training` as a table."""
-    lines = [(r.training, r.operation, r.calls, r.per_layer, r.host * 1e3, r.device * 1e3) for r in rows]
-    head = ["", "operation", "calls", "for a layer more", "ms, CPU", "ms, GPU"]
-    return table(head, lines, ["", "", ",.0f", ".1f", ".2f", ".2f"])
+    others = [row(key) for key in chosen(found.keys() - set(SYNCHRONISING), only)]
+    return waiting + sorted(others, key=lambda row: (row["device"], row["host"]), reverse=True)[:LISTED]

@@ -31,7 +31,7 @@ gc.freeze()  # imported modules stay; collecting them would cost every command h
 GO_ON = "go on with the same command and --resume"
 
 app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-app.add_typer(bench, name="bench", help="Measure speed and memory on this machine.")
+app.command(no_args_is_help=True)(bench)
 app.command()(translate)
 
 
