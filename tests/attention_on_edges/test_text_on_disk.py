@@ -1,4 +1,6 @@
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +13,7 @@ from torch.nn.utils import parameters_to_vector
 from attention_on_edges import experiments
 from attention_on_edges.data import corpora
 from attention_on_edges.data.corpora.cleaning import cleaned, sampled
-from attention_on_edges.data.text_on_disk import PairsOnDisk, TextOnDisk, write_pairs
+from attention_on_edges.data.text_on_disk import PairsOnDisk, TextOnDisk, made_once, write_pairs
 from attention_on_edges.data.tokenization import BPE
 from attention_on_edges.experiments import EXPERIMENTS, Experiment, TextDataset, load_data, runs, scores
 from edgewise.graphs import GraphPool
@@ -97,6 +99,19 @@ def test_ids_are_made_once_and_anew_for_another_tokenizer(own_cache):
         other.splitter.join(side) for side in other.splits["train"][7]
     ]
     assert len(list(own_cache.rglob("ids.bin"))) == 2
+
+
+def test_of_two_that_ask_at_once_one_makes_it(tmp_path):
+    made = []
+
+    def make(fresh):
+        time.sleep(0.1)
+        fresh.touch()
+        made.append(fresh)
+
+    with ThreadPoolExecutor() as pool:
+        assert list(pool.map(lambda _: made_once(tmp_path / "a", make), range(2))) == 2 * [tmp_path / "a"]
+    assert len(made) == 1
 
 
 def resumed(team, folder):
