@@ -24,16 +24,11 @@ def test_what_is_missing_or_added_is_wrong():
     assert token_accuracy([[1], []], [[1], [2, 3]]) == pytest.approx(1 / 3)
 
 
-@pytest.mark.parametrize("score", [exact_match, token_accuracy, bleu, tokenized_bleu, chrf])
+@pytest.mark.parametrize("score", [exact_match, bleu])
 @pytest.mark.parametrize(("predictions", "references"), [([], []), ([[1]], [[1], [2]])])
 def test_bad_input(score, predictions, references):
     with pytest.raises(ValueError, match="must pair up, one pair at least; got"):
         score(predictions, references)
-
-
-def test_no_token_is_no_accuracy():
-    with pytest.raises(ValueError, match="at least one token, got none"):
-        token_accuracy([[]], [[]])
 
 
 class TestBleu:
@@ -81,9 +76,3 @@ class TestAlignment:
         both = [self.sure[0] | self.possible[0]]
         assert alignment_error_rate(both, self.sure, self.possible) == 0
         assert alignment_error_rate(self.possible, self.sure, self.possible) == pytest.approx(1 - 1 / 3)
-
-    def test_bad_input(self):
-        with pytest.raises(ValueError, match="got 1, 2 and 1"):
-            alignment_error_rate([set()], [set(), set()], [set()])
-        with pytest.raises(ValueError, match="at least one link"):
-            alignment_error_rate([set()], [set()], [set()])

@@ -1,4 +1,6 @@
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -11,10 +13,11 @@ from torch.nn.utils import parameters_to_vector
 from attention_on_edges import experiments
 from attention_on_edges.data import corpora
 from attention_on_edges.data.corpora.cleaning import cleaned, sampled
-from attention_on_edges.data.text_on_disk import PairsOnDisk, TextOnDisk, write_pairs
+from attention_on_edges.data.text_on_disk import PairsOnDisk, TextOnDisk, made_once, write_pairs
 from attention_on_edges.data.tokenization import BPE
 from attention_on_edges.experiments import EXPERIMENTS, Experiment, TextDataset, load_data, runs, scores
 from edgewise.graphs import GraphPool
+from edgewise.training import LOCAL
 from edgewise.training.checkpoint_files import CheckpointError
 from processes import in_team
 
@@ -97,18 +100,31 @@ def test_ids_are_made_once_and_anew_for_another_tokenizer(own_cache):
     assert len(list(own_cache.rglob("ids.bin"))) == 2
 
 
-def resumed(folder):
+def test_of_two_that_ask_at_once_one_makes_it(tmp_path):
+    made = []
+
+    def make(fresh):
+        time.sleep(0.1)
+        fresh.touch()
+        made.append(fresh)
+
+    with ThreadPoolExecutor() as pool:
+        assert list(pool.map(lambda _: made_once(tmp_path / "a", make), range(2))) == 2 * [tmp_path / "a"]
+    assert len(made) == 1
+
+
+def resumed(team, folder):
     """Train whole and in two parts; return both runs' weights and losses."""
-    whole = experiments.start(TINY, folder / "whole")
+    whole = experiments.start(TINY, folder / "whole", communicator=team)
     whole.train()
-    experiments.start(TINY, folder / "parts").train(3)
-    parts = experiments.start(TINY, folder / "parts", resume=True)
+    experiments.start(TINY, folder / "parts", communicator=team).train(3)
+    parts = experiments.start(TINY, folder / "parts", resume=True, communicator=team)
     parts.train()
     return [(parameters_to_vector(run.model.parameters()).tolist(), run.losses) for run in (whole, parts)]
 
 
 def test_a_run_resumes_bit_for_bit_in_one_process_and_in_two(own_cache, tmp_path):
-    for whole, parts in [resumed(tmp_path / "one"), *in_team(resumed, tmp_path / "two")]:
+    for whole, parts in [resumed(LOCAL, tmp_path / "one"), *in_team(resumed, tmp_path / "two")]:
         assert whole == parts
 
 

@@ -1,1 +1,1 @@
-"""Chapters 7 and 8: toy tasks, corpora, tokenizers, metrics of text, and text streamed from disk."""
+"""Chapters 7 and 8: toy tasks, corpora, tokenizers, metrics of text, and text on disk."""

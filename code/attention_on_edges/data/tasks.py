@@ -304,16 +304,8 @@ def get_dataset(name: str, seed: int = 0) -> TranslationDataset:
 
 
 def pairs_of_length(name: str, length: int, count: int, seed: int = 0) -> list[Pair]:
-    """Return pairs of one length, for lengths that do not occur in training.
-
-    Raises
-    ------
-    ValueError
-        If the name is unknown, or a count is below 1.
-    """
-    check_choice("name", name, ANSWERS)
-    lengths = [check_count("length", length, 1)] * check_count("count", count, 1)
-    return _draw_pairs(name, lengths, np.random.default_rng([check_count("seed", seed), length]))
+    """Return pairs of one length, for lengths that do not occur in training."""
+    return _draw_pairs(name, [length] * count, np.random.default_rng([seed, length]))
 
 
 def _draw_pairs(name: str, lengths: list[int], generator: np.random.Generator) -> list[Pair]:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 
 from attention_on_edges.data.corpora.text import Pair
-from edgewise.validation import check_count
 
 
 def cleaned(pairs: Iterable[Pair], longest: int = 100, ratio: float = 2.0) -> Iterator[Pair]:
@@ -16,19 +15,11 @@ def cleaned(pairs: Iterable[Pair], longest: int = 100, ratio: float = 2.0) -> It
     pairs : iterable of Pair
         Streamed.
     longest : int
-        Words per side at most; at least one.
+        Words per side at most.
     ratio : float
         The longer side may have at most this many times the shorter side's words, plus two, since lengths of
         short phrases differ most.
-
-    Raises
-    ------
-    ValueError
-        If ``longest`` or ``ratio`` is below one.
     """
-    check_count("longest", longest, 1)
-    if not ratio >= 1:
-        raise ValueError(f"ratio must be at least 1, got {ratio!r}")
     for pair in pairs:
         short, long = sorted(len(side.split()) for side in pair)
         if short > 0 and long <= longest and long <= ratio * short + 2:
@@ -40,7 +31,7 @@ def sampled(pairs: Iterable[Pair], count: int, seed: int = 0) -> list[Pair]:
 
     All of them, in their order, if there are no more than ``count``.
     """
-    generator = np.random.default_rng([check_count("seed", seed), check_count("count", count, 1)])
+    generator = np.random.default_rng([seed, count])
     drawn: list[Pair] = []
     for seen, pair in enumerate(pairs):
         if seen < count:
