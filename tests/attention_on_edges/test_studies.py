@@ -208,12 +208,9 @@ class TestMixing:
             longer = model.hidden(GraphPool()([source], [[*read, 5, 6]]))
             torch.testing.assert_close(longer[: len(states)], states)
 
-    def test_attention_is_the_ordinary_model_and_others_show_none(self):
+    def test_attention_is_the_ordinary_model(self):
         batch, models = GraphPool()(*random_pairs([(3, 4), (2, 2)])), []
         for make in (make_mixing_model, make_model):
             torch.manual_seed(3)
             models.append(make(VOCAB, VOCAB, **SIZE).eval())
         torch.testing.assert_close(models[0](batch), models[1](batch))
-        other = make_mixing_model(VOCAB, VOCAB, "mean", **SIZE).eval()
-        with pytest.raises(ValueError, match=r"there is no attention .* by 'mean'"):
-            other.attention_of(batch, 0)

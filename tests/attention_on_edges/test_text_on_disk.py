@@ -17,7 +17,6 @@ from attention_on_edges.data.text_on_disk import PairsOnDisk, TextOnDisk, made_o
 from attention_on_edges.data.tokenization import BPE
 from attention_on_edges.experiments import EXPERIMENTS, Experiment, TextDataset, load_data, runs, scores
 from edgewise.graphs import GraphPool
-from edgewise.training import LOCAL
 from edgewise.training.checkpoint_files import CheckpointError
 from processes import in_team
 
@@ -113,18 +112,18 @@ def test_of_two_that_ask_at_once_one_makes_it(tmp_path):
     assert len(made) == 1
 
 
-def resumed(team, folder):
+def resumed(folder):
     """Train whole and in two parts; return both runs' weights and losses."""
-    whole = experiments.start(TINY, folder / "whole", communicator=team)
+    whole = experiments.start(TINY, folder / "whole")
     whole.train()
-    experiments.start(TINY, folder / "parts", communicator=team).train(3)
-    parts = experiments.start(TINY, folder / "parts", resume=True, communicator=team)
+    experiments.start(TINY, folder / "parts").train(3)
+    parts = experiments.start(TINY, folder / "parts", resume=True)
     parts.train()
     return [(parameters_to_vector(run.model.parameters()).tolist(), run.losses) for run in (whole, parts)]
 
 
 def test_a_run_resumes_bit_for_bit_in_one_process_and_in_two(own_cache, tmp_path):
-    for whole, parts in [resumed(LOCAL, tmp_path / "one"), *in_team(resumed, tmp_path / "two")]:
+    for whole, parts in [resumed(tmp_path / "one"), *in_team(resumed, tmp_path / "two")]:
         assert whole == parts
 
 
