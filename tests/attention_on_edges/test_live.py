@@ -325,39 +325,27 @@ def test_all_of_it_works_by_keyboard(page):
     settled(page, "nothing is cut")
 
 
-def test_words_are_silenced_one_by_one(page):
+def test_a_silenced_word_says_what_that_did_to_which_probability(page, translators):
     begin(page)
     word = part(page, "words").get_by_role("button", name="station")
-    assert word.get_attribute("aria-pressed") == "false"
     word.click()
-    settled(page, "88 edges of 608 cut")  # 5 + 6 receivers, 2 layers, 4 heads
+    said = settled(page, "88 edges of 608 cut: ")  # 5 + 6 receivers, 2 layers, 4 heads
     assert word.get_attribute("aria-pressed") == "true"
-    assert "gare" not in page.locator("[data-name=free] :not(del)").all_inner_texts()
-    word.click()
-    settled(page, "nothing is cut")
-
-
-def test_a_cut_says_what_it_did_to_which_probability(page, translators):
-    begin(page)
-    part(page, "words").get_by_role("button", name="station").click()
-    said = settled(page, " cut: ")
     translator = translators["tatoeba"]
     sentence = CutTranslation(translator.model, translator.encode("Where is the station?"))
-    word = translator.splitter.show(translator.split("Where is the station?")).index("_station")
+    number = translator.splitter.show(translator.split("Where is the station?")).index("_station")
     kinds, senders = sentence.edges[:, 0], sentence.edges[:, 4]
-    kept = (senders != word) | (kinds == KINDS.index("d2d"))
+    kept = (senders != number) | (kinds == KINDS.index("d2d"))
     of = [
         sentence.log_probs(kept)[0].detach().exp()[range(len(sentence.read)), [*sentence.ids, END]]
         for kept in (torch.ones(1, len(kept), dtype=torch.bool), kept[None])
     ]
     place = int((of[0] - of[1]).abs().argmax())
-    piece = translator.vocabulary.decode(list(sentence.ids))[place]
-    [piece] = translator.splitter.show([piece])
+    [piece] = translator.splitter.show([translator.vocabulary.decode(list(sentence.ids))[place]])
     before, after = (f"{100 * float(p[place]):.1f}\u00a0%" for p in of)
     assert said.endswith(f"Most changed is “{piece[1:]}”: its probability goes from {before} to {after}.")
-    numbers = [f"{100 * float(was):.0f}→{100 * float(now):.0f}" for was, now in zip(*of, strict=True)]
-    changed = [text for text in numbers if len(set(text.split("→"))) > 1]
-    assert page.locator("svg.graphs .percent").all_text_contents() == changed
+    word.click()
+    settled(page, "nothing is cut")
 
 
 @pytest.mark.corpus
