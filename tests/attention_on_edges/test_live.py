@@ -4,7 +4,6 @@ import base64
 import json
 import random
 from collections import Counter
-from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -98,9 +97,9 @@ def sentences(name, count):
 @settings(max_examples=150)
 @given(texts=st.lists(st.text(max_size=40), min_size=1, max_size=20))
 def test_texts_are_split_as_in_python(engine, translators, texts):
+    texts = [text.encode("utf-8", "ignore").decode() for text in texts]
     for name in MODELS:
         splitter, vocabulary = translators[name].splitter, translators[name].vocabulary
-        texts = [text.encode("utf-8", "ignore").decode() for text in texts]
         expected = [list(vocabulary.encode(splitter.split(text.strip()))) for text in texts]
         found = engine.evaluate(
             "([name, texts]) => texts.map((text) => models[name].tokenizer.encode(text))", [name, texts]
@@ -137,28 +136,20 @@ def test_it_translates_as_python_does(engine, translators, name, count):
 LOOPING = "WHERE IS THE STATION?", "12345 67890 12345", "zzzzzzzz", "Yes yes yes yes yes."
 
 
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("repeats", [1, 3])
-def test_its_guard_against_loops_is_pythons(engine, translators, name, repeats):
-    translator = translators[name]
+def test_its_guard_against_loops_is_pythons(engine, translators):
+    translator = translators["tatoeba"]
     ids = [translator.encode(text) for text in LOOPING]
-    search = "EdgewiseEngine.beamSearch(models[name].model, ids, {beam, repeats})"
-    for beam in (1, 3):
-        expected = beam_search(translator.model, ids, START, END, beam, max_repeats=repeats)
-        found = engine.evaluate(
-            f"([name, all, beam, repeats]) => all.map((ids) => EdgewiseEngine.last({search})[0].ids)",
-            [name, ids, beam, repeats],
-        )
-        assert found == [list(hypotheses[0].ids) for hypotheses in expected]
-    by_greedy = """([name, all, repeats]) => all.map((ids) => {
-        let found = [];
-        for (const step of EdgewiseEngine.greedy(models[name].model, ids, {repeats})) found = [...step.ids];
-        return found;
-    })"""
-    expected = beam_search(translator.model, ids, START, END, 1, max_repeats=repeats)
-    assert engine.evaluate(by_greedy, [name, ids, repeats]) == [list(h.ids) for (h,) in expected]
     free = greedy(translator.model, ids, START, END)
-    assert [h.ids for h in free] != [h.ids for (h,) in expected]  # some loop without it
+    for beam in (1, 3):
+        expected = [h.ids for (h,) in beam_search(translator.model, ids, START, END, beam, max_repeats=1)]
+        found = engine.evaluate(
+            """([all, beam]) => all.map((ids) => {
+                const {model} = models.tatoeba, {beamSearch, last} = EdgewiseEngine;
+                return last(beamSearch(model, ids, {beam, repeats: 1}))[0].ids;
+            })""",
+            [ids, beam],
+        )
+        assert found == [list(one) for one in expected] != [list(h.ids) for h in free]
 
 
 def weights_under(sentence, kept):
@@ -323,7 +314,6 @@ def test_all_of_it_works_by_keyboard(page):
     graph = page.locator("svg.graphs")
     graph.focus()
     page.keyboard.press("ArrowRight")
-    assert part(page, "pointed").get_attribute("aria-live") == "polite"
     said = part(page, "pointed").inner_text()
     page.keyboard.press("ArrowRight")
     assert part(page, "pointed").inner_text() != said
@@ -335,39 +325,27 @@ def test_all_of_it_works_by_keyboard(page):
     settled(page, "nothing is cut")
 
 
-def test_words_are_silenced_one_by_one(page):
+def test_a_silenced_word_says_what_that_did_to_which_probability(page, translators):
     begin(page)
     word = part(page, "words").get_by_role("button", name="station")
-    assert word.get_attribute("aria-pressed") == "false"
     word.click()
-    settled(page, "88 edges of 608 cut")  # 5 + 6 receivers, 2 layers, 4 heads
+    said = settled(page, "88 edges of 608 cut: ")  # 5 + 6 receivers, 2 layers, 4 heads
     assert word.get_attribute("aria-pressed") == "true"
-    assert "gare" not in page.locator("[data-name=free] :not(del)").all_inner_texts()
-    word.click()
-    settled(page, "nothing is cut")
-
-
-def test_a_cut_says_what_it_did_to_which_probability(page, translators):
-    begin(page)
-    part(page, "words").get_by_role("button", name="station").click()
-    said = settled(page, " cut: ")
     translator = translators["tatoeba"]
     sentence = CutTranslation(translator.model, translator.encode("Where is the station?"))
-    word = translator.splitter.show(translator.split("Where is the station?")).index("_station")
+    number = translator.splitter.show(translator.split("Where is the station?")).index("_station")
     kinds, senders = sentence.edges[:, 0], sentence.edges[:, 4]
-    kept = (senders != word) | (kinds == KINDS.index("d2d"))
+    kept = (senders != number) | (kinds == KINDS.index("d2d"))
     of = [
         sentence.log_probs(kept)[0].detach().exp()[range(len(sentence.read)), [*sentence.ids, END]]
         for kept in (torch.ones(1, len(kept), dtype=torch.bool), kept[None])
     ]
     place = int((of[0] - of[1]).abs().argmax())
-    piece = translator.vocabulary.decode(list(sentence.ids))[place]
-    [piece] = translator.splitter.show([piece])
+    [piece] = translator.splitter.show([translator.vocabulary.decode(list(sentence.ids))[place]])
     before, after = (f"{100 * float(p[place]):.1f}\u00a0%" for p in of)
     assert said.endswith(f"Most changed is “{piece[1:]}”: its probability goes from {before} to {after}.")
-    numbers = [f"{100 * float(was):.0f}→{100 * float(now):.0f}" for was, now in zip(*of, strict=True)]
-    changed = [text for text in numbers if len(set(text.split("→"))) > 1]
-    assert page.locator("svg.graphs .percent").all_text_contents() == changed
+    word.click()
+    settled(page, "nothing is cut")
 
 
 @pytest.mark.corpus
@@ -405,50 +383,21 @@ def test_a_link_restores_what_was_cut(page, site):
     other.close()
 
 
-ODD = {
-    "": "There is no text",
-    "   ": "There is no text",
-    "word " * 1001: "5,005 characters",
-    "a " * 100: "100 pieces",
-}
-
-
-@pytest.mark.parametrize(
-    ("text", "said"), ODD.items(), ids=["empty", "blank", "5,000 characters", "100 pieces"]
-)
-def test_what_cannot_be_translated_is_refused_in_a_sentence(page, text, said):
+def test_what_cannot_be_translated_is_refused_in_a_sentence(page):
     begin(page)
-    page.locator("input[name=text]").fill(text)
-    page.keyboard.press("Enter")
-    assert said in settled(page, said)
+    for text, said in (("   ", "There is no text"), ("a " * 100, "100 pieces")):
+        page.locator("input[name=text]").fill(text)
+        page.keyboard.press("Enter")
+        settled(page, said)
     page.locator("input[name=text]").fill("It is raining today.")
     page.keyboard.press("Enter")
     settled(page, "nothing is cut")
     assert part(page, "whole").inner_text() == "Il pleut aujourd'hui."
 
 
-def test_it_can_be_stopped_and_goes_on(page):
-    begin(page)
-    page.evaluate(
-        """() => {
-            const {translator} = document.querySelector(".edgewise-live");
-            translator.begin("one two three four five six seven eight nine ten");
-            document.querySelector("[data-do=stop]").click();
-        }"""
-    )
-    settled(page, "Stopped.")
-    page.get_by_role("button", name="Translate").click()
-    settled(page, "nothing is cut")
-
-
-@pytest.mark.parametrize("damage", ["missing", "damaged"])
-def test_a_file_that_cannot_be_read_leaves_the_picture_and_says_so(browser, site, tmp_path, damage):
-    for path in site.iterdir():
-        if path.stem not in ("tatoeba",):
-            (tmp_path / path.name).write_bytes(path.read_bytes())
-    if damage == "damaged":
-        whole = (site / "tatoeba.js").read_text(encoding="utf-8")
-        (tmp_path / "tatoeba.js").write_text(whole[: len(whole) // 2], encoding="utf-8")
+def test_a_file_that_cannot_be_read_leaves_the_picture_and_says_so(browser, site, tmp_path):
+    for name in ("index.html", "live.js", "multi30k.js"):
+        (tmp_path / name).write_bytes((site / name).read_bytes())
     page = browser.new_page()
     page.goto((tmp_path / "index.html").as_uri())
     page.locator("button.load").click()
@@ -468,31 +417,19 @@ def test_golf_scores_what_is_left_and_knows_par(page, translators):
     page.select_option("[name=hole]", "0")
     settled(page, "nothing is cut")
     score, kept = page.locator(".score"), load_study("golf-tatoeba").rows[0]["kept"]
-    whole = CutTranslation(translators["tatoeba"].model, translators["tatoeba"].encode(HOLES["tatoeba"][0]))
-    groups = Counter(tuple(edge[:3]) for edge in whole.edges.tolist())
-    unneeded = max(
-        n for group, n in groups.items() if group not in map(tuple, whole.edges[kept, :3].tolist())
-    )
     page.wait_for_function(f"document.querySelector('.score').textContent.endsWith('par is {len(kept)}.')")
     assert score.inner_text().startswith("608 of 608 edges are left")
+    whole = CutTranslation(translators["tatoeba"].model, translators["tatoeba"].encode(HOLES["tatoeba"][0]))
+    needed = set(map(tuple, whole.edges[kept, :3].tolist()))
+    groups = Counter(tuple(edge[:3]) for edge in whole.edges.tolist())
     page.get_by_role("button", name="Cut what par does not need").click()
     settled(page, " cut: ")
-    assert score.inner_text().startswith(f"{608 - unneeded} ")
+    assert score.inner_text().startswith(f"{608 - max(groups[g] for g in groups.keys() - needed)} ")
     page.locator("[name=lighter]").fill("0.99")
     settled(page, " cut: ")
     page.wait_for_function("document.querySelector('.score').textContent.includes('The translation is lost')")
     page.get_by_role("button", name="Show par").click()
     page.wait_for_function("document.querySelector('.score').textContent.endsWith('This is par.')")
-    assert page.locator(".golf.won").count() == 0
-    page.evaluate(  # a worse par
-        """() => {
-            const {translator} = document.querySelector(".edgewise-live");
-            translator.holes[0].par = [...translator.holes[0].par, 600];
-            translator.change({});
-        }"""
-    )
-    page.wait_for_selector(".golf.won")
-    assert "You beat par by 1!" in score.inner_text()
 
 
 def test_links_come_back_and_what_is_no_link_is_none(page, site):
@@ -503,23 +440,16 @@ def test_links_come_back_and_what_is_no_link_is_none(page, site):
     }  # fmt: skip
     there = "(state) => EdgewiseTranslator.fromLink(EdgewiseTranslator.toLink(state))"
     assert page.evaluate(there, state) == state
-    for link in ("", "#x", "#live", "#" + quote("live?")):
-        assert page.evaluate("EdgewiseTranslator.fromLink", link) is None
-    odd = page.evaluate(
-        "EdgewiseTranslator.fromLink", "#live?model=x&cut=e9e.1.2.3.4_e2d.1_.&window=y&keep=a.b"
-    )
-    assert odd == {"name": "x", "text": "", "cuts": [], "reach": 0, "lighter": 0, "kept": [0, 0]}
+    assert page.evaluate("EdgewiseTranslator.fromLink", "#x") is None
 
 
 def test_words_that_differ_are_marked_by_alignment(page, site):
     page.add_script_tag(path=site / "live.js")
-    compare = "([a, b]) => EdgewiseTranslator.compareWords(a, b)"
-    assert page.evaluate(compare, ["steht auf einer Leiter .", "steht auf einem Leiter ."]) == [
+    sentences = ["steht auf einer Leiter .", "steht auf einem Leiter ."]
+    assert page.evaluate("([a, b]) => EdgewiseTranslator.compareWords(a, b)", sentences) == [
         ["steht", "both"], ["auf", "both"], ["einer", "old"], ["einem", "new"],
         ["Leiter", "both"], [".", "both"],
     ]  # fmt: skip
-    assert page.evaluate(compare, ["", "a"]) == [["a", "new"]]
-    assert page.evaluate(compare, ["a b", ""]) == [["a", "old"], ["b", "old"]]
 
 
 @pytest.mark.parametrize("page", [{"viewport": PHONE}], indirect=True)

@@ -25,11 +25,11 @@ ROOM = 1.75
 """Height of a sub-layer."""
 
 
-def draw_architecture(norm_first: bool = True) -> Figure:
-    """Draw encoder and decoder, with each norm before its sub-layer or after the sum."""
+def draw_architecture() -> Figure:
+    """Draw encoder and decoder, with each norm before its sub-layer."""
     fig, ax = plt.subplots(figsize=(6.4, 7.6))
-    top_of_encoder, _ = _column(ax, "encoder", norm_first)
-    top, cross = _column(ax, "decoder", norm_first)
+    top_of_encoder, _ = _column(ax, "encoder")
+    top, cross = _column(ax, "decoder")
     _memory(ax, top_of_encoder, cross)
     box(ax, (MIDDLE, 1.2), "position", None)
     x = TRUNK["decoder"]
@@ -43,7 +43,7 @@ def draw_architecture(norm_first: bool = True) -> Figure:
     return fig
 
 
-def _column(ax: Axes, side: str, norm_first: bool) -> tuple[float, float]:
+def _column(ax: Axes, side: str) -> tuple[float, float]:
     """Draw one side from its ids upwards; return the heights of its end and of its second sub-layer."""
     x = TRUNK[side]
     source = "source" if side == "encoder" else "target"
@@ -58,7 +58,7 @@ def _column(ax: Axes, side: str, norm_first: bool) -> tuple[float, float]:
     bottom = y = 1.75
     cross = 0.0
     for number, (text, kind) in enumerate(SUBLAYERS[side]):
-        height = _sublayer(ax, side, y, text, kind, norm_first)
+        height = _sublayer(ax, side, y, text, kind)
         cross = height if number == 1 else cross
         y += ROOM
     _frame(ax, side, bottom, y)
@@ -67,23 +67,17 @@ def _column(ax: Axes, side: str, norm_first: bool) -> tuple[float, float]:
     return y + 0.3 + 2 * HALF, cross
 
 
-def _sublayer(ax: Axes, side: str, y: float, text: str, kind: str | None, norm_first: bool) -> float:
+def _sublayer(ax: Axes, side: str, y: float, text: str, kind: str | None) -> float:
     """Draw one sub-layer from height ``y``; return the height of its box."""
     x, aside = TRUNK[side], BOXES[side]
-    edge = aside - 0.82 if aside > x else aside + 0.82
-    branch, where, total = y, y + (0.95 if norm_first else 0.45), y + (1.4 if norm_first else 0.85)
-    below = y + 0.35 if norm_first else where
-    ax.plot([x, aside, aside], [branch, branch, below - HALF], **LINE)
-    if norm_first:
-        box(ax, (aside, below), "norm", None)
-        arrow(ax, (aside, below + HALF), (aside, where - HALF - 0.02))
+    norm, where, total = y + 0.35, y + 0.95, y + 1.4
+    ax.plot([x, aside, aside], [y, y, norm - HALF], **LINE)
+    box(ax, (aside, norm), "norm", None)
+    arrow(ax, (aside, norm + HALF), (aside, where - HALF - 0.02))
     box(ax, (aside, where), text, kind)
     ax.plot([aside, aside], [where + HALF, total], **LINE)
-    arrow(ax, (aside, total), (x + (0.17 if edge > x else -0.17), total))
-    _plus(ax, (x, total), branch - 0.38)
-    if not norm_first:
-        ax.plot([x, x], [total + 0.17, y + 1.28 - HALF], **LINE)
-        box(ax, (x, y + 1.28), "norm", None)
+    arrow(ax, (aside, total), (x + (0.17 if aside > x else -0.17), total))
+    _plus(ax, (x, total), y - 0.38)
     return where
 
 

@@ -1,6 +1,6 @@
 """Lines and bars."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
@@ -28,16 +28,10 @@ def curves(
         Where to draw; a new figure without it.
     markers : bool
         Whether points are marked.
-
-    Raises
-    ------
-    ValueError
-        If there are more than the palette has.
     """
-    _check_series(series)
     ax = ax or plt.subplots()[1]
     for i, (name, (x, y)) in enumerate(series.items()):
-        color, dash, marker = LINES[i % len(LINES)]
+        color, dash, marker = LINES[i]
         ax.plot(x, y, color=color, linestyle=dash, marker=marker if markers else None, label=name)
     ax.set_xlabel(xlabel)
     ax.set_ylabel(ylabel)
@@ -46,35 +40,17 @@ def curves(
     return ax.figure
 
 
-def bars(
-    values: Mapping[str, Mapping[str, float]], ylabel: str, log: bool = False, ax: Axes | None = None
-) -> Figure:
-    """Draw groups of bars: ``values[group][series]``.
-
-    Raises
-    ------
-    ValueError
-        If there are more series than the palette has.
-    """
-    ax = ax or plt.subplots()[1]
+def bars(values: Mapping[str, Mapping[str, float]], ylabel: str) -> Figure:
+    """Draw groups of bars: ``values[group][series]``."""
+    ax = plt.subplots()[1]
     groups, names = list(values), list(dict.fromkeys(name for group in values.values() for name in group))
-    _check_series(names)
     width = 0.8 / len(names)
     hatches = ("", "//", "--", "xx", "\\\\")  # dots would weigh 70 KB in SVG
-    for i, name in enumerate(names):
-        color = LINES[i % len(LINES)][0]
+    for i, (name, (color, *_), hatch) in enumerate(zip(names, LINES, hatches, strict=False)):
         places = [g + (i - (len(names) - 1) / 2) * width for g in range(len(groups))]
         heights = [values[group].get(name, float("nan")) for group in groups]
-        ax.bar(places, heights, width, color=color, label=name, hatch=hatches[i % 5], edgecolor="white")
+        ax.bar(places, heights, width, color=color, label=name, hatch=hatch, edgecolor="white")
     ax.set_xticks(range(len(groups)), groups)
     ax.set_ylabel(ylabel)
-    if log:
-        ax.set_yscale("log")
-    if len(names) > 1:
-        ax.legend(ncols=3, loc="upper left")
+    ax.legend(ncols=3, loc="upper left")
     return ax.figure
-
-
-def _check_series(names: Collection[str]) -> None:
-    if not 1 <= len(names) <= len(LINES):
-        raise ValueError(f"1 to {len(LINES)} series can be told apart, got {len(names)}")

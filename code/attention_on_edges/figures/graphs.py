@@ -43,28 +43,12 @@ def draw_graph(
         ``"line"``, ``"circle"``, or ``"sides"`` for two sets of tokens; or the place (x, y) of each node.
     highlight : node, optional
         A receiver whose in-edges are highlighted.
-
-    Raises
-    ------
-    ValueError
-        If there is not one label per node, the layout is unknown or does not fit, or ``highlight`` is no
-        node.
     """
     nodes = list(graph)
-    if len(labels) != len(nodes):
-        raise ValueError(f"labels must name each of the {len(nodes)} nodes, got {len(labels)}")
     layouts = {"line": _line, "circle": _circle, "sides": _sides}
-    if isinstance(layout, str) and layout not in layouts:
-        raise ValueError(f"layout must be one of {', '.join(layouts)}; got {layout!r}")
-    if not isinstance(layout, str) and set(layout) != set(nodes):
-        raise ValueError(f"layout must place the {len(nodes)} nodes of the graph, got {list(layout)}")
-    if highlight is not None and highlight not in graph:
-        raise ValueError(f"highlight must be a node of the graph, got {highlight!r}")
-    two_sets = any(isinstance(node, tuple) for node in nodes)
-    if isinstance(layout, str) and (layout == "sides") != two_sets:
-        raise ValueError(f"layout 'sides' is for two sets of tokens, the others for one; got {layout!r}")
     ax = ax or plt.subplots(figsize=(4.6, 2.3 if layout == "line" else 3.2))[1]
     places = layouts[layout](nodes) if isinstance(layout, str) else layout
+    two_sets = any(isinstance(node, tuple) for node in nodes)
     bend = 0 if two_sets else {"line": -0.55, "circle": 0.08}.get(str(layout), -0.3)
     strong = [e for e in graph.edges if e[1] == highlight]
     weak = [e for e in graph.edges if e[1] != highlight]
@@ -114,14 +98,7 @@ def draw_with_mask(
     ----------
     graph, labels, layout, highlight
         As in :func:`draw_graph`.
-
-    Raises
-    ------
-    ValueError
-        As there, and if ``highlight`` is a sender.
     """
-    if isinstance(highlight, tuple) and highlight[0] != "dst":
-        raise ValueError(f"highlight must be a receiver, ('dst', number), got {highlight!r}")
     fig, (left, right) = plt.subplots(1, 2, figsize=(6.4, 2.7), width_ratios=(2, 1))
     draw_graph(graph.to_networkx(), labels, layout, highlight, left)
     if layout == "line":
@@ -205,17 +182,8 @@ def draw_social(
         Each node's group, four groups at most, which differ in shape and colour.
     highlight : node, optional
         Arrows run to it from its neighbours.
-
-    Raises
-    ------
-    ValueError
-        If there is not one group per node, there are too many, or ``highlight`` is no node.
     """
     nodes, names = list(graph), list(dict.fromkeys(groups))
-    if len(groups) != len(nodes) or len(names) > 4:
-        raise ValueError(f"groups must give each of {len(nodes)} nodes one of 4 groups, got {groups!r}")
-    if highlight is not None and highlight not in graph:
-        raise ValueError(f"highlight must be a node of the graph, got {highlight!r}")
     ax = plt.subplots(figsize=(6.4, 4.4))[1]
     places = nx.spring_layout(graph, k=0.42, iterations=200, seed=19)
     arrows = nx.DiGraph([(j, highlight) for j in graph.neighbors(highlight)] if highlight is not None else [])

@@ -13,22 +13,7 @@ def attention_maps(
     senders: Sequence[str],
     titles: Sequence[str] | None = None,
 ) -> Figure:
-    """Draw matrices [receivers, senders] side by side on one scale from 0 to 1.
-
-    Raises
-    ------
-    ValueError
-        If there is no matrix, titles do not match, or a matrix does not have one row per receiver and one
-        column per sender.
-    """
-    if not len(weights) or (titles is not None and len(titles) != len(weights)):
-        raise ValueError(f"weights must hold a matrix per title, at least one; got {len(weights)}")
-    for matrix in weights:
-        if np.shape(matrix) != (len(receivers), len(senders)):
-            raise ValueError(
-                f"weights must be [receivers, senders] = [{len(receivers)}, {len(senders)}], "
-                f"got {list(np.shape(matrix))}"
-            )
+    """Draw matrices [receivers, senders] side by side on one scale from 0 to 1."""
     width = min(1.0 + 0.28 * len(senders), 3.4)
     fig, axes = plt.subplots(
         1, len(weights), figsize=(width * len(weights) + 0.6, width + 0.5), squeeze=False, sharey=True

@@ -68,16 +68,9 @@ def draw_layers(layers: Mapping[str, Sequence[str]], between_nodes: Collection[i
         Each layer's steps, as many for all; an empty string where a layer lacks a step.
     between_nodes : collection of int
         Steps in which states of several nodes meet; they stand out.
-
-    Raises
-    ------
-    ValueError
-        If there is no layer or they differ in their number of steps.
     """
-    counts = sorted({len(steps) for steps in layers.values()})
-    if len(counts) != 1:
-        raise ValueError(f"layers must have one number of steps, got {', '.join(map(str, counts)) or 'none'}")
-    fig, ax = plt.subplots(figsize=(6.4, 0.8 + 0.52 * counts[0]))
+    count = max(map(len, layers.values()))
+    fig, ax = plt.subplots(figsize=(6.4, 0.8 + 0.52 * count))
     for column, (name, steps) in enumerate(layers.items()):
         x = 2.15 * column
         ax.text(x, 0.45, name, ha="center", fontsize=10.5, weight="bold")
@@ -87,7 +80,7 @@ def draw_layers(layers: Mapping[str, Sequence[str]], between_nodes: Collection[i
         for above, below in pairwise(shown):
             arrow(ax, (x, -0.75 * above - 0.21), (x, -0.75 * below + 0.22))
     ax.set_xlim(-1.1, 2.15 * len(layers) - 1.05)
-    ax.set_ylim(-0.75 * counts[0] + 0.4, 0.8)
+    ax.set_ylim(-0.75 * count + 0.4, 0.8)
     ax.set_axis_off()
     return fig
 

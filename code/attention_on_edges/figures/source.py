@@ -19,14 +19,13 @@ class Source:
     Parameters
     ----------
     objects : functions, methods or classes
-        Shown one after the other, each under the name of its module.
-    docstrings : bool
-        Whether to keep the docstrings. Without them, checks of arguments go too (an ``if`` that raises a
-        ValueError or TypeError, a call of ``check_…``): they say nothing about what is computed.
+        Shown one after the other, each under the name of its module, without docstrings and checks of
+        arguments (an ``if`` that raises a ValueError or TypeError, a call of ``check_…``): they say nothing
+        about what is computed.
     """
 
-    def __init__(self, *objects: Any, docstrings: bool = False):
-        self.parts = [(_place(o), _source(o, docstrings)) for o in objects]
+    def __init__(self, *objects: Any):
+        self.parts = [(_place(o), _source(o)) for o in objects]
 
     def _repr_html_(self) -> str:
         blocks = (
@@ -40,9 +39,9 @@ class Source:
         return "\n\n".join(f"# {place}\n{code}" for place, code in self.parts)
 
 
-def show_source(*objects: Any, docstrings: bool = False) -> Source:
+def show_source(*objects: Any) -> Source:
     """Return the source of functions, methods or classes as something a notebook displays."""
-    return Source(*objects, docstrings=docstrings)
+    return Source(*objects)
 
 
 def _lines(code: str) -> str:
@@ -61,9 +60,8 @@ def _place(item: Any) -> str:
     return f"{path.relative_to(package.parent).as_posix()}: {item.__qualname__}"
 
 
-def _source(item: Any, docstrings: bool) -> str:
-    code = re.sub(r"  # noqa.*", "", textwrap.dedent(inspect.getsource(item)))
-    return code if docstrings else _computation(code)
+def _source(item: Any) -> str:
+    return _computation(re.sub(r"  # noqa.*", "", textwrap.dedent(inspect.getsource(item))))
 
 
 def _computation(code: str) -> str:

@@ -42,19 +42,9 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Any]], formats: Sequence[
     formats : sequence of str, optional
         A format specification for each column, ``".2f"`` or ``".0%"`` for instance, ``""`` for the default:
         separators of thousands in whole numbers, three significant digits in others. Texts stay as they are.
-
-    Raises
-    ------
-    ValueError
-        If there is no row, or a row or ``formats`` has another length than ``head``.
     """
     values = [[x.item() if getattr(x, "shape", None) == () else x for x in row] for row in rows]
-    formats = [""] * len(head) if formats is None else list(formats)
-    if not values:
-        raise ValueError("a table needs a row")
-    for name, given in [("formats", formats), *((f"row {i}", row) for i, row in enumerate(values))]:
-        if len(given) != len(head):
-            raise ValueError(f"{name} has {len(given)} entries, but there are {len(head)} columns")
+    formats = formats or [""] * len(head)
     align = [
         "right" if any(isinstance(value, Number) for value in column) else "left"
         for column in zip(*values, strict=True)

@@ -129,11 +129,6 @@ def beam_tree(
         Hypotheses kept.
     length_penalty : float, optional
         The translator's own by default.
-
-    Raises
-    ------
-    ValueError
-        If the text cannot be translated, or the search takes more data than an element may hold.
     """
     penalty = translator.length_penalty if length_penalty is None else length_penalty
     columns, best = search_tree(translator, text, beam, penalty)

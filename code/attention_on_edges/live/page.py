@@ -44,15 +44,8 @@ def settings(names: Sequence[str], place: str) -> dict[str, Any]:
     """What the page needs to know before a model is loaded; ``place`` is the folder of the models' files.
 
     Sentences to try are those of edge golf, each with the edges that par keeps.
-
-    Raises
-    ------
-    ValueError
-        If ``models.json`` does not hold a name.
     """
     known = json.loads(read("models.json"))
-    if unknown := set(names) - set(known):
-        raise ValueError(f"models.json has {', '.join(known)}; got {', '.join(sorted(unknown))}")
     files = {name: {"file": f"{place}/{name}.js", "bytes": len(model_file(name))} for name in names}
     holes = [
         {"model": name, "text": row["text"], "par": row["kept"]}

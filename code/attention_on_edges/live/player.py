@@ -22,19 +22,16 @@ class AttentionView:
     name : str
         Which graph.
     weights : array
-        [..., receivers, senders], one axis before these two for each of the player's dimensions.
+        [..., receivers, senders], one axis before these two for each of the player's dimensions. Pairs whose
+        weight is zero in every matrix are no edges, since a softmax is zero only where there is no edge.
     receivers, senders : sequence of str
         Tokens.
-    edges : bool array, optional
-        [receivers, senders], True where the receiver attends to the sender. If not given, pairs whose weight
-        is zero in every matrix are no edges, since a softmax is zero only where there is no edge.
     """
 
     name: str
     weights: np.ndarray
     receivers: Sequence[str]
     senders: Sequence[str]
-    edges: np.ndarray | None = None
 
 
 class AttentionPlayer:
@@ -57,12 +54,6 @@ class AttentionPlayer:
         For screen readers.
     shown : str, optional
         Name of the view shown first; the first one if not given.
-
-    Raises
-    ------
-    ValueError
-        If shapes and labels do not fit, a weight is not in [0, 1] or lies beside the edges, there is nothing
-        to show, or data exceed 200 kB.
     """
 
     def __init__(
@@ -72,69 +63,37 @@ class AttentionPlayer:
         title: str = "Attention",
         shown: str | None = None,
     ):
-        self.views, self.title = list(views), title
+        self.views = list(views)
         self.dimensions = {name: list(values) for name, values in dimensions.items()}
-        if not self.views or not self.dimensions or not all(self.dimensions.values()):
-            raise ValueError("a player needs a view, a dimension and a value of each dimension")
         names = [view.name for view in self.views]
         self.shown = names[0] if shown is None else shown
-        if self.shown not in names:
-            raise ValueError(f"shown must be one of {', '.join(names)}; got {self.shown!r}")
         data = {
             "title": title,
             "dimensions": [{"name": n, "values": v} for n, v in self.dimensions.items()],
             "views": [self._pack(view) for view in self.views],
             "shown": names.index(self.shown),
         }
-        self._element = Element("player", data, self.still(), self.describe())
-        self.data = self._element.packed
-
-    def still(self) -> bytes:
-        """Return the matrix that is shown first as a PNG picture."""
-        view, weights = self._first()
-        return png(attention_maps([weights], view.receivers, view.senders))
-
-    def describe(self) -> str:
-        """Say in a sentence what is shown first and how focused it is."""
-        view, weights = self._first()
+        view = self.views[data["shown"]]
+        weights = np.asarray(view.weights)[(0,) * (len(self.dimensions) - 1)][-1]
         values = list(self.dimensions.values())
         where = ", ".join([view.name, *(v[0] for v in values[:-1] if len(v) > 1), values[-1][-1]])
-        return (
-            f"{self.title}, {where}: {len(view.receivers)} tokens attend to {len(view.senders)}; a token's "
+        self.told = (
+            f"{title}, {where}: {len(view.receivers)} tokens attend to {len(view.senders)}; a token's "
             f"largest weight is {weights.max(1).mean():.2f} on average."
         )
-
-    def _first(self) -> tuple[AttentionView, np.ndarray]:
-        view = next(view for view in self.views if view.name == self.shown)
-        return view, np.asarray(view.weights)[(0,) * (len(self.dimensions) - 1)][-1]
+        picture = png(attention_maps([weights], view.receivers, view.senders))
+        self._element = Element("player", data, picture, self.told)
 
     def _pack(self, view: AttentionView) -> dict:
         """Edges as numbers ``receiver * senders + sender``; for each matrix their weights in thousandths."""
         weights = np.asarray(view.weights, dtype=np.float64)
-        axes = [*self.dimensions, "receivers", "senders"]
-        shape = (*map(len, self.dimensions.values()), len(view.receivers), len(view.senders))
-        if weights.shape != shape or 0 in shape:
-            raise ValueError(
-                f"weights of {view.name!r} must be [{', '.join(axes)}] = {list(shape)}, none of them 0; "
-                f"got {list(weights.shape)}"
-            )
-        if not (weights.min() >= 0 and weights.max() <= 1 + 1e-5):  # not a number fails too
-            raise ValueError(
-                f"weights of {view.name!r} must lie in 0..1, got {weights.min()}..{weights.max()}"
-            )
-        flat = weights.reshape(prod(shape[:-2]), -1)
-        weighted = flat.any(0)
-        edges = weighted if view.edges is None else np.asarray(view.edges, dtype=bool).reshape(-1)
-        if edges.shape != weighted.shape or (weighted & ~edges).any():
-            raise ValueError(
-                f"edges of {view.name!r} must be [receivers, senders] = {list(shape[-2:])} "
-                "and hold all pairs with a weight"
-            )
+        flat = weights.reshape(prod(weights.shape[:-2]), -1)
+        edges = np.flatnonzero(flat.any(0))
         return {
             "name": view.name,
             "receivers": list(view.receivers),
             "senders": list(view.senders),
-            "edges": np.flatnonzero(edges).tolist(),
+            "edges": edges.tolist(),
             "weights": (flat[:, edges] * 1000).round().astype(int).tolist(),
         }
 
@@ -167,19 +126,7 @@ def att_animation(
         Which head.
     moments : sequence of str, optional
         What each moment is called; "epoch 1", "epoch 2", ... if not given.
-
-    Raises
-    ------
-    ValueError
-        If there is no map, the mode or the head is unknown, or symbols and maps do not fit.
     """
-    if mode not in VIEWS:
-        raise ValueError(f"mode must be one of {', '.join(VIEWS)}; got {mode!r}")
-    if not len(maps) or any(moment is None for moment in maps):
-        raise ValueError("maps must hold one att_weight_map per moment, at least one and none of them None")
-    heads = min(len(weights) for moment in maps for weights in moment)
-    if not 0 <= head_id < heads:
-        raise ValueError(f"head_id must lie in 0..{heads - 1}, got {head_id}")
     ends = {"e2e": (src, src), "e2d": (tgt, src), "d2d": (tgt, tgt)}  # receivers, senders
     views = [
         AttentionView(VIEWS[m], np.stack([np.asarray(moment[i][head_id]) for moment in maps]), *ends[m])
