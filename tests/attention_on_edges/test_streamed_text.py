@@ -211,12 +211,6 @@ class TestReading:
                 assert torch.equal(ours.src, theirs.src)
                 assert torch.equal(ours.dst, theirs.dst)
 
-    def test_lengths_that_do_not_fit_are_refused(self):
-        two = torch.tensor([3, 4])
-        for lengths in ([1], [2, 0]):
-            with pytest.raises(ValueError, match="lengths must be those of the sentences"):
-                GraphPool().packed(two, lengths, two, [2], SOS, EOS)
-
     def test_nothing_to_read(self):
         assert cut_by_count(np.arange(0), 5) == Cut(pytest.approx(np.arange(0)), pytest.approx(np.zeros(1)))
 

@@ -14,6 +14,8 @@ from edgewise.graphs.interop import load_dgl
 
 Sentence = Sequence[int] | Tensor
 
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
 
 @dataclass(frozen=True, eq=False)
 class Batch:
@@ -166,9 +168,6 @@ class GraphPool:
         ValueError
             If there is no sentence, the two lists differ in length, or a sentence is too short.
         """
-        for name, buffer in (("src_buf", src_buf), ("tgt_buf", tgt_buf)):
-            if not isinstance(buffer, Iterable):
-                raise TypeError(f"{name} must be a list of sentences, got {buffer!r}")
         sources, targets = (
             [_ids(name, i, s) for i, s in enumerate(buffer)]
             for name, buffer in (("src_buf", src_buf), ("tgt_buf", tgt_buf))
@@ -217,14 +216,7 @@ class GraphPool:
             Start and end symbol.
         device : torch.device or str
             Device of the batch.
-
-        Raises
-        ------
-        ValueError
-            If the lengths do not fit the ids, or a source is empty.
         """
-        if sum(src_lengths) != len(source) or sum(tgt_lengths) != len(target) or not all(src_lengths):
-            raise ValueError("lengths must be those of the sentences, and no source may be empty")
         lengths = torch.tensor(tgt_lengths)
         ends = (lengths + 1).cumsum(0)
         tgt, tgt_y = (target.new_full((len(target) + len(tgt_lengths),), i) for i in (sos_id, eos_id))
@@ -261,14 +253,9 @@ class GraphPool:
 
 
 def _ids(name: str, index: int, sentence: Sentence) -> Tensor:
-    try:
-        ids = torch.as_tensor(sentence)
-        if ids.dim() != 1 or (
-            ids.numel() and (ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool)
-        ):
-            raise TypeError
-    except (TypeError, ValueError, RuntimeError):
-        raise TypeError(f"{name}[{index}] must be a list of integers, got {sentence!r}") from None
+    ids = torch.as_tensor(sentence)
+    if ids.dim() != 1 or (ids.numel() and ids.dtype not in INTEGERS):
+        raise TypeError(f"{name}[{index}] must be a list of integers, got {sentence!r}")
     return ids.long()
 
 

@@ -75,7 +75,7 @@ def compressive(n: int, length: int, memory: int, compressed: int, rate: int) ->
     """
     start, stop = compressed_spans(n, rate)
     n, place, first = _segments(n, length)
-    check_count("memory (tokens attended to before a segment)", memory)
+    memory = check_count("memory (tokens attended to before a segment)", memory)
     compressed = min(check_count("compressed (compressed tokens attended to)", compressed), n)
     for name, value in (("length", length), ("memory", memory)):
         if value % rate:
