@@ -14,7 +14,6 @@ from edgewise.graphs import (
     bipartite,
     causal,
     complete,
-    compressed_spans,
     compressive,
     dependency_tree,
     dilated,
