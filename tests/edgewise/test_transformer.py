@@ -15,7 +15,6 @@ from edgewise.models.transformer import make_model
 from support import (
     VOCAB,
     assert_equal_as_stated,
-    copy_layer_to_torch,
     random_pairs,
     small_model,
 )
@@ -112,29 +111,6 @@ def test_a_target_token_changes_no_output_before_it(n, m, seed):
         (gradient,) = torch.autograd.grad(output[t].square().sum(), embedded[-1], retain_graph=True)
         reach = gradient.abs().sum(1) > 0
         assert reach.tolist() == [s <= t for s in range(m)]
-
-
-@pytest.mark.proves(
-    "06-graph-transformer",
-    "one round of update_graph equals nn.TransformerEncoderLayer, pre-norm and post-norm",
-)
-@pytest.mark.parametrize("norm_first", [True, False])
-def test_an_encoder_layer_equals_torchs(norm_first):
-    model = small_model(N=1, norm_first=norm_first).double()
-    ours = model.encoder.layers[0]
-    theirs = torch.nn.TransformerEncoderLayer(
-        8, 2, 12, dropout=0.0, batch_first=True, norm_first=norm_first, dtype=torch.float64
-    )
-    copy_layer_to_torch(ours, theirs)
-    batch = pool(*random_pairs([(5, 1)]))
-    model.encoder.norm = torch.nn.Identity()
-    x = torch.randn(5, 8, dtype=torch.float64, requires_grad=True)
-    post, pre = model.encoder.post_func(0), model.encoder.pre_func(0)
-    mine = model.update_graph(batch.enc, {"enc": x}, [(pre, "enc")], [(post, "enc")])["enc"]
-    expected = theirs(x[None])[0]
-    torch.testing.assert_close(mine, expected)
-    upstream = torch.randn_like(mine)
-    torch.testing.assert_close(*(torch.autograd.grad(out, x, upstream)[0] for out in (mine, expected)))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
