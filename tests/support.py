@@ -13,14 +13,17 @@ from edgewise.models.transformer import make_model
 VOCAB = 11
 
 
-def dense_attention(mask, q, k, v, bias=0.0):
-    """Masked attention with the formula written out, in the dtype given; q, k, v are [tokens, h, d]."""
+def dense_attention(mask, q, k, v, bias=0.0, factor=1.0):
+    """Masked attention with the formula written out; q, k, v are [tokens, h, d], the others [h, n, m].
+
+    Weights are multiplied by ``factor``, as dropout does.
+    """
     q, k, v = (x.transpose(0, 1) for x in (q, k, v))
     scores = q @ k.transpose(1, 2) / q.shape[-1] ** 0.5 + bias
     scores = scores - scores.detach().masked_fill(~mask, -torch.inf).amax(-1, keepdim=True).clamp(min=-1e30)
     weights = torch.where(mask, scores.clamp(max=0).exp(), 0.0)
     total = weights.sum(-1, keepdim=True)
-    return (weights / torch.where(total > 0, total, 1.0) @ v).transpose(0, 1)
+    return (factor * weights / torch.where(total > 0, total, 1.0) @ v).transpose(0, 1)
 
 
 def assert_equal_as_stated(actual, reference):
@@ -77,23 +80,38 @@ def interval_graphs(draw):
     return graph
 
 
-def random_fields(graph, heads, width, scale=1.0, dtype=torch.float32, seed=0):
+def random_fields(graph, heads, width, dtype=torch.float32, seed=0):
     """q, k, v for a graph, from a seed of their own."""
     generator = torch.Generator().manual_seed(seed)
     counts = (graph.num_dst, graph.num_src, graph.num_src)
-    q, k, v = (torch.randn(n, heads, width, generator=generator, dtype=dtype) for n in counts)
-    return [x.requires_grad_() for x in (q * scale, k * scale, v)]
+    fields = [torch.randn(n, heads, width, generator=generator, dtype=dtype) for n in counts]
+    return [x.requires_grad_() for x in fields]
 
 
-def check_propagation(graph, engine, heads, width, scale=1.0, seed=0, biased=False):
-    """Compare an engine's values and gradients with the dense formula in float64."""
-    fields = random_fields(graph, heads, width, scale, seed=seed)
+def check_propagation(graph, engine, heads, width, highest=None, seed=0, biased=False, dropout=0.0, d_v=None):
+    """Compare an engine's values and gradients with the dense formula in float64.
+
+    ``highest`` is the largest score; the draws of dropout are PyTorch's, by its seed.
+    """
+    fields = random_fields(graph, heads, width, seed=seed)
+    if highest and graph.num_dst:
+        with torch.no_grad():
+            scores = torch.einsum("jhd,ihd->hji", *fields[:2]) / width**0.5
+            for x in fields[:2]:
+                x.mul_((highest / scores.abs().max()).sqrt())
+    if d_v:
+        fields[2] = torch.randn(graph.num_src, heads, d_v, requires_grad=True)
     if biased:
         fields += [torch.randn(graph.num_edges, heads, requires_grad=True)]
     doubles = [x.detach().double().requires_grad_() for x in fields]
-    actual = propagate_attention(graph, *fields[:3], engine, bias=fields[3] if biased else None)
-    expected = dense_attention(graph.to_mask(), *doubles[:3], *map(graph.to_matrix, doubles[3:]))
-    assert actual.shape == (graph.num_dst, heads, width)
+    torch.manual_seed(seed)
+    bias = fields[3] if biased else None
+    actual = propagate_attention(graph, *fields[:3], engine, bias=bias, dropout=dropout)
+    torch.manual_seed(seed)
+    kept = torch.empty(graph.num_edges, heads).bernoulli_(1 - dropout).double() / (1 - dropout)
+    terms = graph.to_matrix(doubles[3]) if biased else 0.0, graph.to_matrix(kept)
+    expected = dense_attention(graph.to_mask(), *doubles[:3], *terms)
+    assert actual.shape == (graph.num_dst, heads, d_v or width)
     assert_equal_as_stated(actual, expected)
     upstream = torch.randn(actual.shape, generator=torch.Generator().manual_seed(1))
     gradients = torch.autograd.grad(actual, fields, upstream)

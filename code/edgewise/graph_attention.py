@@ -145,11 +145,8 @@ class GraphAttention(nn.Module):
         self._check_rows("x", x, (graph.num_dst, self.dim_model))
         if context is not None:
             self._check_rows("context", context, (graph.num_src, self.dim_context))
-        elif self.dim_context != self.dim_model:
-            raise ValueError(f"the layer was made with dim_context={self.dim_context} and needs a context")
         q, k, v, own = self._project(x, context)
         if edge_bias is not None:
-            self._check_rows("edge_bias", edge_bias, (graph.num_edges, self.num_heads))
             edge_bias = edge_bias.to(q.dtype)  # which differs under autocast
         received = propagate_attention(
             graph,
@@ -159,7 +156,7 @@ class GraphAttention(nn.Module):
             self.engine,
             bias=edge_bias,
             dropout=self.dropout if self.training else 0.0,
-            edge_features=self._project_edges(graph, edge_features),
+            edge_features=self._project_edges(edge_features),
         )
         joined = received.mean(1) if self.output == "mean" else received.flatten(1)
         y = joined if self.out is None else self.out(joined)
@@ -176,15 +173,13 @@ class GraphAttention(nn.Module):
         k, v, q = (part.unflatten(-1, (self.num_heads, -1)) for part in parts[:3])
         return q, k, v, parts[3] if len(parts) > 3 else None
 
-    def _project_edges(self, graph: AttentionGraph, edge_features: Tensor | None) -> Tensor | None:
+    def _project_edges(self, edge_features: Tensor | None) -> Tensor | None:
+        if (edge_features is None) != (self.edge is None):
+            raise ValueError(
+                f"the layer was made with edge_dim={self.edge_dim}: give edge_features if it is set"
+            )
         if self.edge is None:
-            if edge_features is not None:
-                raise ValueError("edge_features were given, but the layer was made without edge_dim")
             return None
-        if edge_features is None:
-            raise ValueError(f"the layer was made with edge_dim={self.edge_dim} and needs edge_features")
-        assert self.edge_dim is not None
-        self._check_rows("edge_features", edge_features, (graph.num_edges, self.edge_dim))
         return self.edge(edge_features).unflatten(-1, (self.num_heads, -1))
 
     def _check_rows(self, name: str, x: Tensor, shape: tuple[int, int]) -> None:

@@ -19,7 +19,7 @@ from transformers import (
 )
 
 from edgewise.decoding import KeyValueCache, continue_texts
-from edgewise.graphs import causal, prefix_lm, sinks, window
+from edgewise.graphs import causal, prefix_lm, sinks
 from edgewise.models.causal_lm import CausalLM, CausalLMConfig
 from edgewise.models.from_transformers import from_transformers
 from edgewise.validation import InputError, UnknownNameError
@@ -132,15 +132,6 @@ def test_a_cache_stays_as_it_was_where_ids_are_refused(model):
     torch.testing.assert_close(*(model(*each.extend([[1, 2]]), each) for each in (cache, fresh)))
 
 
-def test_the_prompts_logits_are_computed_at_its_end_alone(model):
-    """A prompt's logits would take a row of the vocabulary for each of its tokens."""
-    rows = []
-    hook = model.out.register_forward_hook(lambda module, given, found: rows.append(len(found)))
-    continue_texts(model, [[1] * 9, [2] * 4], 2)
-    hook.remove()
-    assert rows == [2, 2]
-
-
 @pytest.mark.parametrize("changes", [{}, {"window": 2}, {"max_positions": 20, "norm": "layer", "bias": True}])
 def test_packed_documents_do_not_see_each_other(changes):
     torch.manual_seed(0)
@@ -170,85 +161,45 @@ def masks(sizes, attends):
     return torch.block_diag(*blocks).bool()
 
 
-@given(st.data(), lengths)
-def test_variants_are_their_masks(data, sizes):
+@given(st.data(), lengths, st.integers(1, 8), st.integers(0, 8))
+def test_variants_are_their_masks(data, sizes, width, count):
     prefixes = [data.draw(st.integers(0, n)) for n in sizes]
-    assert torch.equal(
-        prefix_lm(sizes, prefixes).to_mask(), masks(sizes, lambda t, i, j: j <= i or j < prefixes[t])
-    )
-    width, count = data.draw(st.integers(1, 8)), data.draw(st.integers(0, 8))
-    local = masks(sizes, lambda t, i, j: i - width < j <= i)
-    assert torch.equal(window(sizes, width - 1, 0).to_mask(), local)
-    first = masks(sizes, lambda t, i, j: j <= i and j < count)
-    assert torch.equal(sinks(sizes, width, count).to_mask(), local | first)
-    assert torch.equal(causal(sizes).to_mask(), masks(sizes, lambda t, i, j: j <= i))
+    for graph, attends in (
+        (prefix_lm(sizes, prefixes), lambda t, i, j: j <= i or j < prefixes[t]),
+        (sinks(sizes, width, count), lambda t, i, j: j <= i and (i - width < j or j < count)),
+    ):
+        assert torch.equal(graph.to_mask(), masks(sizes, attends))
+
+
+VALUE, INPUT = ValueError, InputError
+TABLE = replace(SMALL, max_positions=8)
+BERT = {"vocab_size": 40, **SIZES}
+LINEAR = {"rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}}
 
 
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda m: prefix_lm([3], [4]), ValueError, "each text needs a prefix within it"),
-        (lambda m: prefix_lm([3, 1], [1]), ValueError, "each text needs a prefix within it"),
-        (lambda m: sinks([3], 0, 1), ValueError, "width must be at least 1, got 0"),
-        (lambda m: sinks([3], 1, -1), ValueError, "count must be at least 0"),
-        (
-            lambda m: replace(SMALL, num_kv_heads=3),
-            ValueError,
-            r"num_heads \(4\) must be divisible by",
-        ),
-        (
-            lambda m: replace(SMALL, num_heads=3),
-            ValueError,
-            r"dim_model \(16\) must be divisible by",
-        ),
-        (lambda m: replace(SMALL, dim_head=3), ValueError, "even width of heads, got 3"),
-        (lambda m: replace(SMALL, window=0), ValueError, "window must be at least 1, got 0"),
+        (lambda m: prefix_lm([3], [4]), VALUE, "each text needs a prefix within it"),
+        (lambda m: sinks([3], 0, 1), VALUE, "width must be at least 1, got 0"),
+        (lambda m: replace(SMALL, num_kv_heads=3), VALUE, r"num_heads \(4\) must be divisible by"),
+        (lambda m: replace(SMALL, num_heads=3), VALUE, r"dim_model \(16\) must be divisible by"),
+        (lambda m: replace(SMALL, dim_head=3), VALUE, "even width of heads, got 3"),
+        (lambda m: replace(SMALL, window=0), VALUE, "window must be at least 1, got 0"),
         (lambda m: replace(SMALL, norm="batch"), UnknownNameError, "norm must be one of 'layer', 'rms'"),
-        (lambda m: m(*m.pack([[30]])), ValueError, r"ids must lie in 0\.\.29, got 30"),
-        (
-            lambda m: m(torch.tensor([1]), causal([2]), torch.tensor([0])),
-            ValueError,
-            r"must be \[2\]",
-        ),
-        (
-            lambda m: (lambda table: table(*table.pack([[1, 2, 3]])))(
-                CausalLM(replace(SMALL, max_positions=2))
-            ),
-            ValueError,
-            r"positions must lie in 0\.\.1, got 2",
-        ),
-        (
-            lambda m: continue_texts(CausalLM(replace(SMALL, max_positions=8)), [[1, 2, 3]], 7),
-            ValueError,
-            "the model has 8 positions, 9 are needed",
-        ),
+        (lambda m: replace(SMALL, eps=-1.0), VALUE, r"eps must be above 0, got -1\.0"),
+        (lambda m: m(*m.pack([[30]])), VALUE, r"ids must lie in 0\.\.29, got 30"),
+        (lambda m: m(torch.tensor([1]), causal([2]), torch.tensor([0])), VALUE, r"must be \[2\]"),
         (lambda m: m.pack([[1.9, 2.2]]), TypeError, "ids must be a tensor of int64, got"),
-        (lambda m: continue_texts(m, [[1.9]], 2), TypeError, "ids must be a tensor of int64, got"),
-        (lambda m: replace(SMALL, rope_base=0), ValueError, "rope_base must be above 0, got 0"),
-        (lambda m: replace(SMALL, eps=-1.0), ValueError, r"eps must be above 0, got -1\.0"),
-        (lambda m: from_transformers("gpt2"), TypeError, "model must be a model of transformers, got str"),
-        (lambda m: continue_texts(m, [[]], 2), ValueError, "each text must have at least one token"),
-        (lambda m: continue_texts(m, [[1]], -1), ValueError, "max_new must be at least 0"),
+        (lambda m: CausalLM(TABLE)(*m.pack([[1] * 9])), VALUE, r"positions must lie in 0\.\.7, got 8"),
+        (lambda m: continue_texts(CausalLM(TABLE), [[1, 2, 3]], 7), VALUE, "has 8 positions, 9 are needed"),
+        (lambda m: continue_texts(m, [[]], 2), VALUE, "each text must have at least one token"),
+        (lambda m: KeyValueCache(m, 2, 2).extend([[1]]), VALUE, r"room for \[2, 2\] tokens, got \[1\]"),
+        (lambda m: from_transformers("gpt2"), TypeError, "must be a model of transformers, got str"),
+        (lambda m: from_transformers(BertModel(BertConfig(**BERT))), UnknownNameError, "got 'bert'"),
         (
-            lambda m: KeyValueCache(m, 1, 2).extend([[1, 2, 3]]),
-            ValueError,
-            r"there is room for \[2\] tokens, got \[3\]",
-        ),
-        (lambda m: KeyValueCache(m, 2, 2).extend([[1]]), ValueError, r"room for \[2, 2\] tokens, got \[1\]"),
-        (
-            lambda m: from_transformers(BertModel(BertConfig(**SIZES, vocab_size=40))),
-            UnknownNameError,
-            "architecture must be one of gpt2, llama, mistral; got 'bert'",
-        ),
-        (
-            lambda m: from_transformers(
-                LlamaForCausalLM(
-                    LlamaConfig(
-                        **LLAMA, rope_parameters={"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}
-                    )
-                )
-            ),
-            InputError,
+            lambda m: from_transformers(LlamaForCausalLM(LlamaConfig(**LLAMA, **LINEAR))),
+            INPUT,
             "rope_type must be 'default' for a conversion, got 'linear'",
         ),
     ],
@@ -256,14 +207,6 @@ def test_variants_are_their_masks(data, sizes):
 def test_bad_input(call, error, message, model):
     with pytest.raises(error, match=message):
         call(model)
-
-
-def test_an_older_transformers_is_named():
-    """Its configs hold the base and the scaling of rotary positions in fields of their own."""
-    theirs = LlamaForCausalLM(LlamaConfig(**LLAMA))
-    del theirs.config.rope_parameters
-    with pytest.raises(InputError, match="no rope_parameters: a conversion needs transformers 5 or newer"):
-        from_transformers(theirs)
 
 
 def test_weights_that_are_not_numbers_write_nothing(model):
@@ -320,18 +263,36 @@ def test_precision_and_mode_come_over_and_random_numbers_stay(dtype):
     assert ours.embed.weight.abs().max() > 0
 
 
-def test_weights_that_have_no_place_are_refused():
-    head, bias = THEIRS["Llama, tied"](), THEIRS["Llama"]()
-    head.lm_head.weight = torch.nn.Parameter(torch.randn(40, 32))
-    bias.model.layers[0].self_attn.q_proj = torch.nn.Linear(32, 32)
-    with pytest.raises(InputError, match="tie_word_embeddings is True, but the output layer has weights"):
-        from_transformers(head)
-    with pytest.raises(InputError, match=r"no place in a conversion: 'model\.layers\.0.*q_proj\.bias'"):
-        from_transformers(bias)
+def without(part):
+    def change(model):
+        delattr(model.get_submodule(part.rpartition(".")[0]), part.rpartition(".")[2])
+
+    return change
 
 
-def test_a_missing_tensor_is_named():
-    theirs = THEIRS["Llama"]()
-    del theirs.model.layers[1].mlp.up_proj
-    with pytest.raises(InputError, match=r"has no tensor 'model\.layers\.1\.mlp\.up_proj\.weight'"):
+def untied(model):
+    model.lm_head.weight = torch.nn.Parameter(torch.randn(40, 32))
+
+
+def biased(model):
+    model.model.layers[0].self_attn.q_proj = torch.nn.Linear(32, 32)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("Llama, tied", untied, "tie_word_embeddings is True, but the output layer has weights"),
+        ("Llama", biased, r"no place in a conversion: 'model\.layers\.0.*q_proj\.bias'"),
+        (
+            "Llama",
+            without("model.layers.1.mlp.up_proj"),
+            r"no tensor 'model\.layers\.1\.mlp\.up_proj\.weight'",
+        ),
+        ("Llama", lambda model: delattr(model.config, "rope_parameters"), "needs transformers 5 or newer"),
+    ],
+)
+def test_models_that_cannot_be_converted_are_refused(name, change, message):
+    theirs = THEIRS[name]()
+    change(theirs)
+    with pytest.raises(InputError, match=message):
         from_transformers(theirs)

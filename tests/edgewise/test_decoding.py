@@ -1,4 +1,3 @@
-import dataclasses
 import itertools
 
 import pytest
@@ -9,7 +8,7 @@ from hypothesis import strategies as st
 from edgewise.decoding import Continuation, beam_search, greedy
 from edgewise.decoding.repetition import loops
 from edgewise.graphs import AttentionGraph, GraphPool
-from edgewise.models.dense import copy_weights, make_dense_model
+from edgewise.models import dense
 from edgewise.models.transformer import make_model
 from support import (
     VOCAB,
@@ -58,70 +57,27 @@ def test_targets_can_be_dropped_reordered_and_doubled():
     torch.testing.assert_close(*dropped_and_doubled(small_model(), Continuation))
 
 
-def without_edge(graph, gone):
-    """The graph but for one edge."""
-    keep = torch.arange(graph.num_edges) != gone
-    return AttentionGraph(graph.src[keep], graph.dst[keep], graph.num_src, graph.num_dst)
-
-
-def masked_dense(model, source, target, sender, receiver):
-    """Log-probabilities of the dense model, in float64, with ``sender`` masked for ``receiver``."""
-    attention, inner = model.encoder.layers[0].self_attn, model.encoder.layers[0].feed_forward.inner
-    size = (model.encoder.N, attention.dim_model, inner.out_features, attention.h)
-    twin = make_dense_model(VOCAB, VOCAB, *size).eval()
-    copy_weights(model, twin)
-    twin.double().pos_enc.table = twin.pos_enc.table.double()
-    mask = torch.ones(1, 1, len(target) - 1, len(source), dtype=torch.bool)
-    mask[..., receiver, sender] = False
-    memory = twin.encode(torch.tensor([source]))
-    return twin.generator(twin.decode(torch.tensor([target[:-1]]), memory, mask))[0]
-
-
-@given(st.data())
-@settings(max_examples=25)
-@torch.no_grad()
-def test_the_decoder_attends_to_exactly_its_in_edges(data):
-    """Without an edge from the source: as the dense model with that pair masked, and no other change."""
-    torch.manual_seed(1)
-    model = small_model()
-    sizes = data.draw(st.lists(st.tuples(st.integers(2, 6), st.integers(1, 6)), min_size=1, max_size=3))
-    sources, targets = random_pairs(sizes)
-    batch = GraphPool()(sources, targets)
-    edge = data.draw(st.integers(0, batch.cross.num_edges - 1))
-    gone = int(batch.cross.dst[edge])
-    changed = model(dataclasses.replace(batch, cross=without_edge(batch.cross, edge)))
-    whole = model(batch)
-    for number, (source, target) in enumerate(zip(sources, targets, strict=True)):
-        senders, rows = batch.sentence(number)
-        if not rows.start <= gone < rows.stop:
-            torch.testing.assert_close(changed[rows], whole[rows])
-            continue
-        sender = int(batch.cross.src[edge]) - senders.start
-        expected = masked_dense(model, source, target, sender, gone - rows.start)
-        assert_equal_as_stated(changed[rows], expected)
-        before = slice(rows.start, gone)
-        torch.testing.assert_close(changed[before], whole[before])
-        assert not torch.allclose(changed[gone], whole[gone], atol=1e-6)
-        scores = [x[rows].gather(1, batch.tgt_y[rows, None]).sum() for x in (changed, whole)]
-        assert_equal_as_stated(scores[0], expected.gather(1, batch.tgt_y[rows, None]).sum())
-
-
 @given(st.integers(2, 6), st.integers(1, 6), st.data())
 @settings(max_examples=25)
 @torch.no_grad()
 def test_a_decoded_target_attends_to_exactly_its_in_edges(n, m, data):
-    """The same at the step that adds the edge's receiver: what was there before stays as it was."""
+    """Without an edge from the source: as matrices with that pair masked, in float64."""
     torch.manual_seed(1)
     model = small_model()
     (source,), (target,) = random_pairs([(n, m)])
     sender, receiver = data.draw(st.integers(0, n - 1)), data.draw(st.integers(0, m - 1))
-    expected = masked_dense(model, source, target, sender, receiver)
     continuation = Continuation(model, [source])
-    whole = continuation._cross
-    for position in range(m):
-        continuation._cross = without_edge(whole, sender) if position == receiver else whole
-        states = continuation.step(torch.tensor([target[position]]))
-        assert_equal_as_stated(model.generator(states)[0], expected[position])
+    whole, steps = continuation._cross, []
+    part = AttentionGraph.from_mask(torch.arange(n)[None] != sender, self_attention=False)
+    for position, token in enumerate(target[:-1]):
+        continuation._cross = part if position == receiver else whole
+        steps.append(continuation.step(torch.tensor([token])))
+    model.double().pos_enc.table = model.pos_enc.table.double()
+    mask = torch.ones(1, 1, m, n, dtype=torch.bool)
+    mask[..., receiver, sender] = False
+    memory = dense.encode(model, torch.tensor([source]))
+    expected = dense.decode(model, torch.tensor([target[:-1]]), memory, mask)[0]
+    assert_equal_as_stated(torch.cat(steps), expected)
 
 
 @given(st.integers(0, 50))
@@ -166,19 +122,24 @@ def test_the_model_comes_back_in_the_mode_it_was_in_and_decodes_without_dropout(
 
 
 @pytest.mark.parametrize(
-    ("sources", "symbols", "limit", "message"),
+    ("decode", "change", "message"),
     [
-        ([[]], (SOS, EOS), None, r"src_buf\[0\] must hold at least one id"),
-        ([[VOCAB]], (SOS, EOS), None, "token id must lie in"),
-        ([], (SOS, EOS), None, "one pair at least"),
-        ([[3]], (VOCAB, EOS), None, f"sos_id must lie in 0..{VOCAB - 1}, got {VOCAB}"),
-        ([[3]], (SOS, VOCAB), None, f"eos_id must lie in 0..{VOCAB - 1}, got {VOCAB}"),
-        ([[3]], (SOS, EOS), 0, "max_len must be at least 1, got 0"),
+        (greedy, {"sources": [[]]}, r"src_buf\[0\] must hold at least one id"),
+        (greedy, {"sources": [[VOCAB]]}, "token id must lie in"),
+        (greedy, {"sos_id": VOCAB}, f"sos_id must lie in 0..{VOCAB - 1}, got {VOCAB}"),
+        (greedy, {"max_len": 0}, "max_len must be at least 1, got 0"),
+        (beam_search, {"eos_id": VOCAB}, f"eos_id must lie in 0..{VOCAB - 1}, got {VOCAB}"),
+        (beam_search, {"beam": 0}, "beam must be at least 1, got 0"),
+        (beam_search, {"max_repeats": 0}, "max_repeats must be at least 1, got 0"),
+        (beam_search, {"beam": 2, "n_best": 3}, r"n_best must be at most beam \(2\), got 3"),
+        (beam_search, {"length_penalty": float("inf")}, "length_penalty must be a number, zero or more"),
+        (beam_search, {"length_offset": -1}, "length_offset must be a number, zero or more; got -1"),
     ],
 )
-def test_bad_input(sources, symbols, limit, message):
+def test_bad_input(decode, change, message):
+    good = {"sources": [[3]], "sos_id": SOS, "eos_id": EOS}
     with pytest.raises(ValueError, match=message):
-        greedy(small_model(), sources, *symbols, limit)
+        decode(small_model(), **good | change)
 
 
 def longest_run(ids):
@@ -270,19 +231,3 @@ class TestBeamSearch:
                     log_probs = model(batch).gather(1, batch.tgt_y[:, None]).squeeze(1)
                 own = log_probs if hypothesis.finished else log_probs[:-1]
                 assert hypothesis.log_prob == pytest.approx(own.sum().item(), abs=1e-4)
-
-    @pytest.mark.parametrize(
-        ("options", "message"),
-        [
-            ({"beam": 0}, "beam must be at least 1, got 0"),
-            ({"max_repeats": 0}, "max_repeats must be at least 1, got 0"),
-            ({"beam": 2, "n_best": 3}, r"n_best must be at most beam \(2\), got 3"),
-            ({"n_best": 0}, "n_best must be at least 1, got 0"),
-            ({"length_penalty": -0.1}, "length_penalty must be a number, zero or more; got -0.1"),
-            ({"length_penalty": float("inf")}, "length_penalty must be"),
-            ({"length_offset": -1}, "length_offset must be a number, zero or more; got -1"),
-        ],
-    )
-    def test_bad_input(self, options, message):
-        with pytest.raises(ValueError, match=message):
-            beam_search(self.model(0), [[3]], SOS, EOS, **options)

@@ -67,25 +67,32 @@ NAMES = {
 }
 
 
-def parameters_of(model):
-    """The parameters of the package's model as the one file names them; its embeddings hold the factor."""
-    for name, value in model.state_dict().items():
+def named(model, of, factor):
+    """What the package's parameters hold, as the one file names them; its embeddings hold the factor."""
+    for name, parameter in model.named_parameters():
         for theirs, ours in NAMES.items():
             name = name.replace(theirs, ours)
-        yield name, value * 8 if name in ("source.weight", "target.weight") else value
+        yield name, of(parameter) * (factor if name in ("source.weight", "target.weight") else 1)
 
 
 def test_the_model_is_the_packages():
     theirs = make_model(27, 27, 2, 64, 256, 4, dropout=0.0)
     ours = one_file.Transformer(27)
-    ours.load_state_dict(dict(parameters_of(theirs)))
+    ours.load_state_dict(dict(named(theirs, torch.Tensor.detach, 8)))
     batch = GraphPool()(SOURCES, [[*target, 0] for target in TARGETS])
     expected = theirs.generator.logits(theirs.hidden(batch))
+    upstream = torch.randn_like(expected)
+    expected.backward(upstream)
     for attend in (one_file.on_edges, one_file.in_tiles):
         for part in ours.modules():
             if isinstance(part, one_file.Attention):
                 part.attend = attend
-        torch.testing.assert_close(ours(SOURCES, TARGETS), expected, atol=1e-5, rtol=1e-5)
+        found = ours(SOURCES, TARGETS)
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+        ours.zero_grad()
+        found.backward(upstream)
+        for name, value in named(theirs, lambda parameter: parameter.grad, 1 / 8):
+            torch.testing.assert_close(ours.get_parameter(name).grad, value, atol=1e-5, rtol=1e-5, msg=name)
 
 
 def test_it_learns_and_shows_what_it_attends_to(capsys):

@@ -1,3 +1,5 @@
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 
@@ -82,6 +84,13 @@ def test_rounds_are_recorded_while_someone_asks_and_within_each_other():
     assert [len(each.rounds) for each in (outer, inner)] == [6, 3]
     assert [each.whole for each in inner.rounds] == [batch.enc, batch.dec, batch.cross]
     assert current_recording() is None
+
+
+def test_another_threads_passes_are_not_recorded():
+    model, batch = small_model(N=1), pool(*random_pairs([(2, 3)]))
+    with recorded() as recording, ThreadPoolExecutor(1) as threads:
+        threads.submit(model.hidden, batch).result()
+    assert recording.rounds == []
 
 
 def test_rounds_on_a_part_of_the_receivers_are_rounds_of_the_whole():

@@ -45,7 +45,10 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class UniversalConfig:
-    """A Universal Transformer: steps at most, width, and more, as in ``make_universal_model``."""
+    """A Universal Transformer: steps at most, width, and more, as in ``make_universal_model``.
+
+    ``frozen`` is a field of committed configurations; halted tokens' states are what is kept.
+    """
 
     max_steps: int
     dim_model: int
@@ -69,7 +72,9 @@ class UniversalConfig:
 
     def build(self, vocab_size: int) -> UTransformer:
         """Return a model of this size."""
-        return make_universal_model(vocab_size, vocab_size, **asdict(self))
+        settings = asdict(self)
+        del settings["frozen"]
+        return make_universal_model(vocab_size, vocab_size, **settings)
 
 
 @dataclass(frozen=True)

@@ -149,10 +149,7 @@ class AdaptiveContinuation(Continuation):
     def leave(self, n: int, rows: Tensor, x: Tensor) -> None:
         """Write the frozen keys and values of halted tokens to all later steps."""
         self._active = None
-        if self.model.frozen == "state":
-            fields = self.model.decoder.pre_func(0, "kv")(x)
-        else:
-            fields = {name: past[rows, self.length - 1] for name, past in self._past[n].items()}
+        fields = self.model.decoder.pre_func(0, "kv")(x)
         for later in range(n + 1, len(self._past)):
             self._write(later, rows, fields)
 

@@ -121,8 +121,5 @@ def bigbird(
     TypeError, ValueError
         If a count is not an integer or negative.
     """
-    check_count("reach (tokens attended to on each side)", reach)
-    check_count("num_random (random tokens that each token attends to)", num_random)
-    check_count("num_global (global tokens)", num_global)
     local = union(window(n, reach, 0 if causal else reach), global_tokens(n, num_global, causal))
     return union(local, random_links(n, num_random, seed, causal, besides=local))

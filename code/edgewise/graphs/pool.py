@@ -14,6 +14,8 @@ from edgewise.graphs.interop import load_dgl
 
 Sentence = Sequence[int] | Tensor
 
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
 
 @dataclass(frozen=True, eq=False)
 class Batch:
@@ -166,9 +168,6 @@ class GraphPool:
         ValueError
             If there is no sentence, the two lists differ in length, or a sentence is too short.
         """
-        for name, buffer in (("src_buf", src_buf), ("tgt_buf", tgt_buf)):
-            if not isinstance(buffer, Iterable):
-                raise TypeError(f"{name} must be a list of sentences, got {buffer!r}")
         sources, targets = (
             [_ids(name, i, s) for i, s in enumerate(buffer)]
             for name, buffer in (("src_buf", src_buf), ("tgt_buf", tgt_buf))
@@ -212,14 +211,9 @@ class GraphPool:
 
 
 def _ids(name: str, index: int, sentence: Sentence) -> Tensor:
-    try:
-        ids = torch.as_tensor(sentence)
-        if ids.dim() != 1 or (
-            ids.numel() and (ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool)
-        ):
-            raise TypeError
-    except (TypeError, ValueError, RuntimeError):
-        raise TypeError(f"{name}[{index}] must be a list of integers, got {sentence!r}") from None
+    ids = torch.as_tensor(sentence)
+    if ids.dim() != 1 or (ids.numel() and ids.dtype not in INTEGERS):
+        raise TypeError(f"{name}[{index}] must be a list of integers, got {sentence!r}")
     return ids.long()
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs import AttentionGraph
-from edgewise.message_passing.precision import in_full_precision, without_second_derivatives
+from edgewise.message_passing.precision import OnEdges, in_full_precision, without_second_derivatives
 from edgewise.message_passing.scatter import softmax_over_in_edges
 
 AT_WORK = 2**19
@@ -20,14 +20,7 @@ AT_WORK = 2**19
 
 
 @in_full_precision
-def chunks(
-    graph: AttentionGraph,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    bias: Tensor | None = None,
-    keep: Tensor | None = None,
-) -> Tensor:
+def chunks(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor, bias: OnEdges, keep: OnEdges) -> Tensor:
     """Gather, weight and sum, chunk by chunk of edges. There are no second derivatives."""
     return _Chunks.apply(graph, q, k, v, bias, keep)
 
@@ -35,13 +28,7 @@ def chunks(
 class _Chunks(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any,
-        graph: AttentionGraph,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        bias: Tensor | None,
-        keep: Tensor | None,
+        ctx: Any, graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor, bias: OnEdges, keep: OnEdges
     ) -> Tensor:
         score = q.new_empty(graph.num_edges, q.shape[1])
         for part, src, dst in _parts(graph, q):

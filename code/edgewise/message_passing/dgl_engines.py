@@ -8,18 +8,11 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs import AttentionGraph, load_dgl
-from edgewise.message_passing.precision import in_full_precision, without_second_derivatives
+from edgewise.message_passing.precision import OnEdges, in_full_precision, without_second_derivatives
 
 
 @in_full_precision
-def mailbox(
-    graph: AttentionGraph,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    bias: Tensor | None = None,
-    keep: Tensor | None = None,
-) -> Tensor:
+def mailbox(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor, bias: OnEdges, keep: OnEdges) -> Tensor:
     """Send score and value along each edge; reduce each receiver's mailbox."""
     g = _local_graph(graph)
     g.srcdata.update({"k": k, "v": v})
@@ -44,14 +37,7 @@ def read_mailbox(nodes: Any) -> dict[str, Tensor]:
 
 
 @in_full_precision
-def builtin(
-    graph: AttentionGraph,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    bias: Tensor | None = None,
-    keep: Tensor | None = None,
-) -> Tensor:
+def builtin(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor, bias: OnEdges, keep: OnEdges) -> Tensor:
     """The DGL tutorial's decomposition, made stable: each receiver's highest score is subtracted."""
     fn = load_dgl().function
     g = _local_graph(graph)
@@ -91,14 +77,7 @@ def exp_below(field: str, highest_field: str) -> Callable[[Any], dict[str, Tenso
 
 
 @in_full_precision
-def fused(
-    graph: AttentionGraph,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    bias: Tensor | None = None,
-    keep: Tensor | None = None,
-) -> Tensor:
+def fused(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor, bias: OnEdges, keep: OnEdges) -> Tensor:
     """Three kernels without feature-wide messages: score, softmax, weighted sum.
 
     There are no second derivatives: DGL's softmax takes some of them for zero.

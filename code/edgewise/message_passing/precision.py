@@ -11,8 +11,11 @@ from edgewise.graphs import AttentionGraph
 
 HALF = (torch.float16, torch.bfloat16)
 
+OnEdges = Tensor | None
+"""A number for each edge and head, [E, h], or nothing."""
+
 Engine = Callable[..., Tensor]
-"""Takes a graph, queries, keys, values, and biases and factors of edges [E, h], each of which may be None."""
+"""Takes a graph, queries, keys, values, and biases and factors of edges."""
 
 
 def in_full_precision(engine: Engine) -> Engine:

@@ -21,17 +21,10 @@ from edgewise.message_passing.plan import (
     plan_tiles,
     score_places,
 )
-from edgewise.message_passing.precision import HALF, in_full_precision, without_second_derivatives
+from edgewise.message_passing.precision import HALF, OnEdges, in_full_precision, without_second_derivatives
 
 
-def tiles(
-    graph: AttentionGraph,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    bias: Tensor | None = None,
-    keep: Tensor | None = None,
-) -> Tensor:
+def tiles(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor, bias: OnEdges, keep: OnEdges) -> Tensor:
     """Gather each tile's tokens, attend inside it, scatter the outputs.
 
     Called by itself it needs finite queries, keys and values, since masked pairs inside a tile are multiplied

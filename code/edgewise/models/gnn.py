@@ -56,7 +56,6 @@ def aggregate(
     ValueError
         If ``how`` is unknown, shapes do not fit, or attention lacks queries or keys.
     """
-    check_choice("how", how, AGGREGATORS)
     if how == "attention":
         if query is None or key is None:
             raise ValueError("attention needs query and key, got None")
@@ -66,13 +65,7 @@ def aggregate(
 
 
 def reduce_edges(graph: AttentionGraph, sent: Tensor, how: str = "sum") -> Tensor:
-    """Reduce messages on edges, [E, h, d_k], at the receivers: [num_dst, h, d_k].
-
-    Raises
-    ------
-    ValueError
-        If ``how`` is not ``"sum"``, ``"mean"`` or ``"max"``.
-    """
+    """Reduce messages on edges, [E, h, d_k], at the receivers by sum, mean or max: [num_dst, h, d_k]."""
     check_choice("how", how, ["sum", "mean", "max"])
     silence = sent.new_zeros(graph.num_dst, *sent.shape[1:])
     if how == "max":

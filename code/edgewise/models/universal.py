@@ -14,16 +14,14 @@ from edgewise.models.recording import current_recording
 from edgewise.models.transformer import Decoder, Encoder, Output, PreFunc, State, Transformer
 from edgewise.validation import check_choice, check_count
 
-FROZEN = ("state", "input")
-"""Source of a halted token's keys and values: its last state, or the input of its last step."""
-
 
 class UTransformer(Transformer):
     """Encoder and decoder of one layer each, applied to each token until it halts (Dehghani et al. 2019).
 
     At every step the encodings of position and step are added to a token's state. A halted token is still
-    attended to, with frozen keys and values; nothing more is computed for it. In :meth:`attention_of` a layer
-    is a step, and a token that has halted before it attends to nothing.
+    attended to, with keys and values that are projected once from its last state, without position and step,
+    which copies that state forward; nothing more is computed for it. In :meth:`attention_of` a layer is a
+    step, and a token that has halted before it attends to nothing.
 
     Parameters
     ----------
@@ -47,9 +45,6 @@ class UTransformer(Transformer):
         combination of their steps is intractable.
     prior : float
         Of PonderNet: the halting probability of the geometric prior, in (0, 1).
-    frozen : str
-        Keys and values of a halted token. ``"state"``: projected once from its last state, without position
-        and step, which copies that state forward. ``"input"``: those of its last step, as in DGL's example.
     ponder_weight : float
         Of :meth:`extra_loss`, at least 0.
     ponder_warmup : int
@@ -76,20 +71,17 @@ class UTransformer(Transformer):
         eps: float = 0.01,
         halting: str = "act",
         prior: float = 0.3,
-        frozen: str = "state",
         ponder_weight: float = 0.01,
         ponder_warmup: int = 0,
         engine: str = "auto",
     ):
         super().__init__(encoder, decoder, src_embed, tgt_embed, pos_enc, generator, engine)
         check_halting(max_steps, eps, halting, prior, ponder_weight, ponder_warmup)
-        check_choice("frozen", frozen, FROZEN)
         for stack in (encoder, decoder):
             if stack.N != 1:
                 raise ValueError(f"encoder and decoder must have one layer each, got {stack.N}")
         self.time_enc, self.halt_enc, self.halt_dec = time_enc, halt_enc, halt_dec
-        self.max_steps, self.eps, self.frozen = max_steps, eps, frozen
-        self.halting, self.prior = halting, prior
+        self.max_steps, self.eps, self.halting, self.prior = max_steps, eps, halting, prior
         self.ponder_weight, self.ponder_warmup = ponder_weight, ponder_warmup
 
     def advance(self, positions: Tensor) -> Callable[[int, Tensor, Tensor], Tensor]:
@@ -235,8 +227,7 @@ class Side:
     def leave(self, n: int, rows: Tensor, x: Tensor) -> None:
         """Keep halted tokens' states, whose keys and values replace theirs from the next step on."""
         self._parts = {}
-        if self.model.frozen == "state":
-            self._left.append((rows, x))
+        self._left.append((rows, x))
 
 
 class Encoding(Side):
@@ -297,20 +288,19 @@ def make_universal_model(
     bias: float = 1.0,
     halting: str = "act",
     prior: float = 0.3,
-    frozen: str = "state",
     ponder_weight: float = 0.01,
     ponder_warmup: int = 0,
     engine: str = "auto",
     norm_first: bool = True,
     shared: bool = False,
 ) -> UTransformer:
-    """Build a Universal Transformer; except for ``frozen``, the defaults are those of DGL's example.
+    """Build a Universal Transformer; the defaults are those of DGL's example.
 
     Parameters
     ----------
     src_vocab, tgt_vocab, dim_model, dim_ff, h, dropout, engine, norm_first, shared
         As in :func:`edgewise.models.transformer.make_model`.
-    max_steps, eps, halting, prior, frozen, ponder_weight, ponder_warmup
+    max_steps, eps, halting, prior, ponder_weight, ponder_warmup
         As in :class:`UTransformer`.
     bias : float
         Initial bias of the halting units.
@@ -324,7 +314,7 @@ def make_universal_model(
     check_count("src_vocab", src_vocab, 1)
     check_count("tgt_vocab", tgt_vocab, 1)
     encoder_layer, decoder_layer = layer_pair(dim_model, dim_ff, h, dropout, norm_first)
-    settings = (max_steps, eps, halting, prior, frozen, ponder_weight, ponder_warmup, engine)
+    settings = (max_steps, eps, halting, prior, ponder_weight, ponder_warmup, engine)
     model = UTransformer(
         Encoder(encoder_layer, 1),
         Decoder(decoder_layer, 1),
