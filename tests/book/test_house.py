@@ -70,7 +70,7 @@ def test_imports_point_one_way():
     assert {path: names for path, names in found.items() if names} == {}
 
 
-NEEDED = {"torch", "numpy", "safetensors", "edgewise"}
+NEEDED = {"torch", "numpy", "edgewise"}
 IMPORT_ALL = """
 import importlib, pkgutil, sys
 import edgewise
