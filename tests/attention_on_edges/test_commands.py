@@ -1,3 +1,5 @@
+import codecs
+import json
 import os
 import signal
 import subprocess
@@ -11,10 +13,14 @@ from typer.testing import CliRunner
 
 from attention_on_edges import experiments
 from attention_on_edges.commands import app as cli
-from attention_on_edges.commands import running
+from attention_on_edges.commands.translating import MOST_BYTES
 from attention_on_edges.data import tasks
+from attention_on_edges.data.tokenization import BPE
+from attention_on_edges.data.tokenizer_config import TokenizerConfig
+from attention_on_edges.experiments import artifacts
 from edgewise.message_passing import available_engines
 from edgewise.training.checkpoint_files import checkpoints
+from edgewise.validation import InputError
 from workshop import FEW, TINY
 
 
@@ -37,20 +43,22 @@ def one_line(result):
 
 
 def test_train_stops_resumes_and_leaves_an_artifact(tmp_path):
-    first = call("train", "copy", "--out", tmp_path, "--steps", 3)
+    words = ["train", "copy", "--out", tmp_path]
+    first = call(*words, "--steps", 3)
     assert first.exit_code == 0, first.output
-    assert f"stopped at step 3; go on with: edgewise train copy --resume --out {tmp_path}" in first.output
-    assert not (tmp_path / "artifact").exists()
-    second = call("train", "copy", "--out", tmp_path, "--resume")
+    assert "stopped at step 3; go on with the same command and --resume" in first.output
+    assert "holds a run already" in one_line(call(*words))
+    second = call(*words, "--resume")
     assert second.exit_code == 0, second.output
     assert "exact_match" in second.output
     assert (tmp_path / "artifact" / "provenance.json").exists()
-    again = call("train", "copy", "--out", tmp_path, "--resume")
-    assert again.exit_code == 0, again.output
+    assert call(*words, "--resume").exit_code == 0
     scored = call("evaluate", tmp_path / "artifact", "--limit", 20)
     assert scored.exit_code == 0, scored.output
-    assert "found" in scored.output
-    assert "recorded" in scored.output
+    names = [[word for word in line.split() if "_" in word] for line in scored.output.splitlines()[1:3]]
+    assert names[0] == names[1] == ["exact_match", "token_accuracy"]
+    for word in ("found", "recorded"):
+        assert f"test, {word}" in scored.output
 
 
 def test_the_default_folder(tmp_path, monkeypatch):
@@ -59,54 +67,54 @@ def test_the_default_folder(tmp_path, monkeypatch):
     assert (tmp_path / "runs" / "copy" / "metrics.jsonl").exists()
 
 
-def test_the_command_to_go_on_with_can_be_pasted(tmp_path):
-    folder = tmp_path / "a run"
-    first = call("train", "copy", "--device", "cpu:0", "--out", folder, "--steps", 1)
-    assert f"edgewise train copy --resume --device cpu:0 --out '{folder}'" in first.output
+def test_a_study_is_made_in_parts(tmp_path, monkeypatch):
+    monkeypatch.setitem(experiments.STUDIES, "s", experiments.Study("s", "Why?", (TINY, TINY)))
+    words = ["study", "s", "--out", tmp_path]
+    assert call(*words, "--runs", 1).output == "1 runs are missing\n"
+    assert call(*words).output == f"{tmp_path / 's.json'}\n"
 
 
-def test_two_at_once_in_one_folder(tmp_path):
-    with running.alone(tmp_path):
-        assert "another process trains in" in one_line(call("train", "copy", "--out", tmp_path, "--steps", 1))
-    assert call("train", "copy", "--out", tmp_path, "--steps", 1).exit_code == 0
-
-
-def test_what_goes_wrong_is_one_line(tmp_path):
-    assert call("train", "copy", "--out", tmp_path, "--steps", 1).exit_code == 0
-    assert "holds a run already" in one_line(call("train", "copy", "--out", tmp_path))
-    (path,) = checkpoints(tmp_path / "checkpoints")
-    path.write_bytes(path.read_bytes()[:1000])
-    assert "is truncated" in one_line(call("train", "copy", "--out", tmp_path, "--resume"))
-    blocked = tmp_path / "file"
-    blocked.write_text("")
-    assert "Not a directory" in one_line(call("train", "copy", "--out", blocked / "run"))
-    with pytest.raises(OSError, match="Not a directory"):
-        CliRunner().invoke(
-            cli.app, ["--traceback", "train", "copy", "--out", str(blocked / "run")], catch_exceptions=False
-        )
-
-
-def test_a_full_disk_is_one_line_and_the_checkpoint_before_is_whole(tmp_path, monkeypatch):
-    assert call("train", "copy", "--out", tmp_path, "--steps", 2).exit_code == 0
+@pytest.mark.parametrize("step", [None, 2])
+def test_a_full_disk_is_one_line_and_nothing_is_lost(step, tmp_path, monkeypatch):
+    """Whether a checkpoint is there already or not."""
+    words = ["train", "copy", "--out", tmp_path, "--resume"]
+    if step:
+        assert call(*words, "--steps", step).exit_code == 0
     sync = os.fsync
 
     def full(fd):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    assert "No space left on device" in one_line(
-        call("train", "copy", "--out", tmp_path, "--resume", "--steps", 3)
-    )
+    assert "No space left on device" in one_line(call(*words, "--steps", 3))
     monkeypatch.setattr(os, "fsync", sync)
-    assert call("train", "copy", "--out", tmp_path, "--resume", "--steps", 3).exit_code == 0
+    assert call(*words, "--steps", 3).exit_code == 0
+    log = (tmp_path / "metrics.jsonl").read_text()
+    assert [json.loads(line)["step"] for line in log.splitlines()] == [1, 2, 3]
 
 
-def test_a_nan_loss_is_one_line(tmp_path, monkeypatch):
+def test_what_goes_wrong_is_one_line(tmp_path, monkeypatch):
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    words = ["train", "copy", "--out", blocked / "run"]
+    assert "Not a directory" in one_line(call(*words))
+    with pytest.raises(OSError, match="Not a directory"):
+        CliRunner().invoke(cli.app, ["--traceback", *map(str, words)], catch_exceptions=False)
     wild = replace(TINY, training=replace(TINY.training, factor=1e30, warmup=1))
     monkeypatch.setitem(experiments.EXPERIMENTS, "copy", wild)
-    line = one_line(call("train", "copy", "--out", tmp_path))
-    assert "at step" in line
-    assert "of epoch 1; there is no checkpoint yet: start again with another configuration" in line
+    assert "after step" in one_line(call("train", "copy", "--out", tmp_path / "run"))
+
+
+@pytest.mark.parametrize(("error", "shown"), [(InputError("x"), True), (ValueError("x"), False)])
+def test_a_fault_inside_the_program_keeps_its_traceback(error, shown, monkeypatch):
+    def fail(*given):
+        raise error
+
+    monkeypatch.setattr(artifacts, "find", fail)
+    result = call("evaluate", "copy")
+    assert result.exit_code == 1
+    assert result.stderr == ("error: x\n" if shown else "")
+    assert (result.exception is error) == (not shown)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +127,9 @@ def test_a_nan_loss_is_one_line(tmp_path, monkeypatch):
         ["train", "copy", "--steps", "0"],
         ["train"],
         ["evaluate", "copy", "--limit", "0"],
-        ["bench", "engines", "nothing"],
+        ["translate", "x", "--nbest", "9"],
+        ["bench", "engines", "--only", "nothing"],
+        ["bench", "nothing"],
         ["train", "copy", "--nothing"],
         ["dance"],
     ],
@@ -133,12 +143,62 @@ def test_wrong_usage_is_one_line(words):
     assert not result.stdout
 
 
-@pytest.mark.parametrize("words", [[], ["bench"]])
-def test_no_command_at_all_is_a_question(words):
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["evaluate", "nothing"], "no artifact 'nothing'; there are: copy"),
+        (["evaluate", "./nothing"], "there is no folder ./nothing"),
+        (["study", "../x"], "study must be one of"),
+    ],
+)
+def test_a_name_of_nothing_is_one_line_and_exit_code_2(words, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     result = call(*words)
     assert result.exit_code == 2
-    assert "Usage" in result.output
-    assert "error" not in result.stderr
+    assert message in result.stderr.splitlines()[-1]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory):
+    """A model of text with drawn weights."""
+    experiment = replace(TINY, task="captions", tokenizer=TokenizerConfig(260))
+    torch.manual_seed(0)
+    weights = artifacts.halved(dict(experiment.model.build(263).named_parameters()))
+    facts = {"commit": "", "seed": 0, "seconds": 1.0} | dict.fromkeys(("date", "device", "torch"), "any")
+    folder, tokenizer = tmp_path_factory.mktemp("made") / "text", BPE.train(["a dog runs"], 260).to_json()
+    artifacts.write(folder, weights, experiment.config, {"losses": [1.0]}, facts, tokenizer)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("given", "lines", "messages"),
+    [
+        (b"a dog\r\na man", 2, []),
+        ("\u05e9\u05dc\u05d5\u05dd 🚲\n\u0000 字\n".encode(), 2, []),
+        (b"a dog\n\na man\n", 3, ["text 2 must not be empty"]),
+        (b"a dog\na \xff man\na man\n", 3, ["text 2 is not UTF-8"]),
+        (b"a dog\n" + b"x y " * 1000 + b"\na man\n", 3, ["text 2 must have at most 250 pieces, got"]),
+        (b"x" * (3 * MOST_BYTES) + b"\n\na man", 3, ["text 1 must have at most", "text 2 must not be empty"]),
+    ],
+)
+def test_a_line_out_for_each_line_in(given, lines, messages, translator):
+    """In order; for one that cannot be translated an empty one, and an error."""
+    words = ["translate", "--model", str(translator), "--beam", "1"]
+    result = CliRunner().invoke(cli.app, words, input=given)
+    assert result.exit_code == (1 if messages else 0), result.output
+    out = result.stdout.split("\n")[:-1]
+    assert len(out) == lines
+    errors = result.stderr.splitlines()
+    assert len(errors) == len(messages)
+    for error, message in zip(errors, messages, strict=True):
+        assert error.startswith(f"error: {message}")
+        assert out[int(message.split()[1]) - 1] == ""
+    if given.startswith(b"a dog") and messages:
+        whole = CliRunner().invoke(cli.app, [*words, "a dog", "a man"])
+        assert [out[0], out[2], ""] == whole.stdout.split("\n")
+    marked = CliRunner().invoke(cli.app, words, input=codecs.BOM_UTF8 + given)
+    assert marked.stdout == result.stdout
 
 
 def test_what_takes_long_is_said_before_it_is_done(tmp_path, monkeypatch):
@@ -171,6 +231,6 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
-    assert "go on with: edgewise train sort --resume --out" in errors
+    assert "go on with the same command and --resume" in errors
     (path,) = checkpoints(tmp_path / "checkpoints")
     assert f"stopped at step {int(path.stem.split('-')[1])};" in errors

@@ -30,7 +30,7 @@ COURSES = {
         replace(PLAIN, batch_size=None, batch_tokens=12, bucketed=True, grad_accum=4),
         9,
     ),
-    "two passes": (SMALL, replace(ODD, r_drop=2.0), 6),
+    "one sentence": (SMALL, ODD, 6),
     "halting": (ACT, ODD, 6),
     "PonderNet": (ACT | {"halting": "pondernet"}, ODD, 6),
 }

@@ -221,7 +221,6 @@ class TestFaults:
         {"smoothing": 1.0},
         {"clip": 0.0},
         {"betas": (0.9, 1.0)},
-        {"r_drop": float("nan")},
         {"decay_epochs": 3},
     ],
     ids=str,
@@ -234,15 +233,12 @@ def test_bad_recipes(change):
 class TestUpdates:
     pairs = (([3, 4], [0, 3, 4, 1]), ([5], [0, 5, 1]), ([6, 4, 5], [0, 6, 4, 5, 5, 1]))
 
-    def update(self, passes=1, clip=None):
+    def update(self, clip=None):
         """Make one update; return the norm that is reported, loss and count, and the gradient."""
         torch.manual_seed(0)
         model, batch = small_model(), GraphPool()(*zip(*self.pairs, strict=True))
         opt = NoamOpt(8, 1.0, 1, torch.optim.SGD(model.parameters(), lr=0.0))
-        hidden = torch.stack([model.hidden(batch) for _ in range(passes)]).squeeze(0)
-        loss, correct = states_loss(
-            model.generator, LabelSmoothing(11, 2), hidden, batch.tgt_y, r_drop=passes - 1.0
-        )
+        loss, correct = states_loss(model.generator, LabelSmoothing(11, 2), model.hidden(batch), batch.tgt_y)
         loss.backward()
         norm = take_step(opt, batch.n_tokens, clip)
         return norm, (loss.item(), correct), torch.cat([p.grad.flatten() for p in model.parameters()])
@@ -260,12 +256,6 @@ class TestUpdates:
             take_step(run.opt, tokens)
             grads.append(torch.cat([p.grad.flatten() for p in run.model.parameters()]))
         torch.testing.assert_close(grads[1], grads[0], atol=1e-6, rtol=1e-5)
-
-    def test_two_equal_passes_count_as_one(self):
-        """Without dropout two passes are equal: loss, accuracy and gradient are those of one."""
-        (_, counts, one), (_, twice, two) = (self.update(passes) for passes in (1, 2))
-        assert twice == pytest.approx(counts, rel=1e-5)
-        torch.testing.assert_close(two, one, atol=1e-6, rtol=1e-5)
 
     def test_a_long_gradient_is_cut_and_a_short_one_is_not(self):
         (norm, _, whole), (other, _, cut), (_, _, same) = (
@@ -295,22 +285,6 @@ def test_half_precision_products_run_where_the_processor_has_them(tmp_path, monk
     assert dtypes == products == {torch.bfloat16 if supported else torch.float32}
     assert run.epochs[-1]["train"]["loss"] < run.epochs[0]["train"]["loss"]
     assert {p.dtype for p in run.model.parameters()} == {torch.float32}
-
-
-def test_r_drop_brings_two_passes_closer(tmp_path):
-    """Dropout separates two passes; with R-Drop they end closer to each other."""
-    apart = {}
-    for weight in (0.0, 20.0):
-        run = begin(tmp_path / str(weight), replace(TRAINING, r_drop=weight, epochs=6))
-        run.train()
-        run.model.train()
-        torch.manual_seed(0)
-        batch = next(run.data(GraphPool(), "valid", 8))
-        with torch.no_grad():
-            first, second = (run.model(batch) for _ in range(2))
-        apart[weight] = float(((first.exp() - second.exp()) * (first - second)).sum(1).mean())
-        assert run.epochs[-1]["train"]["loss"] < run.epochs[0]["train"]["loss"]
-    assert apart[20.0] < 0.7 * apart[0.0]
 
 
 def test_the_rate_decays_in_equal_steps_over_the_last_epochs(tmp_path):

@@ -1,6 +1,5 @@
 """The configuration of a training run."""
 
-import math
 from dataclasses import dataclass
 from numbers import Real
 
@@ -33,8 +32,6 @@ class TrainingConfig:
         Largest norm of the gradient over all parameters.
     smoothing : float
         Label smoothing.
-    r_drop : float
-        Weight of R-Drop's divergence between two passes over each batch; 0: one pass.
     average : int
         Final epochs whose weights are averaged for the last validation and the artifact.
     monitor : str
@@ -59,7 +56,6 @@ class TrainingConfig:
     eps: float = 1e-9
     clip: float | None = None
     smoothing: float = 0.1
-    r_drop: float = 0.0
     average: int = 1
     monitor: str = "loss"
     patience: int | None = None
@@ -85,8 +81,6 @@ class TrainingConfig:
                 f"got {self.batch_size} and {self.batch_tokens}"
             )
         check_probability("smoothing", self.smoothing)
-        if not isinstance(self.r_drop, float | Real) or not 0 <= self.r_drop < math.inf:  # as check_real
-            raise ValueError(f"r_drop must be a finite number, at least 0, got {self.r_drop!r}")
         for name in ("factor", "eps", "clip"):
             value: float | None = getattr(self, name)
             if value is not None and (not isinstance(value, float | Real) or not value > 0):

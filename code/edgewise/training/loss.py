@@ -55,40 +55,26 @@ def batch_loss(
     batch: Batch,
     criterion: LabelSmoothing,
     step: int = 0,
-    r_drop: float = 0.0,
     autocast: bool = False,
 ) -> BatchLoss:
     """Pass a batch through, after ``step`` updates; a stand-in counts as nothing.
 
-    With ``r_drop`` the model runs twice, and loss and correct predictions are means over both passes. With
-    ``autocast``, matrix products are in bfloat16.
-
-    Raises
-    ------
-    ValueError
-        If R-Drop is combined with a loss averaged over several states.
+    With ``autocast``, matrix products are in bfloat16.
     """
     with torch.autocast(batch.device.type, torch.bfloat16, enabled=autocast):
-        outputs = [model.run(batch) for _ in range(2 if r_drop else 1)]
-        extras = [extra for output in outputs if (extra := model.extra_loss(output, step)) is not None]
-        several = model.predictions(outputs[0])
+        output = model.run(batch)
+        extra, several = model.extra_loss(output, step), model.predictions(output)
         if several is None:
-            passes = [output.hidden for output in outputs]
-            hidden = torch.stack(passes) if r_drop else passes[0]
-            total, correct = states_loss(model.generator, criterion, hidden, batch.tgt_y, r_drop)
-        elif r_drop:
-            raise ValueError("R-Drop is not defined for a loss averaged over several states")
+            total, correct = states_loss(model.generator, criterion, output.hidden, batch.tgt_y)
         else:  # states [S, N, dim_model] and their weights [S, N]
             states, weights = several
             target = batch.tgt_y.repeat(len(states))
             total, correct = states_loss(
                 model.generator, criterion, states.flatten(0, 1), target, weights=weights.flatten()
             )
-    extra = torch.stack(extras).mean() if extras else None
-    pondered = outputs[-1].pondered
     if not batch.stand_in:
-        return BatchLoss(total, correct, batch.n_tokens, batch.n_nodes, extra, pondered)
-    return BatchLoss(total * 0, 0.0, 0, 0, None if extra is None else extra * 0, pondered)
+        return BatchLoss(total, correct, batch.n_tokens, batch.n_nodes, extra, output.pondered)
+    return BatchLoss(total * 0, 0.0, 0, 0, None if extra is None else extra * 0, output.pondered)
 
 
 def states_loss(
@@ -96,18 +82,11 @@ def states_loss(
     criterion: LabelSmoothing,
     hidden: Tensor,
     target: Tensor,
-    r_drop: float = 0.0,
     weights: Tensor | None = None,
 ) -> tuple[Tensor, float]:
-    """Return the summed loss of final states, and how many targets they predict, as means over passes.
-
-    Parameters are those of :func:`output_loss`; ``hidden`` is [N, dim_model], or [2, N, dim_model] for two.
-    """
-    proj, passes = generator.proj, hidden.dim() - 1
-    total, correct = output_loss(
-        hidden, proj.weight, proj.bias, target, criterion, r_drop=r_drop, weights=weights
-    )
-    return total / passes, correct / passes
+    """Return the summed loss of final states, and how many targets they predict; see :func:`output_loss`."""
+    proj = generator.proj
+    return output_loss(hidden, proj.weight, proj.bias, target, criterion, weights=weights)
 
 
 def take_step(opt: NoamOpt, tokens: int, clip: float | None = None) -> float:

@@ -220,9 +220,7 @@ class Trainer:
 
     def _learn(self, batch: Batch, first: bool = True, sync: bool = True) -> tuple[float, int]:
         """Add a batch's gradient to those that wait, unless it is the ``first``; return loss and tokens."""
-        part: BatchLoss = self._loss(
-            batch, self.criterion, self.step, self.config.r_drop, self.autocast, sync=sync
-        )
+        part: BatchLoss = self._loss(batch, self.criterion, self.step, self.autocast, sync=sync)
         own = 0.0 if part.extra is None else part.extra.item()
         counts = [part.total.item(), part.correct, part.tokens, part.nodes, own]
         total, correct, tokens, nodes, extra = sum_over_processes(counts)
