@@ -99,10 +99,9 @@ class TestOutputLoss:
         assert rounded.dtype == torch.float32
         assert rounded.item() == pytest.approx(expected.item(), rel=1e-5) != exact.item()
 
-    @pytest.mark.parametrize("passes", [1, 2])
-    def test_it_never_holds_all_logits(self, passes):
+    def test_it_never_holds_all_logits(self):
         tokens, vocab = 2048, 1500
-        hidden = torch.randn(*[2] * (passes - 1), tokens, 4, requires_grad=True)
+        hidden = torch.randn(tokens, 4, requires_grad=True)
         weight = torch.randn(vocab, 4, requires_grad=True)
         target = torch.randint(3, vocab, (tokens,))
         sizes = []
@@ -116,7 +115,7 @@ class TestOutputLoss:
 
         with Watch():
             criterion = LabelSmoothing(vocab, 2, 0.1)
-            output_loss(hidden, weight, None, target, criterion, 2**16, passes - 1.0)[0].backward()
+            output_loss(hidden, weight, None, target, criterion, 2**16)[0].backward()
         assert max(sizes) <= 2 * 2**16
         assert len(sizes) > 10
 
