@@ -45,10 +45,7 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class UniversalConfig:
-    """A Universal Transformer: steps at most, width, and more, as in ``make_universal_model``.
-
-    ``frozen`` is a field of committed configurations; halted tokens' states are what is kept.
-    """
+    """A Universal Transformer: steps at most, width, and more, as in ``make_universal_model``."""
 
     max_steps: int
     dim_model: int
@@ -59,7 +56,6 @@ class UniversalConfig:
     bias: float = 1.0
     halting: str = "act"
     prior: float = 0.3
-    frozen: str = "state"
     ponder_weight: float = 0.01
     ponder_warmup: int = 0
     norm_first: bool = True
@@ -72,9 +68,7 @@ class UniversalConfig:
 
     def build(self, vocab_size: int) -> UTransformer:
         """Return a model of this size."""
-        settings = asdict(self)
-        del settings["frozen"]
-        return make_universal_model(vocab_size, vocab_size, **settings)
+        return make_universal_model(vocab_size, vocab_size, **asdict(self))
 
 
 @dataclass(frozen=True)
