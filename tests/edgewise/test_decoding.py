@@ -202,6 +202,13 @@ class TestBeamSearch:
             assert hypothesis.log_prob == pytest.approx(log_prob, abs=1e-4)
             assert hypothesis.score == pytest.approx(score, abs=1e-4)
 
+    @pytest.mark.parametrize("decode", [greedy, beam_search])
+    def test_a_model_of_nan_writes_nothing(self, decode):
+        model = self.model(0)
+        torch.nn.init.constant_(model.generator.proj.bias, torch.nan)
+        with pytest.raises(ValueError, match="not numbers"):
+            decode(model, [[3, 4]], SOS, EOS)
+
     @given(st.integers(0, 200), st.sampled_from([0.0, 0.6]))
     @settings(max_examples=20)
     def test_a_beam_of_one_is_greedy(self, seed, penalty):
