@@ -22,7 +22,7 @@ export IPYTHONDIR := $(CURDIR)/_build/ipython
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
 MAKEFLAGS += --no-print-directory --silent
-.PHONY: help book test lint chapters notebooks serve screenshots live-speed artifacts mutants lock clean env
+.PHONY: help book test lint chapters notebooks serve screenshots live-speed artifacts lock clean env
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 18
@@ -76,9 +76,6 @@ artifacts: env ## retrain every experiment, for hours (DEVICE=cuda, NAMES="copy 
 		rm -rf $$into/$$name && cp -R $$runs/$$name/artifact $$into/$$name || exit 1; \
 	done; \
 	echo "The artifacts are in $$into"
-
-mutants: env ## break the package on purpose, line by line, and see the tests notice
-	@$(BIN)/python tests/mutants.py
 
 # Pins stay as they are unless they have to change; what only torch's CUDA build asks for is left to it.
 lock: ## regenerate requirements.txt from pyproject.toml (needs uv; UPGRADE="--upgrade-package torch")
