@@ -14,7 +14,7 @@ from contents import ROOT
 
 PAGES = ROOT / ".pages"
 LONGEST = ("11-adaptive", "07-training", "08-translation")
-SOURCES = {".py", ".js", ".css", ".json"}
+SOURCES = {".py", ".js", ".css", ".json", ".gz"}
 
 
 def common_digest():
