@@ -23,7 +23,10 @@ if importlib.util.find_spec("attention_on_edges") is None:
     import sys
 
     def run(*command):
-        return subprocess.run(command, capture_output=True, text=True)
+        try:
+            return subprocess.run(command, capture_output=True, text=True)
+        except FileNotFoundError:
+            raise SystemExit(f"This needs {{command[0]}}: install it, then run this cell again.") from None
 
     address = "{ADDRESS}"
     clone = os.path.abspath(address.split("/")[-1])
