@@ -257,6 +257,11 @@ class TestUpdates:
             grads.append(torch.cat([p.grad.flatten() for p in run.model.parameters()]))
         torch.testing.assert_close(grads[1], grads[0], atol=1e-6, rtol=1e-5)
 
+    def test_the_last_batches_of_an_epoch_make_an_update_however_few_they_are(self, tmp_path):
+        run = begin(tmp_path, replace(TRAINING, epochs=2, grad_accum=1000))
+        run.train()
+        assert run.step == 2
+
     def test_a_long_gradient_is_cut_and_a_short_one_is_not(self):
         (norm, _, whole), (other, _, cut), (_, _, same) = (
             self.update(clip=clip) for clip in (None, 1e-3, 1e3)
