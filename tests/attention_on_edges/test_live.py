@@ -152,6 +152,18 @@ def test_its_guard_against_loops_is_pythons(engine, translators):
         assert found == [list(one) for one in expected] != [list(h.ids) for h in free]
 
 
+def test_what_is_one_loop_from_its_first_token_is_seen(engine):
+    """The model always prefers 4 to 5 to 3; no run of tokens may stand twice in a row."""
+    found = engine.evaluate(
+        """() => {
+            const logProbs = Float32Array.from([-9, -8, -9, -3, -1, -2]);
+            const model = {encode: () => [], begin: () => [[]], step: (_, cache) => ({cache, logProbs})};
+            return [...EdgewiseEngine.greedy(model, [1], {limit: 4, repeats: 1})].at(-1).ids;
+        }"""
+    )
+    assert found == [4, 5, 4, 3]
+
+
 def weights_under(sentence, kept):
     """Attention on every edge of a sentence whose edges are cut, by watching the dense layers: [E]."""
     seen = {kind: [] for kind in KINDS}

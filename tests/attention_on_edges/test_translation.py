@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -279,3 +280,15 @@ def test_a_finished_run_decodes_with_the_search_of_its_recipe(small, tmp_path, m
     assert experiments.search_of(artifact) == recipe.search
     assert ranked[-1] == (2, 1.0, 0)
     assert experiments.load_translator(artifact).length_offset == 0
+
+
+def test_scores_are_of_the_model_alone(monkeypatch):
+    """Without the guard against loops, and without names that are copied."""
+    given = {}
+
+    def translator(*_, **__):
+        return lambda texts, beam, **options: given.update(options) or [[SimpleNamespace(text="x")]]
+
+    monkeypatch.setattr(scores, "Translator", translator)
+    assert scores.translate(None, SimpleNamespace(splitter=None), ["a"]) == ["x"]
+    assert given == {"max_repeats": None, "copy": False}
