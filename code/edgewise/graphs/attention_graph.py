@@ -326,10 +326,6 @@ class AttentionGraph:
                 self._cache[name] = make()
         return self._cache[name]
 
-    def clear_cache(self) -> None:
-        """Clear the cache of :meth:`cached` (tile plans, DGL's copy of the graph)."""
-        self._cache.clear()
-
     def to(self, device: torch.device | str) -> "AttentionGraph":
         """Return the same graph on another device."""
         held = self.intervals or self._derive_edges()
