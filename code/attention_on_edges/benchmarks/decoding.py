@@ -20,7 +20,7 @@ LENGTHS = (10, 20, 40, 80, 160)
 WAYS = {"cached": Continuation, "recomputed": Recomputation}
 
 
-def decoding_plan(large: bool = False, small: bool = False) -> dict[str, Run]:
+def decoding_plan(small: bool = False) -> dict[str, Run]:
     """The committed translator on the sentences of Multi30k's test2016."""
     artifact = artifacts.load("multi30k")
     translator = experiments.load_translator(artifact)

@@ -21,7 +21,7 @@ READERS = ("ACT", "6 steps", "10 steps", "6 layers")
 """Of the study of chains; the first is the one that the others are compared with."""
 
 
-def depth_plan(large: bool = False, small: bool = False) -> dict[str, Run]:
+def depth_plan(small: bool = False) -> dict[str, Run]:
     """Readers of chains, trained first, since how soon a token halts is learned; then timed."""
     config = replace(TRAINING, updates=3, size=2) if small else TRAINING
     return {

@@ -66,7 +66,7 @@ LARGE = (
 """For a GPU."""
 
 
-def engines_plan(large: bool = False, small: bool = False) -> dict[str, Run]:
+def engines_plan(small: bool = False, large: bool = False) -> dict[str, Run]:
     """All workloads; ``large`` ones too, in bfloat16 as well, at last with FlexAttention, compiled."""
 
     def runs(workloads: Sequence[Workload], end: str = "", **options: Any) -> dict[str, Run]:

@@ -115,7 +115,7 @@ def _padded(texts: Texts) -> tuple[Tensor, Tensor]:
     return ids, torch.arange(ids.shape[1]) < lengths[:, None]
 
 
-def causal_plan(large: bool = False, small: bool = False) -> dict[str, Run]:
+def causal_plan(small: bool = False) -> dict[str, Run]:
     """Whether converted models are the same, then how fast one trains."""
     sizes, texts = (
         (dict.fromkeys(LLAMA, 16), {"three texts": _texts_of(3, 4, 9)}) if small else (LLAMA, TRAINED)

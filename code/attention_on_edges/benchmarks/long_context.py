@@ -57,13 +57,13 @@ EDGES: dict[str, Callable[[int], int]] = {
 BY_HAND = "blocks by hand"
 
 
-def long_plan(large: bool = False, small: bool = False) -> dict[str, Run]:
+def long_plan(small: bool = False) -> dict[str, Run]:
     """Dense attention and each graph, on every length."""
     lengths = [64, 128] if small else LENGTHS
     return {name: partial(_growth, name, lengths) for name in EDGES}
 
 
-def memory_plan(large: bool = False, small: bool = False) -> dict[str, Run]:
+def memory_plan(small: bool = False) -> dict[str, Run]:
     """A window by hand, in DGL's kernels and in tiles."""
     tokens = 128 if small else 65_536
     names = [BY_HAND, *(engine for engine in ("fused", "tiles") if engine in available_engines())]

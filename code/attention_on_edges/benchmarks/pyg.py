@@ -43,7 +43,7 @@ PYG_WORKLOADS: dict[str, Callable[[], Tensor]] = {
 """Each an edge_index."""
 
 
-def pyg_plan(large: bool = False, small: bool = False) -> dict[str, Run]:
+def pyg_plan(small: bool = False) -> dict[str, Run]:
     """All workloads, or a small one."""
     workloads = {"two complete graphs": lambda: complete([3, 5]).edge_index} if small else PYG_WORKLOADS
     return {name: in_turns(partial(pyg_case, name, make)) for name, make in workloads.items()}

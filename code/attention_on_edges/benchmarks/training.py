@@ -75,12 +75,12 @@ TRAININGS = (
 )
 
 
-def training_plan(large: bool = False, small: bool = False) -> dict[str, Run]:
+def training_plan(small: bool = False) -> dict[str, Run]:
     """All trainings, or narrow models on one batch each."""
     return {each.name: in_turns(partial(training_case, each)) for each in _trainings(small)}
 
 
-def profile_plan(large: bool = False, small: bool = False) -> dict[str, Run]:
+def profile_plan(small: bool = False) -> dict[str, Run]:
     """The widest model."""
     return {each.name: partial(profile_training, each) for each in _trainings(small)[2:3]}
 

@@ -58,11 +58,13 @@ def bench(
     """Measure speed and memory on this machine."""
     with one_line_errors():
         check_choice("subject", subject, SUBJECTS if device == "cpu" else ON_GPU)
+        if large:
+            check_choice("subject of --large", subject, ("engines",))
         about, plan = SUBJECTS[subject]
         name = f"{'gpu' if device.startswith('cuda') else 'bench'}-{subject}"
         config = {"name": "long" if subject == "long" else name, "about": about, "repeats": repeats}
         facts, began, rows = artifacts.facts(device), time.monotonic(), list[Row]()
-        runs = plan(large, small)
+        runs = plan(small, large=True) if large else plan(small)
         for workload in chosen(runs, only or []):
             tell(f"measuring {workload}")
             rows += runs[workload](torch.device(device), repeats, contestant or [])
