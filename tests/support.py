@@ -44,12 +44,15 @@ def scale_states(model, factor):
 
 
 @st.composite
-def edge_graphs(draw, max_tokens=9):
-    """Graphs held as edges: any degrees, edges in any order, isolated tokens, one token, two sets or one."""
+def edge_graphs(draw, max_tokens=9, multi=False):
+    """Graphs held as edges: any degrees, edges in any order, isolated tokens, one token, two sets or one.
+
+    With ``multi``, edges may occur twice.
+    """
     num_src = draw(st.integers(1, max_tokens))
     num_dst = draw(st.one_of(st.none(), st.integers(1, max_tokens)))
     pairs = [(i, j) for i in range(num_src) for j in range(num_src if num_dst is None else num_dst)]
-    chosen = draw(st.lists(st.sampled_from(pairs), unique=True))
+    chosen = draw(st.lists(st.sampled_from(pairs), unique=not multi))
     src, dst = (torch.tensor([pair[side] for pair in chosen], dtype=torch.int64) for side in (0, 1))
     return AttentionGraph(src, dst, num_src, num_dst)
 

@@ -33,7 +33,7 @@ from edgewise.graphs import (
 from edgewise.message_passing import (
     attention_weights,
     available_engines,
-    choose_engine,
+    cost,
     plan_tiles,
     propagate_attention,
 )
@@ -62,8 +62,8 @@ __all__ = [
     "bigbird",
     "bipartite",
     "causal",
-    "choose_engine",
     "complete",
+    "cost",
     "dilated",
     "dot_product_attention",
     "from_pyg",

@@ -36,8 +36,8 @@ class GraphAttention(nn.Module):
     dim_context : int, optional
         Width of a context's states; ``dim_model`` if not given.
     edge_dim : int, optional
-        Width of edge features, which are projected, without a bias, and added to keys and values. Only the
-        engine ``scatter`` takes them.
+        Width of edges' attributes, which are projected, without a bias, and added to keys and values. The
+        engines ``csr`` and ``scatter`` take them.
     dropout : float
         Probability in [0, 1) of dropping a weight in training.
     output : str
@@ -83,8 +83,10 @@ class GraphAttention(nn.Module):
         if output != "mean" and self.dim_out % num_heads:
             name = "dim_model" if dim_out is None else "dim_out"
             raise ValueError(f"{name} ({self.dim_out}) must be divisible by num_heads ({num_heads})")
-        if self.edge_dim is not None and engine not in ("auto", "scatter"):
-            raise ValueError(f"engine {engine!r} takes no edge features: use 'scatter' or 'auto'")
+        if self.edge_dim is not None and engine not in ("auto", "csr", "scatter"):
+            raise ValueError(
+                f"engine {engine!r} takes no attributes of edges: use 'csr', 'scatter' or 'auto'"
+            )
         inner = self.dim_out * (num_heads if output == "mean" else 1)
         self.query = nn.Linear(self.dim_model, inner, bias)
         self.key, self.value = (nn.Linear(self.dim_context, inner, bias) for _ in range(2))
@@ -107,7 +109,7 @@ class GraphAttention(nn.Module):
         context: Tensor | None = None,
         *,
         edge_bias: Tensor | None = None,
-        edge_features: Tensor | None = None,
+        edge_attr: Tensor | None = None,
     ) -> Tensor:
         """Gather along the in-edges of each receiver.
 
@@ -121,7 +123,7 @@ class GraphAttention(nn.Module):
             [num_src, dim_context]: states of the senders, for a graph between two sets of tokens.
         edge_bias : Tensor, optional
             [E, num_heads], in the order of ``graph.src``: added to the scores.
-        edge_features : Tensor, optional
+        edge_attr : Tensor, optional
             [E, edge_dim], in the order of ``graph.src``; needed if ``edge_dim`` was given.
 
         Returns
@@ -145,18 +147,20 @@ class GraphAttention(nn.Module):
         self._check_rows("x", x, (graph.num_dst, self.dim_model))
         if context is not None:
             self._check_rows("context", context, (graph.num_src, self.dim_context))
+        if (edge_attr is None) != (self.edge is None):
+            raise ValueError(f"the layer was made with edge_dim={self.edge_dim}: give edge_attr if it is set")
         q, k, v, own = self._project(x, context)
-        if edge_bias is not None:
-            edge_bias = edge_bias.to(q.dtype)  # which differs under autocast
+        bias, attr = (None if given is None else given.to(q.dtype) for given in (edge_bias, edge_attr))
         received = propagate_attention(
             graph,
             q,
             k,
             v,
             self.engine,
-            bias=edge_bias,
+            bias=bias,
+            edge_attr=attr,
+            edge_weight=self._edge_weight(attr),
             dropout=self.dropout if self.training else 0.0,
-            edge_features=self._project_edges(edge_features),
         )
         joined = received.mean(1) if self.output == "mean" else received.flatten(1)
         y = joined if self.out is None else self.out(joined)
@@ -173,14 +177,12 @@ class GraphAttention(nn.Module):
         k, v, q = (part.unflatten(-1, (self.num_heads, -1)) for part in parts[:3])
         return q, k, v, parts[3] if len(parts) > 3 else None
 
-    def _project_edges(self, edge_features: Tensor | None) -> Tensor | None:
-        if (edge_features is None) != (self.edge is None):
-            raise ValueError(
-                f"the layer was made with edge_dim={self.edge_dim}: give edge_features if it is set"
-            )
-        if self.edge is None:
+    def _edge_weight(self, edge_attr: Tensor | None) -> Tensor | None:
+        """[edge_dim, h, d]: what the projection makes of each attribute by itself."""
+        if self.edge is None or self.edge_dim is None or edge_attr is None:
             return None
-        return self.edge(edge_features).unflatten(-1, (self.num_heads, -1))
+        alone = torch.eye(self.edge_dim, dtype=self.edge.weight.dtype, device=edge_attr.device)
+        return self.edge(alone).unflatten(-1, (self.num_heads, -1)).to(edge_attr.dtype)
 
     def _check_rows(self, name: str, x: Tensor, shape: tuple[int, int]) -> None:
         check_floats(name, x)
@@ -199,7 +201,7 @@ class GraphAttention(nn.Module):
 def from_pyg(conv: Any, engine: str = "auto") -> GraphAttention:
     """Return a layer with the weights of PyG's ``TransformerConv``, equal to it, and in its mode.
 
-    Edges keep their order: give ``edge_attr`` as ``edge_features``, and the graph by
+    Edges keep their order: ``edge_attr`` is the same; give the graph by
     :meth:`AttentionGraph.from_edge_index`.
 
     Parameters

@@ -2,6 +2,7 @@ import json
 import os
 import sys
 from dataclasses import replace
+from importlib.resources import files
 from itertools import chain
 
 import pytest
@@ -19,6 +20,7 @@ from attention_on_edges.benchmarks.baselines import (
 from attention_on_edges.benchmarks.decoding import WAYS, cache_case
 from attention_on_edges.benchmarks.depth import READERS, depth_case
 from attention_on_edges.benchmarks.engines import FLEX, KERNELS, LARGE, Workload, engines_case
+from attention_on_edges.benchmarks.graphs import fit, held_against
 from attention_on_edges.benchmarks.harness import Case, format_rows, measure
 from attention_on_edges.benchmarks.memory import alone
 from attention_on_edges.benchmarks.timing import interleave
@@ -35,6 +37,7 @@ from edgewise.decoding import Continuation
 from edgewise.graphs import GraphPool, complete, window
 from edgewise.layers import Dropout
 from edgewise.message_passing import available_engines, propagate_attention
+from edgewise.message_passing.law import TERMS, expand
 from edgewise.models.from_transformers import from_transformers
 from edgewise.models.transformer import make_model
 from edgewise.training.chunked_loss import output_loss
@@ -105,6 +108,8 @@ class TestHarness:
 
 SMALL = {
     "engines": ["--large", "--only", "5-30, 4"],
+    "graphs": [],
+    "law": [],
     "pyg": [],
     "training": ["--only", "d 512", "--contestant", "nn.Transformer"],
     "profile": [],
@@ -137,6 +142,42 @@ def test_every_benchmark_runs_at_a_small_size(subject, device, tmp_path):
         assert "failed" not in row
 
 
+TRUE_LAW = {"csr": [4.0, 0.1, 20.0, 1.0, 1e5], "tiles": [0.5, 0.1, 30.0, 2.0, 0.0]}
+
+
+class TestLaw:
+    def rows(self, count=40):
+        drawn = torch.Generator().manual_seed(0)
+        for i in range(count):
+            counts = (10 ** (2 + 3 * torch.rand(2, generator=drawn, dtype=torch.float64))).tolist()
+            for engine, true in TRUE_LAW.items():
+                terms = expand((*counts, 1 + i % 4), 1 + i % 8, 16 * (1 + i % 3))
+                seconds = 1e-9 * sum(a * b for a, b in zip(true, terms, strict=True))
+                yield {"workload": str(i), "contestant": engine, "terms": terms, "seconds": seconds}
+
+    def test_it_is_found_again_from_what_it_predicts(self):
+        rows = list(self.rows())
+        law = fit(rows)
+        assert {engine: list(found) for engine, found in law.items()} == {
+            e: list(t) for e, t in TERMS.items()
+        }
+        for engine, true in TRUE_LAW.items():
+            assert list(law[engine].values()) == pytest.approx(true, rel=0.02, abs=1e-3)
+        held = held_against(rows, law)
+        assert held["error, worst"] < 0.01
+        assert held["chosen over best, worst"] < 1.01
+
+    def test_no_coefficient_is_negative(self):
+        rows = [row | {"seconds": row["seconds"] * (3 - row["terms"][2] / 1e6)} for row in self.rows()]
+        rows = [row for row in rows if row["seconds"] > 0]
+        assert all(x >= 0 for found in fit(rows).values() for x in found.values())
+
+    def test_the_one_in_use_says_where_it_was_fitted(self):
+        kept = json.loads((files("edgewise.message_passing") / "law.json").read_text("utf-8"))
+        assert {engine: tuple(terms) for engine, terms in kept["nanoseconds"].items()} == TERMS
+        assert {"commit", "date", "device", "threads", "torch"} <= kept["fitted"].keys()
+
+
 @pytest.mark.parametrize(("subject", "package"), [("pyg", "torch_geometric"), ("causal", "transformers")])
 def test_a_missing_package_is_named(subject, package, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
@@ -161,10 +202,10 @@ class TestAttention:
         ours, theirs = (torch.autograd.grad(found, fields, upstream) for found in (by_graph, by_hand))
         torch.testing.assert_close(ours, theirs)
 
-    def test_every_engine_and_the_tile_plan_made_anew_are_contestants(self):
+    def test_every_engine_and_the_graph_made_anew_are_contestants(self):
         case = engines_case(Workload("tiny", (2, 3), 1, 2))
-        both = {"padded", "padded, set-up included", "tiles, plan included", "tiles, lengths seen before"}
-        assert case.contestants.keys() == both | {*available_engines()}
+        anew = {"padded", "padded, set-up included", "auto, set-up included"}
+        assert case.contestants.keys() == anew | {*available_engines()}
         assert case.work == 7 * 2 * (2 * 2 + 3 * 3) * 2
 
     @pytest.mark.parametrize("workload", LARGE, ids=lambda workload: workload.name)

@@ -63,7 +63,7 @@ def test_equal_to_a_model_of_pyg(settings_, two_sets):
     y = z = x
     for conv, layer in zip(convs, layers, strict=True):
         y = conv((context, y) if two_sets else y, edge_index, edges)
-        z = layer(graph, z, context, edge_features=edges)
+        z = layer(graph, z, context, edge_attr=edges)
     torch.testing.assert_close(z, y, atol=1e-5, rtol=1e-5)
     inputs = [given for given in (x, context, edges) if given is not None]
     names = [
@@ -93,7 +93,7 @@ def test_weights_are_dropped_in_training_only():
     assert torch.equal(layer(graph, x), layer(graph, x))
 
 
-@pytest.mark.parametrize("engine", ["scatter", "chunks", "tiles", "auto"])
+@pytest.mark.parametrize("engine", ["scatter", "csr", "tiles", "auto"])
 def test_it_compiles_as_one_graph(engine):
     graph, x = window(40, 2, 2), torch.randn(40, 6)
     layer = GraphAttention(6, 2, engine=engine)
@@ -123,7 +123,11 @@ featured = GraphAttention(6, 2, edge_dim=2)
         (lambda: GraphAttention(6, 4), ValueError, r"dim_model \(6\) must be divisible by num_heads \(4\)"),
         (lambda: GraphAttention(6, 2, output="sum"), ValueError, "output must be one of 'project', 'concat'"),
         (lambda: GraphAttention(6, 2, engine="fast"), ValueError, "engine must be one of 'auto'.*got 'fast'"),
-        (lambda: GraphAttention(6, 2, edge_dim=1, engine="tiles"), ValueError, "takes no edge features"),
+        (
+            lambda: GraphAttention(6, 2, edge_dim=1, engine="tiles"),
+            ValueError,
+            "takes no attributes of edges",
+        ),
         (lambda: plain(3, GOOD), TypeError, "graph must be an AttentionGraph, got int"),
         (lambda: plain(three, GOOD[:2]), ValueError, r"x must be \[3, 6\] for this graph and layer"),
         (
@@ -133,9 +137,9 @@ featured = GraphAttention(6, 2, edge_dim=2)
         ),
         (lambda: plain(three, GOOD, GOOD), ValueError, "one set of tokens, but context was given"),
         (lambda: plain(bipartite(2, 3), GOOD), ValueError, "two sets of tokens, but context was not given"),
-        (lambda: plain(three, GOOD, edge_features=torch.zeros(9, 1)), ValueError, "made with edge_dim=None"),
-        (lambda: featured(three, GOOD), ValueError, "made with edge_dim=2: give edge_features"),
-        (lambda: featured(three, GOOD, edge_features=torch.zeros(8, 2)), ValueError, "edge_features must be"),
+        (lambda: plain(three, GOOD, edge_attr=torch.zeros(9, 1)), ValueError, "made with edge_dim=None"),
+        (lambda: featured(three, GOOD), ValueError, "made with edge_dim=2: give edge_attr"),
+        (lambda: featured(three, GOOD, edge_attr=torch.zeros(8, 2)), ValueError, "edge_attr must be"),
         (lambda: plain(three, GOOD, edge_bias=torch.zeros(9, 1)), ValueError, r"bias must be .* \[9, 2\]"),
         (lambda: from_pyg(nn.Linear(2, 2)), TypeError, "must be a TransformerConv of PyG, got Linear"),
         (lambda: from_pyg(TransformerConv(4, 2, beta=True)), ValueError, "beta=True has a gate"),

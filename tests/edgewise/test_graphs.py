@@ -26,6 +26,7 @@ counts, reach = st.integers(0, 8), st.integers(0, 4)
 graphs = st.one_of(edge_graphs(), interval_graphs())
 long = torch.tensor
 VALUE, TYPE = ValueError, TypeError
+TWICE = AttentionGraph(long([1, 0, 1]), long([2, 0, 2]), 3)
 
 
 def edges(graph):
@@ -199,7 +200,9 @@ def from_intervals(start, stop, n, same=False):
         (lambda: window(5, -1, 0), VALUE, r"left \(tokens attended to before the token\) must be"),
         (lambda: AttentionGraph(long([0]), long([3]), 3), VALUE, "dst must lie in 0..2, got 3"),
         (lambda: AttentionGraph(long([-1]), long([0]), 3), VALUE, "src must lie in 0..2, got -1"),
-        (lambda: AttentionGraph(long([1, 0, 1]), long([2, 0, 2]), 3), VALUE, r"be distinct, got \(1, 2\)"),
+        (lambda: TWICE.to_mask(), VALUE, "one entry for each pair of tokens"),
+        (lambda: TWICE.to_matrix(torch.zeros(3)), VALUE, "one entry for each pair of tokens"),
+        (lambda: TWICE.to_networkx(), VALUE, "one entry for each pair of tokens"),
         (lambda: AttentionGraph(long([0.0]), long([0]), 3), TYPE, "src must be a tensor of int64"),
         (lambda: AttentionGraph(long([0, 1]), long([0]), 3), VALUE, r"got \[2\] .* and \[1\]"),
         (lambda: AttentionGraph(long([0]), long([0]), 2.5), TYPE, "num_src must be an integer, got 2.5"),

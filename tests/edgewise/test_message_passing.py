@@ -6,7 +6,7 @@ import sys
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from edgewise import message_passing
@@ -14,7 +14,7 @@ from edgewise.graphs import AttentionGraph, bipartite, causal, complete, random_
 from edgewise.message_passing import (
     ENGINES,
     attention_weights,
-    choose_engine,
+    cost,
     plan_tiles,
     propagate_attention,
 )
@@ -23,11 +23,20 @@ from support import check_propagation as check
 from support import edge_graphs, interval_graphs, random_fields
 
 graphs = st.one_of(edge_graphs(), interval_graphs())
+sparse = importlib.import_module("edgewise.message_passing.csr")
 engines = pytest.mark.parametrize("engine", ENGINES)
 
 
-@engines
-@settings(max_examples=80)
+@pytest.fixture(params=[*ENGINES, "tiles that are cut", "csr with heads in turns"])
+def way(request, monkeypatch):
+    """Every engine, and how two of them treat graphs that are larger than those of tests."""
+    for name, limit in ((planning, "SINGLE"), (planning, "DENSE"), (sparse, "STACKED")):
+        if request.param not in ENGINES:
+            monkeypatch.setattr(name, limit, 0)
+    return request.param.split()[0]
+
+
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     graphs,
     st.integers(1, 8),
@@ -38,26 +47,59 @@ engines = pytest.mark.parametrize("engine", ENGINES)
     st.sampled_from([0.0, 0.0, 0.4]),
     st.sampled_from([None, 1, 9]),
 )
-def test_equal_to_dense_attention_on_any_graph(engine, graph, heads, width, highest, seed, biased, p, d_v):
-    check(graph, engine, heads, width, highest, seed, biased, p, d_v)
+def test_equal_to_dense_attention_on_any_graph(way, graph, heads, width, highest, seed, biased, p, d_v):
+    check(graph, way, heads, width, highest, seed, biased, p, d_v)
+
+
+def test_biases_and_dropout_reach_every_tile_of_a_window(way):
+    check(window([90, 3, 41], 5, 2), way, 2, 3, biased=True, dropout=0.3)
 
 
 @engines
-def test_biases_and_dropout_reach_every_tile_of_a_window(engine):
-    check(window([90, 3, 41], 5, 2), engine, 2, 3, biased=True, dropout=0.3)
-
-
 @settings(max_examples=25)
-@given(edge_graphs().filter(lambda g: g.num_edges))
-def test_features_of_edges_are_added_to_keys_and_values(graph):
-    q, k, v = random_fields(graph, 2, 3)
-    features = torch.randn(graph.num_edges, 2, 3)
-    output = propagate_attention(graph, q, k, v, edge_features=features)
-    for receiver in range(graph.num_dst):
-        edges = (graph.dst == receiver).nonzero()[:, 0]
-        keys, values = (x[graph.src[edges]] + features[edges] for x in (k, v))  # [in-degree, h, d]
-        weights = (torch.einsum("hd,ehd->eh", q[receiver], keys) / 3**0.5).softmax(0)
-        torch.testing.assert_close(output[receiver], torch.einsum("eh,ehd->hd", weights, values))
+@given(edge_graphs(max_tokens=4, multi=True).filter(lambda g: g.has_multi_edges))
+def test_two_edges_of_a_pair_are_two_edges(engine, graph):
+    fields = random_fields(graph, 2, 3)
+    bias = torch.randn(graph.num_edges, 2, requires_grad=True)
+    if engine == "tiles":
+        with pytest.raises(ValueError, match="two edges of the same pair; use engine='csr'"):
+            propagate_attention(graph, *fields, engine)
+        engine = "auto"
+    actual, expected = (propagate_attention(graph, *fields, by, bias=bias) for by in (engine, "scatter"))
+    torch.testing.assert_close(actual, expected)
+    found, reference = (torch.autograd.grad(x.square().sum(), [*fields, bias]) for x in (actual, expected))
+    for gradient, other in zip(found, reference, strict=True):
+        torch.testing.assert_close(gradient, other, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("engine", ["auto", "csr", "scatter"])
+@pytest.mark.parametrize("stacked", [0, 2**19])
+@settings(max_examples=25)
+@given(edge_graphs(multi=True).filter(lambda g: g.num_edges), st.sampled_from([0.0, 0.4]), st.integers(1, 4))
+def test_attributes_of_edges_are_projected_and_added_to_keys_and_values(stacked, engine, graph, dropout, c):
+    fields = random_fields(graph, 2, 3, torch.float64)
+    attr, weight = torch.randn(graph.num_edges, c).double(), torch.randn(c, 2, 3).double()
+    given = [*fields, *(x.requires_grad_() for x in (attr, weight))]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sparse, "STACKED", stacked)
+        torch.manual_seed(0)
+        output = propagate_attention(
+            graph, *fields, engine, edge_attr=attr, edge_weight=weight, dropout=dropout
+        )
+        torch.manual_seed(0)
+        kept = torch.empty(graph.num_edges, 2).double().bernoulli_(1 - dropout) / (1 - dropout)
+        rows, (q, k, v) = [], fields
+        for receiver in range(graph.num_dst):
+            edges = (graph.dst == receiver).nonzero()[:, 0]
+            added = torch.einsum("ec,chd->ehd", attr[edges], weight)
+            keys, values = (x[graph.src[edges]] + added for x in (k, v))  # [in-degree, h, d]
+            weights = (torch.einsum("hd,ehd->eh", q[receiver], keys) / 3**0.5).softmax(0) * kept[edges]
+            rows.append(torch.einsum("eh,ehd->hd", weights, values))
+        expected, upstream = torch.stack(rows), torch.randn_like(output)
+        torch.testing.assert_close(output, expected)
+        found, reference = (torch.autograd.grad(x, given, upstream) for x in (output, expected))
+    for gradient, other in zip(found, reference, strict=True):
+        torch.testing.assert_close(gradient, other)
 
 
 @engines
@@ -71,7 +113,8 @@ def test_what_is_not_finite_spreads_along_edges_and_nowhere_else(engine, which, 
     for receiver in range(6):
         senders = graph.src[graph.dst == receiver]
         scores = torch.einsum("hd,ehd->eh", fields["q"][receiver], fields["k"][senders]) / 3**0.5
-        expected = torch.einsum("eh,ehd->hd", scores.softmax(0), fields["v"][senders])
+        weights = scores.softmax(0).masked_fill((scores == -math.inf).all(0), 0.0)
+        expected = torch.einsum("eh,ehd->hd", weights, fields["v"][senders])
         torch.testing.assert_close(output[receiver], expected, equal_nan=True)
 
 
@@ -97,7 +140,7 @@ def test_a_sender_in_two_tiles_gets_all_of_its_gradient():
     check(graph, "tiles", 1, 2)
 
 
-@pytest.mark.parametrize("engine", ["tiles", "chunks", "scatter"])
+@pytest.mark.parametrize("engine", ["tiles", "csr", "scatter"])
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 @pytest.mark.parametrize(("dtype", "factor"), [(torch.bfloat16, 6.0), (torch.float16, 150.0)])
 def test_scores_of_half_precision_are_not_rounded(engine, dropout, dtype, factor):
@@ -114,22 +157,23 @@ def test_scores_of_half_precision_are_not_rounded(engine, dropout, dtype, factor
     assert (outputs[0] - outputs[1]).abs().max() < 0.02
 
 
-@engines
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_biases_that_are_not_finite_do_what_they_do_to_a_dense_softmax(engine, value):
-    """Minus infinity hides an edge; at all in-edges of a receiver it leaves nothing to attend to: NaN."""
+def test_biases_that_are_not_finite_do_what_they_do_to_a_dense_softmax(way, value):
+    """Minus infinity hides an edge; at all in-edges of a receiver it leaves zeros and finite gradients."""
     for graph in (complete([4, 3]), causal([5])):
         fields = random_fields(graph, 1, 2)
         for hidden, edges in ((False, graph.dst == 1), (True, (graph.dst == 2) & (graph.src == 0))):
             bias = torch.zeros(graph.num_edges, 1).masked_fill(edges[:, None], value)
-            outputs, values = [], []
-            for by in (engine, "scatter"):
+            outputs, gradients = [], []
+            for by in (way, "scatter"):
                 outputs.append(propagate_attention(graph, *fields, by, bias=bias))
-                values.append(torch.autograd.grad(outputs[-1].sum(), fields[2])[0])
+                gradients.append(torch.cat(torch.autograd.grad(outputs[-1].sum(), fields)))
             torch.testing.assert_close(*outputs, equal_nan=True)
-            torch.testing.assert_close(*values, equal_nan=True)
+            torch.testing.assert_close(*gradients, equal_nan=True)
             wrong = outputs[0].isnan().flatten(1).any(1).nonzero().flatten().tolist()
-            assert wrong == ([] if hidden and value < 0 else [2] if hidden else [1])
+            assert wrong == ([] if value == -math.inf else [2] if hidden else [1])
+            assert value != -math.inf or bool(gradients[0].isfinite().all())
+            assert value != -math.inf or hidden or not outputs[0][1].any()
 
 
 @pytest.mark.parametrize("rows", [(1, 1), (2, 3), (16, 256)])
@@ -139,16 +183,9 @@ def test_tiles_of_any_height_give_the_same_result(rows, graph):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(importlib.import_module("edgewise.message_passing.cuts"), "ROWS", rows)
         patch.setattr(planning, "BUCKET_RATIO", 1.1)
+        patch.setattr(planning, "SINGLE", 0)
+        patch.setattr(planning, "DENSE", 0)
         check(graph, "tiles", 1, 2)
-
-
-@pytest.mark.parametrize("at_work", [1, 12, 100])
-@settings(max_examples=25)
-@given(graph=graphs)
-def test_chunks_of_any_size_give_the_same_result(at_work, graph):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(importlib.import_module("edgewise.message_passing.chunks"), "AT_WORK", at_work)
-        check(graph, "chunks", 2, 3, biased=True)
 
 
 @given(graphs)
@@ -186,21 +223,26 @@ def test_autocast_does_not_change_what_an_engine_returns(engine):
 
 
 class TestPlan:
+    @pytest.fixture(autouse=True)
+    def _cut_small_graphs(self, monkeypatch):
+        monkeypatch.setattr(planning, "SINGLE", 0)
+        planning.forget_plans()
+
     def test_sentences_of_one_length_need_neither_copy_nor_mask(self):
         plan = plan_tiles(complete([5, 5, 5]))
-        assert plan.receivers.trivial
-        assert plan.senders.trivial
-        assert [(b.num_tiles, b.rows, b.columns, b.mask) for b in plan.buckets] == [(3, 5, 5, None)]
+        assert plan.layout.receivers.trivial
+        assert plan.layout.senders.trivial
+        assert [(b.num_tiles, b.rows, b.columns, b.mask) for b in plan.layout.buckets] == [(3, 5, 5, None)]
         assert plan.scores == plan.edges == 75
 
     def test_causal_sentences_need_no_mask_even_when_padded(self):
         plan = plan_tiles(causal([5, 6, 7]))
-        assert [(b.mask, b.is_causal) for b in plan.buckets] == [(None, True)] * len(plan.buckets)
+        assert [(b.mask, b.is_causal) for b in plan.layout.buckets] == [(None, True)] * plan.calls
 
     def test_a_window_is_cut_into_few_tiles_that_waste_at_most_half_their_scores(self):
         plan = plan_tiles(window(4096, 32, 32))
         assert plan.scores <= 2.1 * plan.edges
-        assert sum(b.num_tiles for b in plan.buckets) <= 4096 / 64 + 1, (
+        assert sum(b.num_tiles for b in plan.layout.buckets) <= 4096 / 64 + 1, (
             "a tile has as many rows as the window is wide"
         )
 
@@ -211,7 +253,6 @@ class TestPlan:
         assert plan_tiles(same).scores == plan_tiles(graph).scores
 
     def test_graphs_of_equal_lengths_share_a_plan_if_one_was_among_the_latest(self, monkeypatch):
-        planning.forget_plans()
         plan = plan_tiles(complete([2, 3]))
         assert plan_tiles(complete([2, 3])) is plan
         others = complete([3, 2]), causal([2, 3]), bipartite([2, 3], [2, 3]), bipartite([2], [3])
@@ -232,7 +273,7 @@ class TestPlan:
 
     def test_similar_sizes_share_a_bucket_and_others_do_not(self):
         plan = plan_tiles(complete([10, 11, 100, 10]))
-        assert sorted(b.num_tiles for b in plan.buckets) == [1, 3]
+        assert sorted(b.num_tiles for b in plan.layout.buckets) == [1, 3]
 
 
 def ladder(tokens):
@@ -253,18 +294,38 @@ def test_tiles_refuses_a_plan_over_its_limits_and_auto_takes_another_engine(monk
     )
 
 
-def test_auto_takes_the_engine_that_fits(monkeypatch):
+def test_auto_takes_what_the_law_says_with_few_exceptions(monkeypatch):
     taken = []
 
     def spy(name):
-        return lambda *_: taken.append(name)
+        return lambda *_: taken.append(name) or torch.zeros(1)
 
     monkeypatch.setattr(message_passing, "ENGINES", {name: spy(name) for name in ENGINES})
-    far_and_wide = random_links(2_000, 9)
-    some = (complete(8), window(500, 4, 4), complete(7), window(500, 3, 3), far_and_wide)
+    twice = AttentionGraph(*torch.tensor([[0, 0, 1], [1, 1, 0]]), 2)
+    some = (complete(8), twice, complete([200] * 5), complete([8] * 30), random_links(500, 3), ladder(300))
     for graph in some:
-        propagate_attention(graph, *random_fields(graph, 1, 1))
-    assert taken == ["tiles"] * 2 + ["chunks"] * 3 == [choose_engine(graph) for graph in some]
+        propagate_attention(graph, *random_fields(graph, 4, 32))
+    costs = [cost(graph, 4, 32) for graph in some]
+    assert taken == ["tiles", "csr", "tiles", "csr", "csr", "csr"] == [c.engine for c in costs]
+    assert all(c.seconds[c.engine] == min(c.seconds.values()) for c in costs[2:])
+    assert [set(c.seconds) for c in costs] == [*[{"csr"}] * 2, *[{"csr", "tiles"}] * 2, *[{"csr"}] * 2]
+    graph = complete([8] * 30)
+    fields = [x.detach() for x in random_fields(graph, 4, 32)]
+    torch.func.vmap(lambda q: propagate_attention(graph, q, *fields[1:]), 0)(torch.stack([fields[0]] * 2))
+    assert taken[-1] == "scatter"
+
+
+def test_transforms_of_functions_go_through_auto():
+    graph = complete([8] * 30)
+    q, k, v = (x.detach() for x in random_fields(graph, 4, 32, torch.float64))
+    attr, weight = torch.randn(graph.num_edges, 2).double(), torch.randn(2, 4, 32).double()
+    for options in ({}, {"edge_attr": attr, "edge_weight": weight}):
+
+        def total(q, options=options):
+            return propagate_attention(graph, q, k, v, **options).square().mean()
+
+        expected = torch.autograd.grad(total(q.requires_grad_()), q)[0]
+        torch.testing.assert_close(torch.func.grad(total)(q.detach()), expected)
 
 
 def test_without_dgl_its_engines_say_so_and_the_others_work(monkeypatch):
@@ -275,11 +336,12 @@ def test_without_dgl_its_engines_say_so_and_the_others_work(monkeypatch):
     for engine in message_passing.DGL_ENGINES:
         with pytest.raises(ImportError, match="DGL cannot be imported"):
             propagate_attention(graph, *fields, engine)
-    assert message_passing.available_engines() == ["scatter", "chunks", "tiles"]
+    assert message_passing.available_engines() == ["scatter", "csr", "tiles"]
     assert propagate_attention(graph, *fields).shape == (3, 1, 2)
 
 
 zeros = torch.zeros
+FEATURES = {"edge_attr": zeros(9, 2), "edge_weight": zeros(2, 1, 4)}
 GOOD = {"graph": complete(3), **{name: zeros(3, 1, 4) for name in "qkv"}}
 
 
@@ -298,9 +360,20 @@ GOOD = {"graph": complete(3), **{name: zeros(3, 1, 4) for name in "qkv"}}
         ({"bias": zeros(8, 1)}, ValueError, r"bias must be \[E, h\] = \[9, 1\], got \[8, 1\]"),
         ({"bias": zeros(9, 1).double()}, ValueError, "bias must be torch.float32 on cpu as q is"),
         ({"dropout": 1.0}, ValueError, r"dropout must lie in \[0, 1\), got 1.0"),
-        ({"edge_features": zeros(9, 1, 3)}, ValueError, r"edge_features must be \[E, h, d\]"),
-        ({"edge_features": zeros(9, 1, 4), "engine": "tiles"}, ValueError, "takes no edge features"),
-        ({"edge_features": zeros(9, 1, 4), "v": zeros(3, 1, 2)}, ValueError, "width 4, got 2"),
+        ({"edge_attr": zeros(9, 2)}, ValueError, "go together, got one"),
+        (
+            FEATURES | {"edge_attr": zeros(8, 2)},
+            ValueError,
+            r"edge_attr must be \[E, c\] = \[9, 2\], got \[8, 2\]",
+        ),
+        (
+            FEATURES | {"edge_attr": zeros(9)},
+            ValueError,
+            r"edge_attr must be \[E, c\] = \[9, 2\], got \[9\]",
+        ),
+        (FEATURES | {"edge_weight": zeros(2, 3, 4)}, ValueError, r"edge_weight must be .* = \[2, 1, 4\]"),
+        (FEATURES | {"engine": "tiles"}, ValueError, "takes no attributes of edges: use 'csr'"),
+        (FEATURES | {"v": zeros(3, 1, 2)}, ValueError, "width 4, got 2"),
     ],
 )
 def test_bad_input(change, error, message):

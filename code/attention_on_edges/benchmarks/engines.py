@@ -18,8 +18,7 @@ from edgewise.message_passing.plan import forget_plans
 
 PADDED = "padded"
 PADDED_SET_UP = "padded, set-up included"
-TILES_SEEN = "tiles, lengths seen before"
-TILES_PLANNED = "tiles, plan included"
+ANEW = "auto, set-up included"
 VARLEN = "varlen_attn"
 FLEX = "flex_attention"
 
@@ -94,8 +93,8 @@ def engines_case(
 ) -> Case:
     """Engines beside hand-written padded attention, forward and backward, one layer.
 
-    Graphs, plans and DGL's copies are made beforehand. The contestants ``"..., set-up included"``, ``"...,
-    plan included"`` and ``"..., lengths seen before"`` make theirs each time; the last one's plan is shared.
+    Graphs, plans, patterns and DGL's copies are made beforehand. The contestants ``"..., set-up included"``
+    make what they need each time.
     ``error`` is the largest difference of an output from that of ``tiles`` in float32.
 
     Parameters
@@ -142,12 +141,9 @@ def engines_case(
 def _contestants(
     workload: Workload, graph: AttentionGraph, engines: Sequence[str], device: torch.device
 ) -> dict[str, Attend]:
-    def seen_before(*fields: Tensor) -> Tensor:
-        return propagate_attention(workload.graph().to(device), *fields, "tiles")
-
-    def planned_anew(*fields: Tensor) -> Tensor:
+    def anew(*fields: Tensor) -> Tensor:
         forget_plans()
-        return seen_before(*fields)
+        return propagate_attention(workload.graph().to(device), *fields)
 
     def padded() -> Attend:
         return PaddedAttention(workload.lengths, device, causal=workload.causal)
@@ -159,7 +155,7 @@ def _contestants(
         kernel = KERNELS.get(engine)
         contestants[engine] = kernel(workload, device) if kernel else partial(_propagate, graph, engine)
     if "tiles" in engines:
-        contestants |= {TILES_SEEN: seen_before, TILES_PLANNED: planned_anew}
+        contestants |= {ANEW: anew}
     return contestants
 
 

@@ -117,6 +117,7 @@ class Figure(NamedTuple):
 
 FIGURES = {
     "seconds": Figure("ms", ",.2f", 1e3),
+    "predicted": Figure("ms, predicted", ",.2f", 1e3),
     "ratio": Figure("time, ratio", ".2f", unit=" x"),
     "sentences_per_second": Figure("sentences/s", ",.1f"),
     "tokens_per_second": Figure("tokens/s", ",.0f"),

@@ -1,5 +1,7 @@
 """One attention layer on long texts, dense and sparse, in a process of its own: time and memory."""
 
+import importlib
+import importlib.util
 import math
 import statistics
 import time
@@ -7,12 +9,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from attention_on_edges.benchmarks.baselines import LocalAttention
 from attention_on_edges.benchmarks.harness import Row, Run
 from attention_on_edges.benchmarks.memory import alone, peak
+from edgewise.graph_attention import GraphAttention
 from edgewise.graphs import AttentionGraph, bigbird, binary_partition, complete, edge_counts, window
 from edgewise.message_passing import ENGINES, available_engines, propagate_attention
 
@@ -64,15 +67,46 @@ def long_plan(small: bool = False) -> dict[str, Run]:
 
 
 def memory_plan(small: bool = False) -> dict[str, Run]:
-    """A window by hand, in DGL's kernels and in tiles."""
+    """A window by hand, in DGL's kernels, in PyTorch's and in tiles; layers by their edges and heads."""
     tokens = 128 if small else 65_536
-    names = [BY_HAND, *(engine for engine in ("fused", "tiles") if engine in available_engines())]
-    return {name: partial(_window, name, tokens) for name in names}
+    names = [BY_HAND, *(engine for engine in ("fused", "csr", "tiles") if engine in available_engines())]
+    runs: dict[str, Run] = {name: partial(_window, name, tokens) for name in names}
+    for reach, heads in ((8, 4), (32, 4), (32, 16)):
+        name = f"{2 * reach + 1} in-edges on {tokens // 4:,} tokens, {heads} heads"
+        runs[name] = partial(_layers, name, tokens // 4, reach, heads)
+    return runs
 
 
 def _window(name: str, tokens: int, device: torch.device, repeats: int, only: Sequence[str]) -> list[Row]:
     workload = f"{tokens:,} tokens, {2 * REACH + 1} in-edges each"
     return [{"workload": workload, "contestant": name} | alone(_cost, name, tokens, repeats)]
+
+
+def _layers(
+    name: str, tokens: int, reach: int, heads: int, device: torch.device, repeats: int, only: Sequence[str]
+) -> list[Row]:
+    found = importlib.util.find_spec("torch_geometric") is not None
+    names = [*(["TransformerConv"] if found else []), "scatter", "csr", "tiles"]
+    return [
+        {"workload": name, "contestant": each} | alone(_layer_cost, each, tokens, reach, heads, repeats)
+        for each in names
+    ]
+
+
+def _layer_cost(name: str, tokens: int, reach: int, heads: int, repeats: int) -> Row:
+    """A training step of a layer of width 128, projections and the graph included."""
+    graph, x = window(tokens, reach, reach), torch.randn(tokens, 128)
+    layer: nn.Module = GraphAttention(128, heads, engine=name if name in ENGINES else "auto")
+    where: object = graph
+    if name == "TransformerConv":
+        conv = importlib.import_module("torch_geometric.nn").TransformerConv
+        layer, where = conv(128, 128 // heads, heads, root_weight=False), graph.edge_index
+    loaded, seconds = peak(), []
+    for _ in range(1 + repeats):
+        begin = time.perf_counter()
+        (layer(x, where) if name == "TransformerConv" else layer(where, x)).square().sum().backward()
+        seconds.append(time.perf_counter() - begin)
+    return {"seconds": statistics.median(seconds[1:]), "memory": peak() - loaded}
 
 
 def _growth(

@@ -8,6 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from attention_on_edges.benchmarks.graphs import FITTED, OTHERS
 from attention_on_edges.benchmarks.harness import Case, Row, Run, in_turns
 from edgewise.graph_attention import from_pyg
 from edgewise.graphs import AttentionGraph, complete, window
@@ -42,14 +43,41 @@ PYG_WORKLOADS: dict[str, Callable[[], Tensor]] = {
 }
 """Each an edge_index."""
 
+WITH_ATTRIBUTES = (
+    "grid, 4,096 nodes",
+    "grid, 10,000 nodes",
+    "tree, 4,000",
+    "geometric, degree 12",
+    "geometric, degree 40",
+    "scale-free, 20 links",
+)
+"""Graphs whose edges have attributes, of these widths:"""
+
+WIDTHS = (8, 32)
+
 
 def pyg_plan(small: bool = False) -> dict[str, Run]:
-    """All workloads, or a small one."""
+    """All workloads, or small ones."""
     workloads = {"two complete graphs": lambda: complete([3, 5]).edge_index} if small else PYG_WORKLOADS
-    return {name: in_turns(partial(pyg_case, name, make)) for name, make in workloads.items()}
+    runs = {name: in_turns(partial(pyg_case, name, make)) for name, make in workloads.items()}
+    for name in ("grid, 400",) if small else WITH_ATTRIBUTES:
+        make = partial(_edge_index, name)
+        for width in WIDTHS:
+            full = f"{name}, {width} attributes per edge"
+            runs[full] = in_turns(partial(pyg_case, full, make, edge_dim=width))
+    return runs
 
 
-def pyg_case(name: str, make: Callable[[], Tensor], device: torch.device | str = "cpu") -> Case:
+def _edge_index(name: str) -> Tensor:
+    return (FITTED | OTHERS)[name]().edge_index
+
+
+def pyg_case(
+    name: str,
+    make: Callable[[], Tensor],
+    device: torch.device | str = "cpu",
+    edge_dim: int | None = None,
+) -> Case:
     """A layer of width 128 with 4 heads and a skip connection, forward and backward, projections included.
 
     *Projections alone* are queries, keys, values and the skip connection as one product: what no layer can
@@ -64,13 +92,18 @@ def pyg_case(name: str, make: Callable[[], Tensor], device: torch.device | str =
         raise MissingPackageError("the comparison needs PyG: pip install torch_geometric")
     torch.manual_seed(0)
     edge_index = make().to(device)
-    conv = importlib.import_module("torch_geometric.nn").TransformerConv(DIM, DIM // HEADS, HEADS).to(device)
+    conv = (
+        importlib.import_module("torch_geometric.nn")
+        .TransformerConv(DIM, DIM // HEADS, HEADS, edge_dim=edge_dim)
+        .to(device)
+    )
     layer, nodes = from_pyg(conv), int(edge_index.max()) + 1
     graph = AttentionGraph.from_edge_index(edge_index, nodes)
     x = torch.randn(nodes, DIM, device=device, requires_grad=True)
     product = nn.Linear(DIM, 4 * DIM, device=device)
     upstream = {width: torch.randn(nodes, width, device=device) for width in (DIM, 4 * DIM)}
-    expected = conv(x, edge_index).detach()
+    attr = None if edge_dim is None else torch.randn(edge_index.shape[1], edge_dim, device=device)
+    expected = conv(x, edge_index, attr).detach()
 
     def both_ways(module: nn.Module, apply: Callable[[], Tensor]) -> Tensor:
         found = apply()
@@ -81,9 +114,12 @@ def pyg_case(name: str, make: Callable[[], Tensor], device: torch.device | str =
         return {"error": float((found - expected).abs().max())} if found.shape == expected.shape else {}
 
     applied = {
-        "TransformerConv": (conv, lambda: conv(x, edge_index)),
-        OURS: (layer, lambda: layer(graph, x)),
-        "graph made anew": (layer, lambda: layer(AttentionGraph.from_edge_index(edge_index, nodes), x)),
+        "TransformerConv": (conv, lambda: conv(x, edge_index, attr)),
+        OURS: (layer, lambda: layer(graph, x, edge_attr=attr)),
+        "graph made anew": (
+            layer,
+            lambda: layer(AttentionGraph.from_edge_index(edge_index, nodes), x, edge_attr=attr),
+        ),
         "projections alone": (product, lambda: product(x)),
     }
     contestants = {each: partial(both_ways, *pair) for each, pair in applied.items()}

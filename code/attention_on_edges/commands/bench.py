@@ -11,6 +11,7 @@ from attention_on_edges import experiments
 from attention_on_edges.benchmarks.decoding import decoding_plan
 from attention_on_edges.benchmarks.depth import depth_plan
 from attention_on_edges.benchmarks.engines import engines_plan
+from attention_on_edges.benchmarks.graphs import conclude, graphs_plan, law_plan
 from attention_on_edges.benchmarks.harness import Row, chosen, format_rows
 from attention_on_edges.benchmarks.language_models import causal_plan
 from attention_on_edges.benchmarks.long_context import long_plan, memory_plan
@@ -23,6 +24,8 @@ from edgewise.validation import check_choice
 
 SUBJECTS = {
     "engines": ("How fast is each engine?", engines_plan),
+    "graphs": ("How fast are engines on graphs of many kinds?", graphs_plan),
+    "law": ("What will a graph cost?", law_plan),
     "pyg": ("How fast is a layer, beside PyG's?", pyg_plan),
     "training": ("How many tokens a second are trained on?", training_plan),
     "profile": ("What does an update wait for?", profile_plan),
@@ -72,3 +75,5 @@ def bench(
                 seconds = {"seconds": time.monotonic() - began}
                 tell(f"Wrote {experiments.Results(config, rows, facts | seconds).write(out)}")
         write(f"{artifacts.device_name(device)}\n{format_rows(rows, across=subject in ACROSS)}")
+        if subject == "law":
+            write(conclude(rows, facts, out))

@@ -5,6 +5,7 @@ senders ``start[i] .. stop[i] - 1``, which describes complete, causal, bipartite
 numbers per token; edges are derived on demand.
 """
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,8 @@ class AttentionGraph:
     Parameters
     ----------
     src, dst : Tensor
-        int64 [E]. Receiver ``dst[e]`` attends to sender ``src[e]``. Any order, no edge twice.
+        int64 [E]. Receiver ``dst[e]`` attends to sender ``src[e]``. In any order, which is kept;
+        two edges between the same tokens are two edges.
     num_src : int
         Number of sending tokens.
     num_dst : int, optional
@@ -47,7 +49,7 @@ class AttentionGraph:
     TypeError
         If an edge list is not a tensor of int64 or a count is not an integer.
     ValueError
-        If the lists differ in length or device, or an edge is out of range or occurs twice.
+        If the lists differ in length or device, or an edge is out of range.
     """
 
     def __init__(self, src: Tensor, dst: Tensor, num_src: int, num_dst: int | None = None):
@@ -59,12 +61,6 @@ class AttentionGraph:
                 "src and dst must be two lists of the same length on one device, "
                 f"got {list(src.shape)} on {src.device} and {list(dst.shape)} on {dst.device}"
             )
-        if not any(_increases(*ends) for ends in ((dst, src), (src, dst))):  # else they are distinct
-            pairs = (dst * self.num_src + src).sort().values
-            twice = pairs[1:][pairs[1:] == pairs[:-1]]
-            if len(twice):
-                edge = (int(twice[0]) % self.num_src, int(twice[0]) // self.num_src)
-                raise ValueError(f"edges must be distinct, got {edge} more than once")
         self._edges: tuple[Tensor, Tensor] | None = (src, dst)
         self.intervals: tuple[Tensor, Tensor] | None = None
         self.lengths: tuple[Any, ...] | None = None
@@ -137,27 +133,22 @@ class AttentionGraph:
         return cls.unchecked(len(start), None, (start, stop), lengths=(tuple(counts), causal))
 
     @classmethod
-    def from_edge_index(
-        cls, edge_index: Tensor, num_nodes: int | tuple[int, int], *, check: bool = True
-    ) -> "AttentionGraph":
+    def from_edge_index(cls, edge_index: Tensor, num_nodes: int | tuple[int, int]) -> "AttentionGraph":
         """Edges in PyG's form: column ``e`` is sender and receiver of edge ``e``.
 
         Parameters
         ----------
         edge_index : Tensor
-            int64 [2, E]; row 0 sends, row 1 receives. No edge twice.
+            int64 [2, E]; row 0 sends, row 1 receives. Its order is kept; an edge may occur twice.
         num_nodes : int or tuple of two int
             Nodes; or, of a graph between two sets, senders and receivers.
-        check : bool
-            Without checks it takes no time: for graphs that are right by construction, such as sampled
-            mini-batches.
 
         Raises
         ------
         TypeError
             If it is not a tensor of int64, or a count is not an integer.
         ValueError
-            If it is not [2, E], or an edge is out of range or occurs twice.
+            If it is not [2, E], or an edge is out of range.
         """
         num_src, num_dst = num_nodes if isinstance(num_nodes, tuple) else (num_nodes, None)
         if not isinstance(edge_index, Tensor) or edge_index.dtype != torch.int64:
@@ -166,7 +157,7 @@ class AttentionGraph:
         if edge_index.dim() != 2 or len(edge_index) != 2:
             raise ValueError(f"edge_index must be [2, E], got {list(edge_index.shape)}")
         src, dst = edge_index
-        return cls(src, dst, num_src, num_dst) if check else cls.unchecked(num_src, num_dst, edges=(src, dst))
+        return cls(src, dst, num_src, num_dst)
 
     @classmethod
     def from_mask(cls, mask: Tensor, *, self_attention: bool | None = None) -> "AttentionGraph":
@@ -224,7 +215,7 @@ class AttentionGraph:
         Raises
         ------
         ValueError
-            If it has several types of edges, or an edge twice.
+            If it has several types of edges.
         """
         if len(graph.canonical_etypes) != 1:
             raise ValueError(f"graph must have one type of edge, got {len(graph.canonical_etypes)}")
@@ -310,6 +301,28 @@ class AttentionGraph:
         return len(self.src)
 
     @property
+    def has_multi_edges(self) -> bool:
+        """Whether two edges have the same sender and the same receiver."""
+        return self.intervals is None and self.cached("multi-edges", self._find_multi_edges)
+
+    def _find_multi_edges(self) -> bool:
+        if self.num_dst * self.num_src <= max(4096, 4 * self.num_edges):
+            return int(self._mask_of_edges().sum()) < self.num_edges
+        pairs = (self.dst * self.num_src + self.src).sort().values
+        return bool((pairs[1:] == pairs[:-1]).any())
+
+    def _mask_of_edges(self) -> Tensor:
+        mask = torch.zeros(self.num_dst, self.num_src, dtype=torch.bool, device=self.device)
+        mask[self.dst, self.src] = True
+        return mask
+
+    def _check_no_multi_edges(self) -> None:
+        if self.has_multi_edges:
+            raise ValueError(
+                "a matrix has one entry for each pair of tokens, the graph two edges of the same pair"
+            )
+
+    @property
     def has_edge_lists(self) -> bool:
         """Whether the graph's edges exist as lists, as given or once derived."""
         return self._edges is not None
@@ -322,7 +335,8 @@ class AttentionGraph:
     def cached(self, name: str, make: Callable[[], Any]) -> Any:
         """Cache the result of ``make`` on this graph under ``name``."""
         if name not in self._cache:
-            with torch.inference_mode(False):  # a later pass may need gradients
+            inference = torch.is_inference_mode_enabled()  # a later pass may need gradients
+            with torch.inference_mode(False) if inference else contextlib.nullcontext():
                 self._cache[name] = make()
         return self._cache[name]
 
@@ -408,21 +422,33 @@ class AttentionGraph:
         return self.unchecked(*sides, edges=(self.src[keep] - first_src, self.dst[keep] - first_dst))
 
     def to_mask(self) -> Tensor:
-        """Bool [num_dst, num_src]; True where the receiver attends to the sender."""
+        """Bool [num_dst, num_src]; True where the receiver attends to the sender.
+
+        Raises
+        ------
+        ValueError
+            If two edges have the same sender and the same receiver.
+        """
         if self.intervals is not None:
             start, stop = self.intervals
             sender = torch.arange(self.num_src, device=self.device)
             return (sender >= start[:, None]) & (sender < stop[:, None])
-        mask = torch.zeros(self.num_dst, self.num_src, dtype=torch.bool, device=self.device)
-        mask[self.dst, self.src] = True
-        return mask
+        self._check_no_multi_edges()
+        return self._mask_of_edges()
 
     def to_matrix(self, edge_values: Tensor) -> Tensor:
-        """Scatter values on edges [E, ...] to [..., num_dst, num_src], zero where there is no edge."""
+        """Scatter values on edges [E, ...] to [..., num_dst, num_src], zero where there is no edge.
+
+        Raises
+        ------
+        ValueError
+            If there is not one row per edge, or two edges have the same sender and the same receiver.
+        """
         if len(edge_values) != self.num_edges:
             raise ValueError(
                 f"edge_values must have one row per edge ({self.num_edges}), got {len(edge_values)}"
             )
+        self._check_no_multi_edges()
         matrix = edge_values.new_zeros(self.num_dst, self.num_src, *edge_values.shape[1:])
         matrix[self.dst, self.src] = edge_values
         return matrix.movedim((0, 1), (-2, -1))
@@ -431,6 +457,7 @@ class AttentionGraph:
         """Return a directed graph: tokens ``0..n-1``, or ``("src", i)`` and ``("dst", j)`` for two sets."""
         import networkx
 
+        self._check_no_multi_edges()
         src, dst = self.src.tolist(), self.dst.tolist()
         graph = networkx.DiGraph()
         if self.self_attention:
@@ -465,9 +492,3 @@ class AttentionGraph:
         form = "intervals" if self.intervals is not None else "edges"
         count = "?" if self.device.type == "meta" else self.num_edges
         return f"AttentionGraph({sides}, {count} edges, held as {form})"
-
-
-def _increases(major: Tensor, minor: Tensor) -> bool:
-    """Whether pairs are in strictly increasing order."""
-    ahead, level = major[1:] > major[:-1], major[1:] == major[:-1]
-    return bool((ahead | (level & (minor[1:] > minor[:-1]))).all())

@@ -4,15 +4,18 @@ Every model in this package calls :func:`propagate_attention`. Its engines give 
 they differ in speed by two orders of magnitude.
 """
 
+import contextlib
 import importlib
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 from torch.linalg import vector_norm
 
 from edgewise.graphs import AttentionGraph, dgl_available
-from edgewise.message_passing.chunks import chunks
+from edgewise.message_passing.csr import csr
+from edgewise.message_passing.law import cost, in_a_transform
 from edgewise.message_passing.plan import plan_tiles
 from edgewise.message_passing.precision import Engine, in_full_precision
 from edgewise.message_passing.scatter import edge_softmax, scatter, softmax_over_in_edges
@@ -23,7 +26,7 @@ __all__ = [
     "ENGINES",
     "attention_weights",
     "available_engines",
-    "choose_engine",
+    "cost",
     "edge_softmax",
     "plan_tiles",
     "propagate_attention",
@@ -45,7 +48,7 @@ DGL_ENGINES = ("mailbox", "builtin", "fused")
 ENGINES: dict[str, Engine] = {
     **{name: _dgl_engine(name) for name in DGL_ENGINES},
     "scatter": scatter,
-    "chunks": chunks,
+    "csr": csr,
     "tiles": tiles,
 }
 """How the sum over edges is executed."""
@@ -65,8 +68,9 @@ def propagate_attention(
     engine: str = "auto",
     *,
     bias: Tensor | None = None,
+    edge_attr: Tensor | None = None,
+    edge_weight: Tensor | None = None,
     dropout: float = 0.0,
-    edge_features: Tensor | None = None,
 ) -> Tensor:
     r"""Give each receiver the softmax-weighted sum of its senders' values, head by head.
 
@@ -75,15 +79,17 @@ def propagate_attention(
         w_{ij} = \frac{\exp(q_j^\top k_i / \sqrt{d} + b_{ij})}
                       {\sum_{i' \to j} \exp(q_j^\top k_{i'} / \sqrt{d} + b_{i'j})}
 
+    With attributes :math:`a` of edges and their weight :math:`W`, :math:`W^\top a_{ij}` is added to the key
+    and the value that receiver :math:`j` gets from :math:`i` (Shi et al. 2021, eq. 3 and 4).
+
     NaN and infinities spread along edges, as they do in a dense softmax over a receiver's senders, and
-    nowhere else; in compiled programs, on a GPU and in the gradient that comes from above, ``tiles`` may
-    spread them within a tile. ``tiles``, ``chunks`` and ``fused`` refuse second
-    derivatives.
+    nowhere else; in compiled programs, on a GPU and in gradients, ``tiles`` may spread them within a tile.
+    ``tiles``, ``csr`` and ``fused`` refuse second derivatives.
 
     Parameters
     ----------
     graph : AttentionGraph
-        Which token attends to which.
+        Which token attends to which. Two edges between the same tokens are two edges; ``tiles`` refuses them.
     q : Tensor
         Queries [num_dst, h, d].
     k : Tensor
@@ -91,21 +97,22 @@ def propagate_attention(
     v : Tensor
         Values [num_src, h, d_v]; ``d_v`` is often ``d``.
     engine : str
-        ``tiles``, ``chunks``, ``scatter``; ``fused``, ``builtin`` or ``mailbox``, which need DGL; or
-        ``"auto"``: ``scatter`` for edge features, else :func:`choose_engine`.
+        ``tiles``, ``csr``, ``scatter``; ``fused``, ``builtin`` or ``mailbox``, which need DGL; or ``"auto"``:
+        see :func:`cost`.
     bias : Tensor, optional
         [E, h], in the order of ``graph.src``: added to the scores (relative positions, ALiBi).
+    edge_attr : Tensor, optional
+        [E, c], in the order of ``graph.src``. ``csr`` and ``scatter`` take them.
+    edge_weight : Tensor, optional
+        [c, h, d]; given if ``edge_attr`` is.
     dropout : float
         Probability in [0, 1) of dropping a weight; those kept are scaled up. The draws depend on PyTorch's
         seed, not on the engine.
-    edge_features : Tensor, optional
-        [E, h, d], in the order of ``graph.src``: added to keys and values of an edge's sender (Shi et al.
-        2021, eq. 3 and 4). ``scatter`` alone takes them.
 
     Returns
     -------
     Tensor
-        [num_dst, h, d_v]; zeros for a receiver without in-edges.
+        [num_dst, h, d_v]; zeros for a receiver without in-edges, or whose scores are all minus infinity.
 
     Raises
     ------
@@ -113,71 +120,44 @@ def propagate_attention(
         If a tensor is no floating-point tensor.
     ValueError
         If shapes, dtypes or devices do not fit, ``dropout`` is no probability below one, or the engine is
-        unknown, takes no edge features or has limits that the graph exceeds.
+        unknown, takes no attributes of edges or has limits that the graph exceeds.
     MissingPackageError
         If the engine needs DGL and it cannot be imported.
     """
     check_choice("engine", engine, ["auto", *ENGINES])
     _check_tensors(graph, q=q, k=k, v=v)
-    _check_on_edges(graph, q, "bias", bias, ("h",))
-    _check_on_edges(graph, q, "edge_features", edge_features, ("h", "d"))
-    if edge_features is not None and v.shape != k.shape:
-        raise ValueError(f"edge features need values of the keys' width {k.shape[-1]}, got {v.shape[-1]}")
-    if edge_features is not None and engine not in ("auto", "scatter"):
-        raise ValueError(f"engine {engine!r} takes no edge features: use 'scatter' or 'auto'")
+    if bias is not None:
+        _check_like(q, "bias", bias, (graph.num_edges, q.shape[1]), "[E, h]")
+    features = _check_features(graph, q, v, engine, edge_attr, edge_weight)
     keep = None
     if check_probability("dropout", dropout):
         keep = q.new_empty(graph.num_edges, q.shape[1]).bernoulli_(1 - dropout).div_(1 - dropout)
-    with torch.autocast(q.device.type, enabled=False):  # or engines would differ in the dtype they return
-        if edge_features is not None:
-            return scatter(graph, q, k, v, bias, keep, edge_features)
-        name = choose_engine(graph) if engine == "auto" else engine
-        # DGL makes no output field where no message is sent, and tiles multiply what is masked by zero.
-        elsewhere = name not in ("scatter", "chunks") and not (_finite(q, k, v) and _bounded(graph, bias))
-        if graph.num_edges == 0 or elsewhere:
-            name = "scatter"
-        return ENGINES[name](graph, q, k, v, bias, keep)
+    if engine == "auto" and features:
+        engine = "csr" if q.device.type == "cpu" and not in_a_transform() else "scatter"
+    elif engine == "auto":
+        engine = cost(graph, *q.shape[1:]).engine
+    if graph.num_edges == 0:
+        engine = "scatter"  # the others' kernels need an edge
+    with _without_autocast(q.device.type):
+        output = ENGINES[engine](graph, q, k, v, bias, keep, *features)
+        if engine not in ("csr", "scatter") and not _finite(output):
+            # Tiles multiply what is masked by zero; DGL's softmax knows no receiver without a finite score.
+            other = csr if engine in ("tiles", "fused") else scatter
+            output = other(graph, q, k, v, bias, keep)
+        return output
 
 
-FEW = 8
-"""In-edges of a receiver on average, below which ``chunks`` are mostly faster than tiles, on a CPU."""
+def _without_autocast(device: str) -> contextlib.AbstractContextManager[object]:
+    """Under which engines would differ in the dtype that they return."""
+    on = torch.is_autocast_enabled(device)
+    return torch.autocast(device, enabled=False) if on else contextlib.nullcontext()
 
 
-def choose_engine(graph: AttentionGraph) -> str:
-    """Return the engine that ``"auto"`` takes for a graph whose edges have no features.
-
-    ``tiles`` where receivers have at least ``FEW`` edges on average and its plan computes at most 8 scores
-    per edge; else ``chunks``. The plan is kept on the graph.
-    """
-    many = graph.num_edges >= FEW * graph.num_dst
-    return "tiles" if many and plan_tiles(graph).economical else "chunks"
-
-
-def _finite(*tensors: Tensor) -> bool:
-    """Whether all numbers, and all products of two of them, are finite; asked of a CPU alone."""
-    if tensors[0].device.type != "cpu" or torch.compiler.is_compiling():
-        return True  # to ask would halt a GPU; what a compiled program does cannot depend on numbers
-    with torch.no_grad():
-        wide = torch.float64 if tensors[0].dtype == torch.float64 else torch.float32
-        most = math.sqrt(torch.finfo(wide).max)
-        return all(float(vector_norm(x, dtype=wide)) < most for x in tensors)
-
-
-def _bounded(graph: AttentionGraph, bias: Tensor | None) -> bool:
-    """Whether biases leave each receiver with in-edges a finite score; asked of a CPU alone.
-
-    Minus infinity hides an edge, which every engine can do, but not all edges of a receiver.
-    """
-    if bias is None or bias.device.type != "cpu" or torch.compiler.is_compiling():
+def _finite(output: Tensor) -> bool:
+    """Whether all numbers are finite, asked of a CPU alone: it would halt a GPU or end a compiled program."""
+    if output.device.type != "cpu" or torch.compiler.is_compiling() or in_a_transform():
         return True
-    with torch.no_grad():
-        if bool(bias.isfinite().all()):
-            return True
-        if not bool((bias < math.inf).all()):  # false of NaN too
-            return False
-        receiver = graph.dst[:, None].expand_as(bias)
-        highest = bias.new_zeros(graph.num_dst, bias.shape[1])
-        return bool(highest.scatter_reduce(0, receiver, bias, "amax", include_self=False).isfinite().all())
+    return math.isfinite(vector_norm(output.detach(), dtype=torch.promote_types(output.dtype, torch.float32)))
 
 
 def attention_weights(graph: AttentionGraph, q: Tensor, k: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -187,7 +167,8 @@ def attention_weights(graph: AttentionGraph, q: Tensor, k: Tensor, bias: Tensor 
     :func:`propagate_attention`.
     """
     _check_tensors(graph, q=q, k=k)
-    _check_on_edges(graph, q, "bias", bias, ("h",))
+    if bias is not None:
+        _check_like(q, "bias", bias, (graph.num_edges, q.shape[1]), "[E, h]")
     return in_full_precision(edge_softmax)(graph, q, k, bias)
 
 
@@ -211,14 +192,28 @@ def _check_tensors(graph: AttentionGraph, **tensors: Tensor) -> None:
             raise ValueError(f"{name} must be on the graph's device {graph.device}, got {x.device}")
 
 
-def _check_on_edges(
-    graph: AttentionGraph, q: Tensor, name: str, x: Tensor | None, axes: tuple[str, ...]
-) -> None:
-    if x is None:
-        return
-    expected = torch.Size((graph.num_edges, *q.shape[1 : 1 + len(axes)]))
+def _check_like(q: Tensor, name: str, x: Tensor, shape: Sequence[int], axes: str) -> None:
     check_floats(name, x)
-    if x.shape != expected:
-        raise ValueError(f"{name} must be [E, {', '.join(axes)}] = {list(expected)}, got {list(x.shape)}")
+    if x.shape != torch.Size(shape):
+        raise ValueError(f"{name} must be {axes} = {list(shape)}, got {list(x.shape)}")
     if x.dtype != q.dtype or x.device != q.device:
         raise ValueError(f"{name} must be {q.dtype} on {q.device} as q is, got {x.dtype} on {x.device}")
+
+
+def _check_features(
+    graph: AttentionGraph, q: Tensor, v: Tensor, engine: str, attr: Tensor | None, weight: Tensor | None
+) -> list[Tensor]:
+    if attr is None and weight is None:
+        return []
+    if attr is None or weight is None:
+        raise ValueError("edge_attr and edge_weight go together, got one of them")
+    width = len(weight) if isinstance(weight, Tensor) and weight.dim() else 0
+    _check_like(q, "edge_weight", weight, (width, *q.shape[1:]), "[c, h, d]")
+    _check_like(q, "edge_attr", attr, (graph.num_edges, width), "[E, c]")
+    if v.shape[-1] != q.shape[-1]:
+        raise ValueError(
+            f"attributes of edges need values of the keys' width {q.shape[-1]}, got {v.shape[-1]}"
+        )
+    if engine not in ("auto", "csr", "scatter"):
+        raise ValueError(f"engine {engine!r} takes no attributes of edges: use 'csr', 'scatter' or 'auto'")
+    return [attr, weight]

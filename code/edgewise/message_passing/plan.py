@@ -5,6 +5,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import torch
@@ -18,6 +19,12 @@ MOST_WASTE = 8
 
 ALWAYS_AFFORDABLE = 10_000_000
 """Total scores that a plan may always compute, whatever their number per edge."""
+
+SINGLE = 64**2
+"""Pairs of tokens up to which a graph is one masked tile, without being cut."""
+
+DENSE = 2
+"""Pairs per edge up to which a list of edges is one, too."""
 
 BUCKET_RATIO = 1.5
 """Tiles whose longer sides differ by less than about this factor share a bucket; if that wastes too much,
@@ -77,6 +84,14 @@ class Bucket:
         return pairs.tril() if self.is_causal else pairs
 
 
+class Layout(NamedTuple):
+    """Tiles by shape, and where queries on one side, keys and values on the other are in them."""
+
+    buckets: list[Bucket]
+    receivers: Placement
+    senders: Placement
+
+
 @dataclass(frozen=True, eq=False)
 class TilePlan:
     """Tiles of a graph.
@@ -87,22 +102,25 @@ class TilePlan:
         Query-key products that the plan computes, padding included.
     edges : int
         Products that the graph needs.
-    buckets : list of Bucket
-        Empty if the plan exceeds the limits.
-    receivers, senders : Placement or None
-        Placement of queries and of keys and values; ``None`` if there is nothing to do.
+    slots : int
+        Rows and columns of all tiles, padding included.
+    calls : int
+        Shapes of tiles, each of which is one dense call.
+    lay_out : callable
+        Makes the layout.
     """
 
     scores: int
     edges: int
-    buckets: list[Bucket]
-    receivers: Placement | None = None
-    senders: Placement | None = None
+    slots: int
+    calls: int
+    lay_out: Callable[[], Layout]
 
-    @property
-    def slots(self) -> tuple[list[int], list[int]]:
-        """Slots of receivers and of senders in each bucket."""
-        return [b.num_tiles * b.rows for b in self.buckets], [b.num_tiles * b.columns for b in self.buckets]
+    @cached_property
+    def layout(self) -> Layout:
+        """Made when tiles are first executed."""
+        with torch.inference_mode(False):  # a later pass may need gradients
+            return self.lay_out()
 
     @property
     def economical(self) -> bool:
@@ -153,17 +171,42 @@ def _shared(graph: AttentionGraph) -> TilePlan:
     return plan
 
 
+def is_one_tile(graph: AttentionGraph) -> bool:
+    """Whether a graph is executed as one masked tile, without being cut."""
+    most = SINGLE if graph.intervals is not None else max(SINGLE, DENSE * graph.num_edges)
+    return graph.num_dst * graph.num_src <= most
+
+
 def _plan(graph: AttentionGraph) -> TilePlan:
-    if graph.num_edges == 0:
-        return TilePlan(0, 0, [])
+    if graph.has_multi_edges:
+        raise ValueError(
+            "tiles take each pair of tokens once, the graph has two edges of the same pair; use engine='csr'"
+        )
+    sides = graph.num_dst, graph.num_src
+    pairs = math.prod(sides)
+    if is_one_tile(graph):
+        full = graph.num_edges == pairs
+        lay_out = partial(_single_tile, *sides, graph.device, None if full else graph.to_mask()[None, None])
+        return TilePlan(pairs, graph.num_edges, sum(sides), 1, lay_out)
     cut = cut_graph(graph)
     longer = torch.maximum(cut.rows, cut.columns)
-    for sides in (longer, longer), (cut.rows, cut.columns):
-        groups = _group_by_size(cut, *sides)
-        plan = TilePlan(groups.scores, graph.num_edges, [])
-        if plan.economical:
-            break
-    return _lay_out(graph, cut, groups) if plan.affordable else plan
+    groups = _group_by_size(cut, longer, longer)
+    if groups.scores > MOST_WASTE * graph.num_edges:
+        groups = _group_by_size(cut, cut.rows, cut.columns)
+    lay_out = partial(_lay_out, *sides, cut, groups)
+    return TilePlan(groups.scores, graph.num_edges, groups.slots, len(groups.tiles), lay_out)
+
+
+def _single_tile(num_dst: int, num_src: int, device: torch.device, mask: Tensor | None) -> Layout:
+    receivers = senders = _everywhere(num_dst, device)
+    if num_src != num_dst:
+        senders = _everywhere(num_src, device)
+    return Layout([Bucket(1, num_dst, num_src, mask)], receivers, senders)
+
+
+def _everywhere(count: int, device: torch.device) -> Placement:
+    tokens = torch.arange(count, device=device)
+    return Placement(count, tokens, tokens, tokens, once=True, everywhere=True, trivial=True)
 
 
 class _Groups(NamedTuple):
@@ -178,6 +221,10 @@ class _Groups(NamedTuple):
     def scores(self) -> int:
         return sum(n * r * c for n, r, c in zip(self.tiles, self.rows, self.columns, strict=True))
 
+    @property
+    def slots(self) -> int:
+        return sum(n * (r + c) for n, r, c in zip(self.tiles, self.rows, self.columns, strict=True))
+
 
 def _group_by_size(cut: Cut, *sides: Tensor) -> _Groups:
     """Group tiles by the logarithms of two lengths; a group is as high and wide as its largest tile."""
@@ -190,25 +237,23 @@ def _group_by_size(cut: Cut, *sides: Tensor) -> _Groups:
     return _Groups(group.argsort(stable=True), *(x.tolist() for x in (tiles, *largest)))
 
 
-def _lay_out(graph: AttentionGraph, cut: Cut, groups: _Groups) -> TilePlan:
+def _lay_out(num_dst: int, num_src: int, cut: Cut, groups: _Groups) -> Layout:
     """Assign a slot to every row and column of every tile, group by group."""
     first_row = cut.rows.cumsum(0) - cut.rows
     row, real_row = _padded(first_row, cut.rows, groups.order, groups.tiles, groups.rows)
     column, real_column = _padded(cut.first, cut.columns, groups.order, groups.tiles, groups.columns)
     received, sent = cut.receivers[row], column if cut.senders is None else cut.senders[column]
-    receivers = senders = Placement.of(graph.num_dst, received, real_row)
-    same = (
-        graph.num_src == graph.num_dst and torch.equal(received, sent) and torch.equal(real_row, real_column)
-    )
+    receivers = senders = Placement.of(num_dst, received, real_row)
+    same = num_src == num_dst and torch.equal(received, sent) and torch.equal(real_row, real_column)
     if not same:
-        senders = Placement.of(graph.num_src, sent, real_column)
+        senders = Placement.of(num_src, sent, real_column)
     attends = _pairs(cut) if cut.senders is not None else _runs(cut, first_row)
     buckets = []
     shapes = list(zip(groups.tiles, groups.rows, groups.columns, strict=True))
     rows, columns = row.split([n * r for n, r, _ in shapes]), real_column.split([n * c for n, _, c in shapes])
     for shape, own, real in zip(shapes, rows, columns, strict=True):
         buckets.append(Bucket(*shape, **attends(own.view(shape[0], -1), real.view(shape[0], -1))))
-    return TilePlan(groups.scores, graph.num_edges, buckets, receivers, senders)
+    return Layout(buckets, receivers, senders)
 
 
 def _padded(
@@ -277,21 +322,19 @@ def score_places(graph: AttentionGraph) -> tuple[Tensor, Tensor]:
 
 
 def _score_places(graph: AttentionGraph, plan: TilePlan) -> tuple[Tensor, Tensor]:
-    assert plan.receivers is not None  # the graph has edges
-    assert plan.senders is not None
-    real = torch.zeros(len(plan.receivers.source), dtype=torch.bool, device=graph.device)
-    real[plan.receivers.slots] = True
-    pairs, absent = [], []
-    rows, columns = plan.slots
-    parts = zip(
-        real.split(rows), plan.receivers.source.split(rows), plan.senders.source.split(columns), strict=True
-    )
-    for bucket, (is_real, receiver, sender) in zip(plan.buckets, parts, strict=True):
+    buckets, receivers, senders = plan.layout
+    real = torch.zeros(len(receivers.source), dtype=torch.bool, device=graph.device)
+    real[receivers.slots] = True
+    pairs, absent, row, column = [], [], 0, 0
+    for bucket in buckets:
         shape = (bucket.num_tiles, bucket.rows, bucket.columns)
-        there = is_real.view(bucket.num_tiles, -1, 1)
+        rows, columns = slice(row, row + shape[0] * shape[1]), slice(column, column + shape[0] * shape[2])
+        there = real[rows].view(*shape[:2], 1)
         connected = bucket.connected(graph.device).expand(shape) & there
-        number = receiver.view(bucket.num_tiles, -1, 1) * graph.num_src + sender.view(bucket.num_tiles, 1, -1)
+        receiver = receivers.source[rows].view(*shape[:2], 1)
+        number = receiver * graph.num_src + senders.source[columns].view(shape[0], 1, shape[2])
         pairs.append(torch.where(connected, number, -1).flatten())
         absent.append((there & ~connected).flatten())
+        row, column = rows.stop, columns.stop
     pair, order = torch.cat(pairs).sort()
     return order[torch.searchsorted(pair, graph.dst * graph.num_src + graph.src)], torch.cat(absent)

@@ -16,15 +16,16 @@ def edge_softmax(graph: AttentionGraph, q: Tensor, k: Tensor, bias: Tensor | Non
 
 
 def softmax_over_in_edges(graph: AttentionGraph, score: Tensor) -> Tensor:
-    """Turn any scores [E, h] into weights that sum to one at each receiver."""
+    """Turn any scores [E, h] into weights that sum to one at each receiver; to zero if all are -inf."""
     dst = graph.dst
     receiver = dst[:, None].expand_as(score)
     highest = score.new_zeros(graph.num_dst, score.shape[1]).scatter_reduce(
         0, receiver, score.detach(), "amax", include_self=False
     )
+    highest = highest.masked_fill(highest == -math.inf, 0.0)  # nothing to attend to: weights of zero
     weight = (score - highest[dst]).exp()
     total = torch.zeros_like(highest).index_add(0, dst, weight)
-    return weight / total[dst]
+    return weight / total.masked_fill(total == 0, 1.0)[dst]
 
 
 @in_full_precision
@@ -35,16 +36,18 @@ def scatter(
     v: Tensor,
     bias: Tensor | None = None,
     keep: Tensor | None = None,
-    features: Tensor | None = None,
+    attr: Tensor | None = None,
+    weight: Tensor | None = None,
 ) -> Tensor:
     """Gather and weight the sender's value for every edge, then sum at the receivers.
 
-    ``features`` of edges, [E, h, d], are added to the senders' keys and values.
+    Attributes of edges, [E, c], by their weight [c, h, d], are added to the senders' keys and values.
     """
     value = v.index_select(0, graph.src)  # [E, h, d]
-    if features is not None:
+    if attr is not None and weight is not None:
+        features = torch.einsum("ec,chd->ehd", attr, weight)
         asked = (q.index_select(0, graph.dst) * features).sum(-1) / math.sqrt(q.shape[-1])
         bias, value = asked if bias is None else bias + asked, value + features
-    weight = edge_softmax(graph, q, k, bias)
-    message = (weight if keep is None else weight * keep)[..., None] * value
+    share = edge_softmax(graph, q, k, bias)
+    message = (share if keep is None else share * keep)[..., None] * value
     return message.new_zeros(graph.num_dst, *message.shape[1:]).index_add(0, graph.dst, message)

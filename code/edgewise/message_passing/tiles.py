@@ -43,19 +43,17 @@ def tiles(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor, bias: OnEdges,
     if not plan.affordable:
         raise ValueError(
             f"tiles would compute {plan.scores:,} scores for {plan.edges:,} edges, more than {MOST_WASTE} "
-            f"per edge and more than {ALWAYS_AFFORDABLE:,}; use engine='chunks' or 'auto'"
+            f"per edge and more than {ALWAYS_AFFORDABLE:,}; use engine='csr' or 'auto'"
         )
-    assert plan.receivers is not None  # the graph has edges
-    assert plan.senders is not None
-    rows, columns = plan.slots
-    queries = spread(q, plan.receivers).split(rows)
-    keys, values = (spread(x, plan.senders).split(columns) for x in (k, v))
-    terms = zip(*_in_tiles(graph, plan, bias, keep), strict=True)
+    buckets, receivers, senders = plan.layout
+    queries = _as_tiles(spread(q, receivers), [(b.num_tiles, b.rows) for b in buckets])
+    keys, values = (
+        _as_tiles(spread(x, senders), [(b.num_tiles, b.columns) for b in buckets]) for x in (k, v)
+    )
     answers = []
-    for bucket, fields, (added, factor) in zip(
-        plan.buckets, zip(queries, keys, values, strict=True), terms, strict=True
+    for bucket, tile_q, tile_k, tile_v, (added, factor) in zip(
+        buckets, queries, keys, values, _in_tiles(graph, plan, bias, keep), strict=True
     ):
-        tile_q, tile_k, tile_v = (_as_tiles(x, bucket.num_tiles) for x in fields)
         mask, causal = (bucket.mask, bucket.is_causal) if added is None else (added, False)
         if factor is None:
             answer = scaled_dot_product_attention(tile_q, tile_k, tile_v, attn_mask=mask, is_causal=causal)
@@ -64,37 +62,38 @@ def tiles(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor, bias: OnEdges,
             score = tile_q @ tile_k.transpose(-2, -1) / math.sqrt(q.shape[-1]) + mask
             answer = (score.softmax(-1) * factor) @ tile_v  # [tiles, h, rows, d]
         answers.append(answer.transpose(1, 2).flatten(0, 1))
-    return collect(answers[0] if len(answers) == 1 else torch.cat(answers), plan.receivers)
+    return collect(answers[0] if len(answers) == 1 else torch.cat(answers), receivers)
 
 
 def _in_tiles(
     graph: AttentionGraph, plan: TilePlan, bias: Tensor | None, keep: Tensor | None
-) -> tuple[list[Tensor | None], list[Tensor | None]]:
+) -> list[tuple[Tensor | None, Tensor | None]]:
     """Biases and factors of edges [E, h] as those of each bucket's scores, [tiles, h, rows, columns]."""
     if bias is None and keep is None:
-        return [None] * len(plan.buckets), [None] * len(plan.buckets)
+        return [(None, None)] * plan.calls
     places, absent = score_places(graph)
+    shapes = [(bucket.num_tiles, bucket.rows, bucket.columns) for bucket in plan.layout.buckets]
 
-    def split(values: Tensor, missing: Tensor | float) -> list[Tensor | None]:
+    def split(values: Tensor, missing: Tensor | float) -> list[Tensor]:
         table = values.new_zeros(plan.scores, values.shape[1]) + missing
-        sizes = [bucket.num_tiles * bucket.rows * bucket.columns for bucket in plan.buckets]
-        parts = table.index_copy(0, places, values).split(sizes)
-        return [
-            part.view(bucket.num_tiles, bucket.rows, bucket.columns, -1).permute(0, 3, 1, 2)
-            for part, bucket in zip(parts, plan.buckets, strict=True)
-        ]
+        parts = table.index_copy(0, places, values).split([math.prod(shape) for shape in shapes])
+        return [part.view(*shape, -1).permute(0, 3, 1, 2) for part, shape in zip(parts, shapes, strict=True)]
 
     shown = bias
     if shown is None:
         assert keep is not None  # or there would be nothing to do
         shown = keep.new_zeros(len(keep), 1)
     nowhere = shown.new_zeros(plan.scores, 1).masked_fill(absent[:, None], -math.inf)
-    return split(shown, nowhere), [None] * len(plan.buckets) if keep is None else split(keep, 0.0)
+    factors = [None] * plan.calls if keep is None else split(keep, 0.0)
+    return list(zip(split(shown, nowhere), factors, strict=True))
 
 
-def _as_tiles(slots: Tensor, num_tiles: int) -> Tensor:
-    """[tiles * n, h, d] to [tiles, h, n, d], without a copy."""
-    return slots.unflatten(0, (num_tiles, -1)).transpose(1, 2)
+def _as_tiles(slots: Tensor, shapes: list[tuple[int, int]]) -> list[Tensor]:
+    """Slots [slots, h, d] as the tiles of each shape, [tiles, h, n, d], without a copy."""
+    parts = [slots] if len(shapes) == 1 else slots.split([tiles * n for tiles, n in shapes])
+    return [
+        part.view(*shape, *slots.shape[1:]).transpose(1, 2) for part, shape in zip(parts, shapes, strict=True)
+    ]
 
 
 def spread(tokens: Tensor, placement: Placement) -> Tensor:

@@ -197,6 +197,8 @@ class GraphTransformerLayer(EncoderLayer):
         One of ``AGGREGATORS``.
     dropout : float
         Of what each of the two sub-layers adds.
+    edge_dim : int, optional
+        Width of edges' attributes, which are projected and added to keys and values (Shi et al. 2021).
 
     Raises
     ------
@@ -205,24 +207,46 @@ class GraphTransformerLayer(EncoderLayer):
     """
 
     def __init__(
-        self, dim_model: int, num_heads: int, dim_ff: int, how: str = "attention", dropout: float = 0.0
+        self,
+        dim_model: int,
+        num_heads: int,
+        dim_ff: int,
+        how: str = "attention",
+        dropout: float = 0.0,
+        edge_dim: int | None = None,
     ):
         attention = MultiHeadAttention(num_heads, dim_model)
         super().__init__(dim_model, attention, PositionwiseFeedForward(dim_model, dim_ff), dropout)
         check_choice("how", how, AGGREGATORS)
-        self.how = how
+        self.how, self.edge_dim = how, edge_dim
+        self.edge = None if edge_dim is None else _matrix(edge_dim, dim_model)
 
-    def forward(self, graph: AttentionGraph, x: Tensor, edge_bias: Tensor | None = None) -> Tensor:
-        """States [n, dim_model] to states [n, dim_model]; ``edge_bias`` [E, num_heads] is added to scores."""
+    def forward(
+        self,
+        graph: AttentionGraph,
+        x: Tensor,
+        edge_bias: Tensor | None = None,
+        edge_attr: Tensor | None = None,
+    ) -> Tensor:
+        """States [n, dim_model] to states [n, dim_model].
+
+        ``edge_bias`` [E, num_heads] is added to scores, the projected ``edge_attr`` [E, edge_dim] to keys and
+        values.
+        """
         _check_states(graph, x, self.size)
-        if edge_bias is not None and self.how != "attention":
-            raise ValueError(f"how={self.how!r} has no scores to which edge_bias could be added")
+        if (edge_attr is None) != (self.edge is None):
+            raise ValueError(f"the layer was made with edge_dim={self.edge_dim}: give edge_attr if it is set")
+        if self.how != "attention" and not (edge_bias is None and edge_attr is None):
+            raise ValueError(f"how={self.how!r} has no scores to which edge_bias or edge_attr could be added")
 
         def attend(x: Tensor) -> Tensor:
             q, k, v = self.self_attn.get(x).values()
             if self.how != "attention":
                 return self.self_attn.get_o(aggregate(graph, v, self.how))
-            return self.self_attn.get_o(propagate_attention(graph, q, k, v, bias=edge_bias))
+            weight = None if self.edge is None else self.edge.weight.T.unflatten(-1, q.shape[1:])
+            return self.self_attn.get_o(
+                propagate_attention(graph, q, k, v, bias=edge_bias, edge_attr=edge_attr, edge_weight=weight)
+            )
 
         x = self.sublayer[0](x, attend)
         return self.sublayer[1](x, self.feed_forward)

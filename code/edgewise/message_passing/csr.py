@@ -1,0 +1,324 @@
+"""Attention by PyTorch's own sparse kernels: a dot product per edge, a weighted sum per receiver.
+
+DGL's two built-ins: ``sampled_addmm`` computes the first (SDDMM), ``embedding_bag`` the second (SpMM). An
+edge never holds more than one number per head.
+"""
+
+import warnings
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding_bag
+from torch.sparse import sampled_addmm
+
+from edgewise.graphs import AttentionGraph
+from edgewise.message_passing.pattern import Pattern, edge_order, inverse, pattern_of
+from edgewise.message_passing.precision import OnEdges, in_full_precision, without_second_derivatives
+from edgewise.message_passing.scatter import scatter
+
+STACKED = 2**19
+"""Edges times heads up to which all heads are one graph; beyond, they take turns."""
+
+SAFE = 20.0
+"""Scores between this and its negative need no maximum: their exponentials neither over- nor underflow."""
+
+LARGE = 1e20
+"""Values from which weights must be normalised before they are multiplied, or sums might overflow."""
+
+with warnings.catch_warnings():  # PyTorch says once that its CSR tensors are in beta
+    warnings.simplefilter("ignore")
+    torch.sparse_csr_tensor([0], [], [], (0, 0))
+
+
+@in_full_precision
+def csr(
+    graph: AttentionGraph,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: OnEdges = None,
+    keep: OnEdges = None,
+    attr: OnEdges = None,
+    weight: OnEdges = None,
+) -> Tensor:
+    r"""Compute scores, exponentials and sums along edges. There are no second derivatives.
+
+    With :math:`W` for the ``weight`` of attributes :math:`a` of edges, :math:`q^\top W a = (W^\top q)^\top a`
+    and :math:`\sum_e w_e W a_e = W \sum_e w_e a_e`, so no attribute is projected edge by edge.
+    """
+    if graph.num_edges > graph.num_dst * graph.num_src:  # PyTorch would cut such a matrix short
+        return scatter(graph, q, k, v, bias, keep, attr, weight)
+    heads = heads_at_once(graph, q.shape[1])
+    pattern = pattern_of(graph, heads)
+    order = None if bias is None and keep is None and attr is None else edge_order(graph, heads)
+
+    def ordered(x: OnEdges) -> OnEdges:
+        """[E, h] to [turns, E * heads]."""
+        if x is None or order is None:
+            return None
+        return x.unflatten(1, (-1, heads)).transpose(0, 1).flatten(1).index_select(1, order)
+
+    fields = [q, k, v, ordered(bias), ordered(keep)]
+    if attr is None or weight is None:
+        return _attend(pattern, heads, order, *fields, None, None)[0]
+    asked = torch.einsum("nhd,chd->nhc", q, weight)
+    output, of_edges = _attend(pattern, heads, order, *fields, asked, attr)
+    return output + torch.einsum("nhc,chd->nhd", of_edges, weight)
+
+
+def heads_at_once(graph: AttentionGraph, num_heads: int) -> int:
+    """All, or one of a graph with many edges."""
+    return num_heads if graph.num_edges * num_heads <= STACKED else 1
+
+
+def _attend(pattern: Pattern, heads: int, order: OnEdges, *fields: OnEdges) -> tuple[Tensor, Tensor]:
+    if torch.compiler.is_compiling():
+        return _operator([*pattern], heads, order, *fields)[:2]
+    return _Attention.apply(pattern, heads, order, *fields)
+
+
+class _Fields(NamedTuple):
+    """What the kernels take: numbers of edges are [turns, E * heads], in the pattern's order.
+
+    ``asked`` [n, h, c] is what a receiver asks of the attributes ``attr`` [E, c] of its edges.
+    """
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    bias: OnEdges
+    keep: OnEdges
+    asked: OnEdges
+    attr: OnEdges
+
+
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, pattern: Pattern, heads: int, order: OnEdges, *fields: Any) -> Any:
+        output, of_edges, weights, sums = _forward(pattern, heads, order, _Fields(*fields))
+        ctx.pattern, ctx.heads, ctx.order = pattern, heads, order
+        ctx.save_for_backward(*fields, weights, sums)
+        return output, of_edges
+
+    @staticmethod
+    @without_second_derivatives("engine='scatter'")
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        *fields, weights, sums = ctx.saved_tensors
+        return (
+            None,
+            None,
+            None,
+            *_backward(ctx.pattern, ctx.heads, ctx.order, _Fields(*fields), weights, sums, *grads),
+        )
+
+
+def _forward(
+    p: Pattern, heads: int, order: OnEdges, fields: _Fields
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Output [n, h, d_v], summed attributes [n, h, c], exponentials [turns, E * heads] and their sums."""
+    q, k, v, bias, keep, asked, attr = fields
+    scale, turns = q.shape[2] ** -0.5, q.shape[1] // heads
+    weights = q.new_zeros(turns, len(p.columns)) if bias is None else bias.clone()
+    sums = q.new_empty(turns, len(p.rows) - 1, 1)
+    small = all(_within(LARGE, x) for x in (v, attr) if x is not None)
+    edge = None if attr is None or order is None else order // heads
+    output, of_edges = None, None
+    for turn, (q_, k_, v_, asked_) in enumerate(_in_turns(heads, q, k, v, asked)):
+        scores = weights[turn]
+        _add_dots(p.rows, p.columns, scores, q_, k_, scale)
+        if edge is not None and attr is not None:
+            _add_dots(p.rows, edge, scores, asked_, attr, scale)
+        sums[turn] = _exponentiate(p, scores, small)
+        used = scores if keep is None else scores * keep[turn]
+        output = _put(output, turn, q, _weighted_sums(p.rows, p.columns, used, v_).div_(sums[turn]))
+        if edge is not None and attr is not None:
+            of_edges = _put(of_edges, turn, q, _weighted_sums(p.rows, edge, used, attr).div_(sums[turn]))
+    assert output is not None  # there is a head
+    return output, q.new_empty(0) if of_edges is None else of_edges, weights, sums
+
+
+def _backward(
+    p: Pattern,
+    heads: int,
+    order: OnEdges,
+    fields: _Fields,
+    weights: Tensor,
+    sums: Tensor,
+    grad: Tensor,
+    grad_of_edges: Tensor,
+) -> list[OnEdges]:
+    """Gradients of the fields, where they are given; ``keep`` has none."""
+    q, k, v, bias, keep, asked, attr = fields
+    scale = q.shape[2] ** -0.5
+    of_q, of_k, of_v, of_asked, of_attr = [None] * 5
+    of_bias = None if bias is None else torch.empty_like(bias)
+    edge = None if order is None else order // heads
+    both = q, k, v, grad, asked, None if attr is None else grad_of_edges
+    for turn, (q_, k_, v_, grad_, asked_, grad_e) in enumerate(_in_turns(heads, *both)):
+        share = weights[turn]
+        used, grad_ = share if keep is None else share * keep[turn], grad_ / sums[turn]
+        of_scores = torch.zeros_like(share)
+        _add_dots(p.rows, p.columns, of_scores, grad_, v_, scale)
+        if edge is not None and attr is not None:
+            grad_e = grad_e / sums[turn]
+            _add_dots(p.rows, edge, of_scores, grad_e, attr, scale)
+        mean = _sums(p, of_scores.mul_(used)).div_(sums[turn]).flatten()
+        of_scores.addcmul_(share, mean.index_select(0, p.receivers), value=-1)
+        if of_bias is not None:
+            torch.div(of_scores, scale, out=of_bias[turn])
+        sent, of_sent = (x.index_select(0, p.by_sender) for x in (used, of_scores))
+        of_q = _put(of_q, turn, q, _weighted_sums(p.rows, p.columns, of_scores, k_))
+        of_k = _put(of_k, turn, k, _weighted_sums(p.sender_rows, p.sender_columns, of_sent, q_))
+        of_v = _put(of_v, turn, v, _weighted_sums(p.sender_rows, p.sender_columns, sent, grad_))
+        if edge is not None and attr is not None:
+            of_asked = _put(of_asked, turn, q, _weighted_sums(p.rows, edge, of_scores, attr))
+            of_attr = torch.zeros_like(attr) if of_attr is None else of_attr
+            of_attr += _sums_of_edges(p, heads, order, (of_scores, asked_), (used, grad_e))
+    return [of_q, of_k, of_v, of_bias, None, of_asked, of_attr]
+
+
+def _in_turns(heads: int, *fields: OnEdges) -> Iterator[list[Any]]:
+    """Fields [n, h, d] as [n * heads, d], so many heads at a time."""
+    num_heads = next(x.shape[1] for x in fields if x is not None)
+    for first in range(0, num_heads, heads):
+        part = slice(first, first + heads)
+        yield [None if x is None else x[:, part].reshape(-1, x.shape[2]) for x in fields]
+
+
+def _put(whole: OnEdges, turn: int, like: Tensor, part: Tensor) -> Tensor:
+    """Put [n * heads, d] where these heads are in [n, h, d], which the first turn makes."""
+    part = part.view(len(like), -1, part.shape[1])
+    heads, every = part.shape[1], like.shape[1]
+    if heads == every:
+        return part
+    whole = part.new_empty(len(like), every, part.shape[2]) if whole is None else whole
+    whole[:, turn * heads : (turn + 1) * heads] = part
+    return whole
+
+
+def _sums_of_edges(p: Pattern, heads: int, order: OnEdges, *terms: tuple[Tensor, Tensor]) -> Tensor:
+    """For each edge of the graph, add up numbers times its receiver's ``x`` over these heads: [E, c]."""
+    assert order is not None  # it comes with attributes
+    places = inverse(order)
+    begins = torch.arange(0, len(order) + 1, heads, dtype=order.dtype, device=order.device)
+    receivers = p.receivers.index_select(0, places)
+    parts = [_weighted_sums(begins, receivers, values.index_select(0, places), x) for values, x in terms]
+    return parts[0].add_(parts[1])
+
+
+def _matrix(rows: Tensor, columns: Tensor, values: Tensor, width: int) -> Tensor:
+    return torch.sparse_csr_tensor(rows, columns, values, (len(rows) - 1, width), check_invariants=False)
+
+
+def _add_dots(rows: Tensor, columns: Tensor, values: Tensor, x: Tensor, y: Tensor, scale: float) -> None:
+    """Add ``scale * x[row] . y[column]`` to the number on each edge."""
+    matrix = _matrix(rows, columns, values, len(y))
+    sampled_addmm(matrix, x, y.T, alpha=scale, out=matrix)
+
+
+def _weighted_sums(rows: Tensor, columns: Tensor, weights: Tensor, x: Tensor) -> Tensor:
+    """Add up ``weights * x[column]`` over the edges of each row: [rows, d]."""
+    if x.dtype == torch.float32:
+        return embedding_bag(
+            columns, x, rows, mode="sum", per_sample_weights=weights, include_last_offset=True
+        )
+    return _matrix(rows, columns, weights, len(x)) @ x  # embedding_bag is slow in float64
+
+
+def _sums(p: Pattern, values: Tensor) -> Tensor:
+    """Sum over each receiver's edges: [receivers, 1]."""
+    width = len(p.sender_rows) - 1
+    return torch.mv(_matrix(p.rows, p.columns, values, width), values.new_ones(width))[:, None]
+
+
+def _within(bound: float, x: Tensor) -> bool:
+    """Whether all numbers are smaller; NaN is not, and a GPU is not asked, since it would have to halt."""
+    if x.device.type != "cpu":
+        return False
+    low, high = torch.aminmax(x)
+    return -bound < float(low) and float(high) < bound
+
+
+def _exponentiate(p: Pattern, scores: Tensor, small: bool) -> Tensor:
+    """Turn scores into their exponentials, in place; return each receiver's sum.
+
+    Unless scores and what they will weigh are small, the highest is subtracted and the sums are made one.
+    """
+    receivers = None if small and _within(SAFE, scores) else p.receivers.long()
+    if receivers is not None:
+        highest = scores.new_full((len(p.rows) - 1,), -torch.inf).scatter_reduce_(
+            0, receivers, scores, "amax"
+        )
+        scores.sub_(highest.masked_fill_(highest == -torch.inf, 0.0)[receivers])
+    sums = _sums(p, scores.exp_())
+    sums.masked_fill_(sums == 0, 1.0)  # no edges, or all hidden
+    if receivers is None:
+        return sums
+    scores.div_(sums[receivers, 0])
+    return torch.ones_like(sums)
+
+
+@torch.library.custom_op("edgewise::csr", mutates_args=())
+def _operator(
+    pattern: list[Tensor],
+    heads: int,
+    order: Tensor | None,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Tensor | None,
+    keep: Tensor | None,
+    asked: Tensor | None,
+    attr: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The forward pass as a compiled program sees it: one opaque call."""
+    return _forward(Pattern(*pattern), heads, order, _Fields(q, k, v, bias, keep, asked, attr))
+
+
+@_operator.register_fake
+def _shapes(pattern: list[Tensor], heads: int, order: OnEdges, q: Tensor, *fields: OnEdges) -> Any:
+    _, v, _, _, asked, _ = fields
+    assert v is not None
+    of_edges = (0,) if asked is None else asked.shape
+    turns = q.shape[1] // heads
+    sizes = (*q.shape[:2], v.shape[2]), of_edges, (turns, len(pattern[1])), (turns, len(pattern[0]) - 1, 1)
+    return tuple(q.new_empty(size) for size in sizes)
+
+
+@torch.library.custom_op("edgewise::csr_backward", mutates_args=())
+def _backward_operator(
+    pattern: list[Tensor], heads: int, order: Tensor | None, saved: list[Tensor | None], grads: list[Tensor]
+) -> list[Tensor]:
+    *fields, weights, sums = saved
+    found = _backward(Pattern(*pattern), heads, order, _Fields(*fields), weights, sums, *grads)  # type: ignore[arg-type]
+    return [x for x in found if x is not None]
+
+
+@_backward_operator.register_fake
+def _shapes_of_gradients(
+    pattern: list[Tensor], heads: int, order: OnEdges, saved: list[OnEdges], grads: list[Tensor]
+) -> list[Tensor]:
+    return [torch.empty_like(x) for x in _differentiated(saved) if x is not None]
+
+
+def _differentiated(fields: list[OnEdges]) -> list[OnEdges]:
+    """q, k, v, bias, asked and attr."""
+    return [*fields[:4], *fields[5:7]]
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    pattern, ctx.heads, order, *fields = inputs
+    ctx.save_for_backward(order, *fields, *output[2:], *pattern)
+
+
+def _differentiate(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+    order, *saved = ctx.saved_tensors
+    saved, pattern = saved[:9], saved[9:]
+    found = iter(_backward_operator(pattern, ctx.heads, order, saved, [*grads[:2]]))
+    q, k, v, bias, asked, attr = (None if x is None else next(found) for x in _differentiated(saved))
+    return [None] * len(pattern), None, None, q, k, v, bias, None, asked, attr
+
+
+_operator.register_autograd(_differentiate, setup_context=_save)

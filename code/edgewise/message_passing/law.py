@@ -1,0 +1,117 @@
+"""What a graph will cost, known before it runs: one line for sparse kernels, one for tiles.
+
+The coefficients in ``law.json`` were fitted on the machine that is named there; ``python -m
+attention_on_edges bench law`` fits them to another one.
+"""
+
+import json
+from importlib.resources import files
+from typing import NamedTuple
+
+import torch
+
+from edgewise.graphs import AttentionGraph
+from edgewise.message_passing.csr import heads_at_once
+from edgewise.message_passing.plan import is_one_tile, plan_tiles
+
+TERMS = {
+    "csr": ("edges", "edges x d", "nodes", "nodes x d", "turns"),
+    "tiles": ("scores", "scores x d", "slots", "slots x d", "calls"),
+}
+"""What each line counts: all but the last per head, and with ``d`` per number of a head."""
+
+LAW: dict[str, dict[str, float]] = json.loads(
+    (files("edgewise.message_passing") / "law.json").read_text("utf-8")
+)["nanoseconds"]
+"""Nanoseconds of a forward and backward pass in float32 that each term takes, by engine."""
+
+FEW = 8
+"""In-edges of a receiver on average, below which tiles are not taken on a GPU."""
+
+
+class Cost(NamedTuple):
+    """What a forward and backward pass takes on a CPU in float32.
+
+    Attributes
+    ----------
+    seconds : dict of str to float
+        Predicted, for the engines between which there was a choice.
+    engine : str
+        What ``engine="auto"`` takes.
+    why : str
+        The reason, in words.
+    """
+
+    seconds: dict[str, float]
+    engine: str
+    why: str
+
+
+def cost(graph: AttentionGraph, num_heads: int, head_dim: int) -> Cost:
+    """Predict what attention on a graph costs, and say which engine ``"auto"`` takes and why.
+
+    The cheaper one of ``csr`` and ``tiles``, with few exceptions: ``scatter`` inside of ``torch.func``'s
+    transforms, which go through no other engine; ``tiles`` if the graph is one tile, small or half full;
+    ``csr`` if there are two edges of the same pair; and no prediction on a GPU.
+
+    Parameters
+    ----------
+    graph : AttentionGraph
+        Its plan and what was predicted are kept with it.
+    num_heads, head_dim : int
+        Heads, and the width of one.
+    """
+    if in_a_transform():
+        return Cost({}, "scatter", "no other engine goes through torch.func's transforms")
+    return graph.cached(f"cost {num_heads} x {head_dim}", lambda: _cost(graph, num_heads, head_dim))
+
+
+def in_a_transform() -> bool:
+    """Whether this runs inside of ``torch.func``'s ``grad``, ``vmap`` and the like."""
+    return torch._C._are_functorch_transforms_active()
+
+
+def _cost(graph: AttentionGraph, num_heads: int, head_dim: int) -> Cost:
+    on_cpu, one = graph.device.type == "cpu", is_one_tile(graph)
+    seconds = {"csr": predict("csr", count_edges(graph, num_heads), num_heads, head_dim)} if on_cpu else {}
+    if on_cpu and graph.intervals is None and not one:  # before many edges are cut into tiles
+        slots = sum(min(tokens, graph.num_edges) for tokens in (graph.num_dst, graph.num_src))
+        if predict("tiles", (graph.num_edges, slots, 1), num_heads, head_dim) > seconds["csr"]:
+            return Cost(seconds, "csr", "tiles would take longer even if there were no pair without an edge")
+    if graph.has_multi_edges:
+        return Cost(seconds, "csr", "two edges have the same sender and receiver")
+    if one:
+        return Cost(seconds, "tiles", "the graph is one tile, which is small or half full")
+    plan = plan_tiles(graph)
+    if not on_cpu:
+        taken = "tiles" if plan.economical and graph.num_edges >= FEW * graph.num_dst else "scatter"
+        return Cost(seconds, taken, "on a GPU tiles are taken where they are economical, else scatter")
+    if not plan.affordable:
+        return Cost(seconds, "csr", "tiles would compute too many pairs without an edge")
+    seconds["tiles"] = predict("tiles", count_scores(graph), num_heads, head_dim)
+    faster = min(seconds, key=lambda engine: seconds[engine])
+    return Cost(seconds, faster, "it is predicted to be faster")
+
+
+def predict(engine: str, counts: tuple[float, float, float], num_heads: int, head_dim: int) -> float:
+    """Seconds of a forward and backward pass, from what its line counts."""
+    terms = expand(counts, num_heads, head_dim)
+    return 1e-9 * sum(LAW[engine][name] * term for name, term in zip(TERMS[engine], terms, strict=True))
+
+
+def expand(counts: tuple[float, float, float], num_heads: int, head_dim: int) -> list[float]:
+    """The five terms of a line from its three counts."""
+    inner, outer, calls = counts
+    return [num_heads * x for x in (inner, inner * head_dim, outer, outer * head_dim)] + [calls]
+
+
+def count_edges(graph: AttentionGraph, num_heads: int) -> tuple[float, float, float]:
+    """Edges, nodes (the mean of both sides), and turns that heads take: what ``csr`` costs."""
+    turns = num_heads // heads_at_once(graph, num_heads)
+    return graph.num_edges, (graph.num_dst + graph.num_src) / 2, turns
+
+
+def count_scores(graph: AttentionGraph) -> tuple[float, float, float]:
+    """Scores, slots and calls of the plan: what ``tiles`` cost."""
+    plan = plan_tiles(graph)
+    return plan.scores, plan.slots, plan.calls

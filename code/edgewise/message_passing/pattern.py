@@ -1,0 +1,138 @@
+"""Where the numbers on edges are in sparse matrices: found once per graph, as plans of tiles are."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from edgewise.graphs import AttentionGraph
+
+
+class Pattern(NamedTuple):
+    """A graph as a sparse matrix (CSR) of receivers against senders, and its transpose; all int32.
+
+    Heads may be stacked: node ``i * heads + j`` is head ``j`` of token ``i``, so that states [n, heads, d]
+    are [n * heads, d] without a copy.
+
+    Attributes
+    ----------
+    rows, columns : Tensor
+        [receivers + 1] and [E * heads]: where each receiver's edges begin, and their senders.
+    receivers : Tensor
+        [E * heads]: the receiver of each edge, in that order.
+    sender_rows, sender_columns : Tensor
+        Of the transpose: where each sender's edges begin, and their receivers.
+    by_sender : Tensor
+        [E * heads]: where the transpose's edges are among those ordered by receiver.
+    """
+
+    rows: Tensor
+    columns: Tensor
+    receivers: Tensor
+    sender_rows: Tensor
+    sender_columns: Tensor
+    by_sender: Tensor
+
+
+def pattern_of(graph: AttentionGraph, heads: int) -> Pattern:
+    """Return a graph's pattern with so many heads stacked; it is kept with the graph."""
+    if heads > 1:
+        return graph.cached(f"pattern of {heads}", lambda: _stack(pattern_of(graph, 1), heads))
+    return graph.cached("pattern", lambda: (_of_intervals if _ascends(graph) else _of_edges)(graph))
+
+
+def edge_order(graph: AttentionGraph, heads: int) -> Tensor:
+    """int32 [E * heads]: where a pattern's edges are in [E, heads], which is ordered as the graph is."""
+    if heads > 1:
+        rows = pattern_of(graph, 1).rows
+
+        def stacked() -> Tensor:
+            return _heads_of(edge_order(graph, 1), heads).index_select(0, _stacked_edges(rows, heads)[2])
+
+        return graph.cached(f"edge order of {heads}", stacked)
+    if not _ascends(graph):
+        return graph.cached("edge order", lambda: graph.dst.int().argsort(stable=True).int())
+    by_sender = pattern_of(graph, 1).by_sender  # as edges of intervals are numbered
+    return graph.cached("edge order", lambda: inverse(by_sender))
+
+
+def _ascends(graph: AttentionGraph) -> bool:
+    """Whether each receiver's senders are an interval, and each sender's receivers are one, too."""
+
+    def neither_end_falls() -> bool:
+        return all(bool((ends[1:] >= ends[:-1]).all()) for ends in graph.intervals or ())
+
+    return graph.intervals is not None and graph.cached("ascends", neither_end_falls)
+
+
+def _of_edges(graph: AttentionGraph) -> Pattern:
+    order = edge_order(graph, 1)
+    receivers, senders = (ends.int().index_select(0, order) for ends in (graph.dst, graph.src))
+    by_sender = senders.argsort(stable=True)
+    return Pattern(
+        rows=_begins(torch.bincount(graph.dst, minlength=graph.num_dst)),
+        columns=senders,
+        receivers=receivers,
+        sender_rows=_begins(torch.bincount(graph.src, minlength=graph.num_src)),
+        sender_columns=receivers.index_select(0, by_sender),
+        by_sender=by_sender.int(),
+    )
+
+
+def _of_intervals(graph: AttentionGraph) -> Pattern:
+    """Without sorting."""
+    assert graph.intervals is not None
+    start, stop = (ends.int() for ends in graph.intervals)
+    sender = torch.arange(graph.num_src, dtype=torch.int32, device=graph.device)
+    first, last = (torch.searchsorted(ends, sender, right=True, out_int32=True) for ends in (stop, start))
+    rows, receivers, columns = _runs(start, stop)
+    sender_rows, senders, sender_columns = _runs(first, last)
+    by_sender = (rows[:-1] - start).index_select(0, sender_columns).add_(senders)
+    return Pattern(rows, columns, receivers, sender_rows, sender_columns, by_sender)
+
+
+def _runs(start: Tensor, stop: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Where each row's run begins, and row and number of its elements ``start .. stop - 1``."""
+    rows = _begins(stop - start)
+    row = torch.repeat_interleave(stop - start)
+    place = torch.arange(len(row), dtype=torch.int32, device=row.device)
+    return rows, row, (start - rows[:-1]).index_select(0, row).add_(place)
+
+
+def _stack(one: Pattern, heads: int) -> Pattern:
+    rows, receivers, edges = _stacked_edges(one.rows, heads)
+    sender_rows, _, sender_edges = _stacked_edges(one.sender_rows, heads)
+    by_sender = _heads_of(one.by_sender, heads).index_select(0, sender_edges)
+    return Pattern(
+        rows=rows,
+        columns=_heads_of(one.columns, heads).index_select(0, edges),
+        receivers=receivers,
+        sender_rows=sender_rows,
+        sender_columns=_heads_of(one.sender_columns, heads).index_select(0, sender_edges),
+        by_sender=inverse(edges).index_select(0, by_sender),
+    )
+
+
+def _stacked_edges(rows: Tensor, heads: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows, and row and place in [E, heads] of each edge, of a matrix whose heads are stacked."""
+    counts = rows.diff().repeat_interleave(heads)
+    begins = _begins(counts)
+    row = torch.repeat_interleave(counts)
+    place = torch.arange(0, heads * len(row), heads, dtype=torch.int32, device=row.device)
+    return begins, row, (_heads_of(rows[:-1], heads) - heads * begins[:-1]).index_select(0, row).add_(place)
+
+
+def _heads_of(tokens: Tensor, heads: int) -> Tensor:
+    """What is numbered [n], for all heads: [n * heads]."""
+    head = torch.arange(heads, dtype=torch.int32, device=tokens.device)
+    return (tokens[:, None] * heads + head).flatten()
+
+
+def inverse(order: Tensor) -> Tensor:
+    """Where each number is in an order of numbers."""
+    place = torch.arange(len(order), dtype=torch.int32, device=order.device)
+    return torch.empty_like(order).index_copy_(0, order.long(), place)
+
+
+def _begins(counts: Tensor) -> Tensor:
+    return torch.cat([counts.new_zeros(1), counts.cumsum(0)]).int()
