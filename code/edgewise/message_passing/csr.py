@@ -5,8 +5,8 @@ edge never holds more than one number per head.
 """
 
 import warnings
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -75,29 +75,15 @@ def heads_at_once(graph: AttentionGraph, num_heads: int) -> int:
 
 def _attend(pattern: Pattern, heads: int, order: OnEdges, *fields: OnEdges) -> tuple[Tensor, Tensor]:
     if torch.compiler.is_compiling():
-        return _operator([*pattern], heads, order, *fields)[:2]
+        given = [pattern.rows.new_empty(0).float() if x is None else x for x in fields]
+        return _operator([*pattern], heads, order, given)[:2]
     return _Attention.apply(pattern, heads, order, *fields)
-
-
-class _Fields(NamedTuple):
-    """What the kernels take: numbers of edges are [turns, E * heads], in the pattern's order.
-
-    ``asked`` [n, h, c] is what a receiver asks of the attributes ``attr`` [E, c] of its edges.
-    """
-
-    q: Tensor
-    k: Tensor
-    v: Tensor
-    bias: OnEdges
-    keep: OnEdges
-    asked: OnEdges
-    attr: OnEdges
 
 
 class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, pattern: Pattern, heads: int, order: OnEdges, *fields: Any) -> Any:
-        output, of_edges, weights, sums = _forward(pattern, heads, order, _Fields(*fields))
+        output, of_edges, weights, sums = _forward(pattern, heads, order, fields)
         ctx.pattern, ctx.heads, ctx.order = pattern, heads, order
         ctx.save_for_backward(*fields, weights, sums)
         return output, of_edges
@@ -106,18 +92,15 @@ class _Attention(torch.autograd.Function):
     @without_second_derivatives("engine='scatter'")
     def backward(ctx: Any, *grads: Tensor) -> Any:
         *fields, weights, sums = ctx.saved_tensors
-        return (
-            None,
-            None,
-            None,
-            *_backward(ctx.pattern, ctx.heads, ctx.order, _Fields(*fields), weights, sums, *grads),
-        )
+        return None, None, None, *_backward(ctx.pattern, ctx.heads, ctx.order, fields, weights, sums, *grads)
 
 
-def _forward(
-    p: Pattern, heads: int, order: OnEdges, fields: _Fields
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Output [n, h, d_v], summed attributes [n, h, c], exponentials [turns, E * heads] and their sums."""
+def _forward(p: Pattern, heads: int, order: OnEdges, fields: Sequence[Any]) -> tuple[Tensor, ...]:
+    """Output [n, h, d_v], summed attributes [n, h, c], exponentials [turns, E * heads] and their sums.
+
+    Of the ``fields``, numbers of edges are [turns, E * heads], in the pattern's order; ``asked`` [n, h, c] is
+    what receivers ask of the attributes ``attr`` [E, c] of their edges.
+    """
     q, k, v, bias, keep, asked, attr = fields
     scale, turns = q.shape[2] ** -0.5, q.shape[1] // heads
     weights = q.new_zeros(turns, len(p.columns)) if bias is None else bias.clone()
@@ -128,40 +111,32 @@ def _forward(
     for turn, (q_, k_, v_, asked_) in enumerate(_in_turns(heads, q, k, v, asked)):
         scores = weights[turn]
         _add_dots(p.rows, p.columns, scores, q_, k_, scale)
-        if edge is not None and attr is not None:
+        if edge is not None:
             _add_dots(p.rows, edge, scores, asked_, attr, scale)
         sums[turn] = _exponentiate(p, scores, small)
         used = scores if keep is None else scores * keep[turn]
         output = _put(output, turn, q, _weighted_sums(p.rows, p.columns, used, v_).div_(sums[turn]))
-        if edge is not None and attr is not None:
+        if edge is not None:
             of_edges = _put(of_edges, turn, q, _weighted_sums(p.rows, edge, used, attr).div_(sums[turn]))
     assert output is not None  # there is a head
     return output, q.new_empty(0) if of_edges is None else of_edges, weights, sums
 
 
 def _backward(
-    p: Pattern,
-    heads: int,
-    order: OnEdges,
-    fields: _Fields,
-    weights: Tensor,
-    sums: Tensor,
-    grad: Tensor,
-    grad_of_edges: Tensor,
+    p: Pattern, heads: int, order: OnEdges, fields: Sequence[Any], weights: Tensor, sums: Tensor, *grads: Any
 ) -> list[OnEdges]:
     """Gradients of the fields, where they are given; ``keep`` has none."""
-    q, k, v, bias, keep, asked, attr = fields
-    scale = q.shape[2] ** -0.5
+    (q, k, v, bias, keep, asked, attr), scale = fields, fields[0].shape[2] ** -0.5
     of_q, of_k, of_v, of_asked, of_attr = [None] * 5
     of_bias = None if bias is None else torch.empty_like(bias)
-    edge = None if order is None else order // heads
-    both = q, k, v, grad, asked, None if attr is None else grad_of_edges
-    for turn, (q_, k_, v_, grad_, asked_, grad_e) in enumerate(_in_turns(heads, *both)):
+    edge = None if attr is None or order is None else order // heads
+    both = q, k, v, grads[0], asked, None if edge is None else grads[1]
+    for turn, (q_, k_, v_, grad, asked_, grad_e) in enumerate(_in_turns(heads, *both)):
         share = weights[turn]
-        used, grad_ = share if keep is None else share * keep[turn], grad_ / sums[turn]
+        used, grad = share if keep is None else share * keep[turn], grad / sums[turn]
         of_scores = torch.zeros_like(share)
-        _add_dots(p.rows, p.columns, of_scores, grad_, v_, scale)
-        if edge is not None and attr is not None:
+        _add_dots(p.rows, p.columns, of_scores, grad, v_, scale)
+        if edge is not None:
             grad_e = grad_e / sums[turn]
             _add_dots(p.rows, edge, of_scores, grad_e, attr, scale)
         mean = _sums(p, of_scores.mul_(used)).div_(sums[turn]).flatten()
@@ -171,8 +146,8 @@ def _backward(
         sent, of_sent = (x.index_select(0, p.by_sender) for x in (used, of_scores))
         of_q = _put(of_q, turn, q, _weighted_sums(p.rows, p.columns, of_scores, k_))
         of_k = _put(of_k, turn, k, _weighted_sums(p.sender_rows, p.sender_columns, of_sent, q_))
-        of_v = _put(of_v, turn, v, _weighted_sums(p.sender_rows, p.sender_columns, sent, grad_))
-        if edge is not None and attr is not None:
+        of_v = _put(of_v, turn, v, _weighted_sums(p.sender_rows, p.sender_columns, sent, grad))
+        if edge is not None:
             of_asked = _put(of_asked, turn, q, _weighted_sums(p.rows, edge, of_scores, attr))
             of_attr = torch.zeros_like(attr) if of_attr is None else of_attr
             of_attr += _sums_of_edges(p, heads, order, (of_scores, asked_), (used, grad_e))
@@ -262,63 +237,52 @@ def _exponentiate(p: Pattern, scores: Tensor, small: bool) -> Tensor:
 
 @torch.library.custom_op("edgewise::csr", mutates_args=())
 def _operator(
-    pattern: list[Tensor],
-    heads: int,
-    order: Tensor | None,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    bias: Tensor | None,
-    keep: Tensor | None,
-    asked: Tensor | None,
-    attr: Tensor | None,
+    pattern: list[Tensor], heads: int, order: Tensor | None, fields: list[Tensor]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The forward pass as a compiled program sees it: one opaque call."""
-    return _forward(Pattern(*pattern), heads, order, _Fields(q, k, v, bias, keep, asked, attr))
+    """The forward pass as a compiled program sees it: one opaque call; what is not given is empty."""
+    output, of_edges, weights, sums = _forward(Pattern(*pattern), heads, order, _given(fields))
+    return output, of_edges, weights, sums
 
 
 @_operator.register_fake
-def _shapes(pattern: list[Tensor], heads: int, order: OnEdges, q: Tensor, *fields: OnEdges) -> Any:
-    _, v, _, _, asked, _ = fields
-    assert v is not None
-    of_edges = (0,) if asked is None else asked.shape
-    turns = q.shape[1] // heads
+def _shapes(pattern: list[Tensor], heads: int, order: OnEdges, fields: Sequence[Any]) -> tuple[Tensor, ...]:
+    q, _, v, _, _, asked, _ = _given(fields)
+    turns, of_edges = q.shape[1] // heads, (0,) if asked is None else asked.shape
     sizes = (*q.shape[:2], v.shape[2]), of_edges, (turns, len(pattern[1])), (turns, len(pattern[0]) - 1, 1)
     return tuple(q.new_empty(size) for size in sizes)
 
 
 @torch.library.custom_op("edgewise::csr_backward", mutates_args=())
 def _backward_operator(
-    pattern: list[Tensor], heads: int, order: Tensor | None, saved: list[Tensor | None], grads: list[Tensor]
+    pattern: list[Tensor], heads: int, order: Tensor | None, saved: list[Tensor], grads: list[Tensor]
 ) -> list[Tensor]:
     *fields, weights, sums = saved
-    found = _backward(Pattern(*pattern), heads, order, _Fields(*fields), weights, sums, *grads)  # type: ignore[arg-type]
+    found = _backward(Pattern(*pattern), heads, order, _given(fields), weights, sums, *grads)
     return [x for x in found if x is not None]
 
 
 @_backward_operator.register_fake
 def _shapes_of_gradients(
-    pattern: list[Tensor], heads: int, order: OnEdges, saved: list[OnEdges], grads: list[Tensor]
+    pattern: list[Tensor], heads: int, order: OnEdges, saved: list[Tensor], grads: list[Tensor]
 ) -> list[Tensor]:
-    return [torch.empty_like(x) for x in _differentiated(saved) if x is not None]
+    return [torch.empty_like(x) for x in _given(saved[:4] + saved[5:7]) if x is not None]
 
 
-def _differentiated(fields: list[OnEdges]) -> list[OnEdges]:
-    """q, k, v, bias, asked and attr."""
-    return [*fields[:4], *fields[5:7]]
+def _given(fields: Sequence[Tensor]) -> list[Any]:
+    return [x if x.dim() > 1 else None for x in fields]
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    pattern, ctx.heads, order, *fields = inputs
+    pattern, ctx.heads, order, fields = inputs
     ctx.save_for_backward(order, *fields, *output[2:], *pattern)
 
 
 def _differentiate(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
     order, *saved = ctx.saved_tensors
-    saved, pattern = saved[:9], saved[9:]
-    found = iter(_backward_operator(pattern, ctx.heads, order, saved, [*grads[:2]]))
-    q, k, v, bias, asked, attr = (None if x is None else next(found) for x in _differentiated(saved))
-    return [None] * len(pattern), None, None, q, k, v, bias, None, asked, attr
+    fields, pattern = _given(saved[:7]), saved[9:]
+    found = iter(_backward_operator(pattern, ctx.heads, order, saved[:9], [*grads[:2]]))
+    of_fields = [None if x is None or i == 4 else next(found) for i, x in enumerate(fields)]
+    return [None] * len(pattern), None, None, of_fields
 
 
 _operator.register_autograd(_differentiate, setup_context=_save)
