@@ -176,6 +176,7 @@ class TestLaw:
         kept = json.loads((files("edgewise.message_passing") / "law.json").read_text("utf-8"))
         assert {engine: tuple(terms) for engine, terms in kept["nanoseconds"].items()} == TERMS
         assert {"commit", "date", "device", "threads", "torch"} <= kept["fitted"].keys()
+        assert kept["fitted"]["changed"] is False
 
 
 @pytest.mark.parametrize(("subject", "package"), [("pyg", "torch_geometric"), ("causal", "transformers")])
