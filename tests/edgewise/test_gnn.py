@@ -165,6 +165,26 @@ def test_graph_transformer_equals_the_dense_layer_under_the_graphs_mask(graph, n
     )
 
 
+@given(social_graphs, heads)
+def test_graph_transformer_adds_attributes_of_edges_to_keys_and_values(graph, num_heads):
+    layer = uneven(GraphTransformerLayer(8, num_heads, 12, edge_dim=3))
+    x = torch.randn(graph.num_src, 8, dtype=torch.float64, requires_grad=True)
+    attr = torch.randn(graph.num_edges, 3, dtype=torch.float64, requires_grad=True)
+
+    def densely():
+        q, k, v = layer.self_attn.get(layer.sublayer[0].norm(x)).values()
+        added = graph.to_matrix(layer.edge(attr).unflatten(-1, q.shape[1:]))  # [h, d, n, n]
+        score = torch.einsum("jhd,ihd->hji", q, k) + torch.einsum("jhd,hdji->hji", q, added)
+        weight = torch.where(graph.to_mask(), (score / q.shape[-1] ** 0.5).exp(), 0.0)
+        weight = weight / weight.sum(-1, keepdim=True).clamp(min=1e-300)
+        output = torch.einsum("hji,ihd->jhd", weight, v) + torch.einsum("hji,hdji->jhd", weight, added)
+        y = x + layer.self_attn.get_o(output)
+        return y + layer.feed_forward(layer.sublayer[1].norm(y))
+
+    inputs = [x, attr, *layer.parameters()]
+    assert_same_function(lambda: layer(graph, x, edge_attr=attr), densely, inputs)
+
+
 @given(social_graphs, st.randoms(use_true_random=False))
 def test_renaming_the_nodes_renames_the_result(graph, random):
     order = torch.tensor(random.sample(range(graph.num_src), graph.num_src))
@@ -195,6 +215,7 @@ transformer = GraphTransformerLayer(8, 2, 4, "sum")
         (lambda: GNNLayer(8, 8)(bipartite(5, 2), states), ValueError, "one set of nodes, got one between"),
         (lambda: transformer(LONELY, states.long()), TypeError, "x must be a floating-point tensor"),
         (lambda: transformer(LONELY, states, states), ValueError, "how='sum' has no scores"),
+        (lambda: transformer(LONELY, states, edge_attr=states), ValueError, "made with edge_dim=None"),
     ],
 )
 def test_bad_input(call, error, message):

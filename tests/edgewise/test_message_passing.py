@@ -308,6 +308,9 @@ def test_auto_takes_what_the_law_says_with_few_exceptions(monkeypatch):
     costs = [cost(graph, 4, 32) for graph in some]
     assert taken == ["tiles", "csr", "tiles", "csr", "csr", "csr"] == [c.engine for c in costs]
     assert all(c.seconds[c.engine] == min(c.seconds.values()) for c in costs[2:])
+    empty = AttentionGraph(*torch.zeros(2, 0, dtype=torch.int64), 100)
+    assert cost(empty, 4, 32)[:2] == ({}, "scatter")
+    assert plan_tiles(empty).scores == 0
     assert [set(c.seconds) for c in costs] == [*[{"csr"}] * 2, *[{"csr", "tiles"}] * 2, *[{"csr"}] * 2]
     graph = complete([8] * 30)
     fields = [x.detach() for x in random_fields(graph, 4, 32)]

@@ -137,7 +137,7 @@ def propagate_attention(
     elif engine == "auto":
         engine = cost(graph, *q.shape[1:]).engine
     if graph.num_edges == 0:
-        engine = "scatter"  # the others' kernels need an edge
+        engine = "scatter"
     with _without_autocast(q.device.type):
         output = ENGINES[engine](graph, q, k, v, bias, keep, *features)
         if engine not in ("csr", "scatter") and not _finite(output):

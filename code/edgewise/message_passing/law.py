@@ -72,6 +72,8 @@ def in_a_transform() -> bool:
 
 
 def _cost(graph: AttentionGraph, num_heads: int, head_dim: int) -> Cost:
+    if graph.num_edges == 0:
+        return Cost({}, "scatter", "there is no edge, which other engines need")
     on_cpu, one = graph.device.type == "cpu", is_one_tile(graph)
     seconds = {"csr": predict("csr", count_edges(graph, num_heads), num_heads, head_dim)} if on_cpu else {}
     if on_cpu and graph.intervals is None and not one:  # before many edges are cut into tiles

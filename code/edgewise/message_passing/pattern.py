@@ -36,9 +36,13 @@ class Pattern(NamedTuple):
 
 def pattern_of(graph: AttentionGraph, heads: int) -> Pattern:
     """Return a graph's pattern with so many heads stacked; it is kept with the graph."""
-    if heads > 1:
-        return graph.cached(f"pattern of {heads}", lambda: _stack(pattern_of(graph, 1), heads))
-    return graph.cached("pattern", lambda: (_of_intervals if _ascends(graph) else _of_edges)(graph))
+
+    def make() -> Pattern:
+        if _ascends(graph):
+            return _of_intervals(graph, heads)
+        return _of_edges(graph) if heads == 1 else _stack(pattern_of(graph, 1), heads)
+
+    return graph.cached(f"pattern of {heads}", make)
 
 
 def edge_order(graph: AttentionGraph, heads: int) -> Tensor:
@@ -47,7 +51,8 @@ def edge_order(graph: AttentionGraph, heads: int) -> Tensor:
         rows = pattern_of(graph, 1).rows
 
         def stacked() -> Tensor:
-            return _heads_of(edge_order(graph, 1), heads).index_select(0, _stacked_edges(rows, heads)[2])
+            edges = _stacked_runs(rows[:-1], rows.diff(), heads)[2]
+            return _heads_of(edge_order(graph, 1), heads).index_select(0, edges)
 
         return graph.cached(f"edge order of {heads}", stacked)
     if not _ascends(graph):
@@ -79,29 +84,22 @@ def _of_edges(graph: AttentionGraph) -> Pattern:
     )
 
 
-def _of_intervals(graph: AttentionGraph) -> Pattern:
+def _of_intervals(graph: AttentionGraph, heads: int) -> Pattern:
     """Without sorting."""
     assert graph.intervals is not None
     start, stop = (ends.int() for ends in graph.intervals)
     sender = torch.arange(graph.num_src, dtype=torch.int32, device=graph.device)
     first, last = (torch.searchsorted(ends, sender, right=True, out_int32=True) for ends in (stop, start))
-    rows, receivers, columns = _runs(start, stop)
-    sender_rows, senders, sender_columns = _runs(first, last)
-    by_sender = (rows[:-1] - start).index_select(0, sender_columns).add_(senders)
+    rows, receivers, columns = _stacked_runs(start, stop - start, heads)
+    sender_rows, senders, sender_columns = _stacked_runs(first, last - first, heads)
+    by_sender = (rows[:-1] - start.repeat_interleave(heads)).index_select(0, sender_columns)
+    by_sender += sender.repeat_interleave(heads).index_select(0, senders)
     return Pattern(rows, columns, receivers, sender_rows, sender_columns, by_sender)
 
 
-def _runs(start: Tensor, stop: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Where each row's run begins, and row and number of its elements ``start .. stop - 1``."""
-    rows = _begins(stop - start)
-    row = torch.repeat_interleave(stop - start)
-    place = torch.arange(len(row), dtype=torch.int32, device=row.device)
-    return rows, row, (start - rows[:-1]).index_select(0, row).add_(place)
-
-
 def _stack(one: Pattern, heads: int) -> Pattern:
-    rows, receivers, edges = _stacked_edges(one.rows, heads)
-    sender_rows, _, sender_edges = _stacked_edges(one.sender_rows, heads)
+    rows, receivers, edges = _stacked_runs(one.rows[:-1], one.rows.diff(), heads)
+    sender_rows, _, sender_edges = _stacked_runs(one.sender_rows[:-1], one.sender_rows.diff(), heads)
     by_sender = _heads_of(one.by_sender, heads).index_select(0, sender_edges)
     return Pattern(
         rows=rows,
@@ -113,13 +111,16 @@ def _stack(one: Pattern, heads: int) -> Pattern:
     )
 
 
-def _stacked_edges(rows: Tensor, heads: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Rows, and row and place in [E, heads] of each edge, of a matrix whose heads are stacked."""
-    counts = rows.diff().repeat_interleave(heads)
-    begins = _begins(counts)
+def _stacked_runs(first: Tensor, count: Tensor, heads: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows of stacked heads, and row and column of each element, where columns are consecutive.
+
+    Row ``i`` has ``count[i]`` of them, from ``first[i]`` on.
+    """
+    counts = count.repeat_interleave(heads)
+    rows = _begins(counts)
     row = torch.repeat_interleave(counts)
-    place = torch.arange(0, heads * len(row), heads, dtype=torch.int32, device=row.device)
-    return begins, row, (_heads_of(rows[:-1], heads) - heads * begins[:-1]).index_select(0, row).add_(place)
+    step = torch.arange(0, heads * len(row), heads, dtype=torch.int32, device=row.device)
+    return rows, row, (_heads_of(first, heads) - heads * rows[:-1]).index_select(0, row).add_(step)
 
 
 def _heads_of(tokens: Tensor, heads: int) -> Tensor:
