@@ -92,7 +92,9 @@ class _Attention(torch.autograd.Function):
     @without_second_derivatives("engine='scatter'")
     def backward(ctx: Any, *grads: Tensor) -> Any:
         *fields, weights, sums = ctx.saved_tensors
-        return None, None, None, *_backward(ctx.pattern, ctx.heads, ctx.order, fields, weights, sums, *grads)
+        of_attr = ctx.needs_input_grad[-1]
+        found = _backward(ctx.pattern, ctx.heads, ctx.order, fields, weights, sums, *grads, of_attr=of_attr)
+        return None, None, None, *found
 
 
 def _forward(p: Pattern, heads: int, order: OnEdges, fields: Sequence[Any]) -> tuple[Tensor, ...]:
@@ -123,11 +125,19 @@ def _forward(p: Pattern, heads: int, order: OnEdges, fields: Sequence[Any]) -> t
 
 
 def _backward(
-    p: Pattern, heads: int, order: OnEdges, fields: Sequence[Any], weights: Tensor, sums: Tensor, *grads: Any
+    p: Pattern,
+    heads: int,
+    order: OnEdges,
+    fields: Sequence[Any],
+    weights: Tensor,
+    sums: Tensor,
+    *grads: Any,
+    of_attr: bool = True,
 ) -> list[OnEdges]:
-    """Gradients of the fields, where they are given; ``keep`` has none."""
+    """Gradients of the fields, where they are given; ``keep`` has none, and ``attr`` if it is wanted."""
     (q, k, v, bias, keep, asked, attr), scale = fields, fields[0].shape[2] ** -0.5
-    of_q, of_k, of_v, of_asked, of_attr = [None] * 5
+    of_q, of_k, of_v, of_asked = [None] * 4
+    to_attr = torch.zeros_like(attr) if of_attr and attr is not None else None
     of_bias = None if bias is None else torch.empty_like(bias)
     edge = None if attr is None or order is None else order // heads
     both = q, k, v, grads[0], asked, None if edge is None else grads[1]
@@ -149,9 +159,9 @@ def _backward(
         of_v = _put(of_v, turn, v, _weighted_sums(p.sender_rows, p.sender_columns, sent, grad))
         if edge is not None:
             of_asked = _put(of_asked, turn, q, _weighted_sums(p.rows, edge, of_scores, attr))
-            of_attr = torch.zeros_like(attr) if of_attr is None else of_attr
-            of_attr += _sums_of_edges(p, heads, order, (of_scores, asked_), (used, grad_e))
-    return [of_q, of_k, of_v, of_bias, None, of_asked, of_attr]
+        if to_attr is not None:
+            to_attr += _sums_of_edges(p, heads, order, (of_scores, asked_), (used, grad_e))
+    return [of_q, of_k, of_v, of_bias, None, of_asked, to_attr]
 
 
 def _in_turns(heads: int, *fields: OnEdges) -> Iterator[list[Any]]:
