@@ -15,7 +15,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from attention_on_edges.benchmarks.harness import Case, Row, Run, in_turns
 from edgewise.graphs import AttentionGraph, window
 from edgewise.message_passing import available_engines, cost, plan_tiles, propagate_attention
-from edgewise.message_passing.law import TERMS, count_edges, count_scores, expand
+from edgewise.message_passing.law import TERMS, count_edges, count_scores, expand, price
 
 Make = Callable[[], AttentionGraph]
 
@@ -254,10 +254,7 @@ def held_against(rows: Sequence[Row], law: dict[str, dict[str, float]]) -> dict[
     off, lost = [], []
     for workload in dict.fromkeys(row["workload"] for row in rows):
         here = {row["contestant"]: row for row in rows if row["workload"] == workload}
-        predicted = {
-            e: 1e-9 * sum(map(float.__mul__, law[e].values(), map(float, r["terms"])))
-            for e, r in here.items()
-        }
+        predicted = {engine: price(law[engine], row["terms"]) for engine, row in here.items()}
         off += [abs(predicted[e] / r["seconds"] - 1) for e, r in here.items()]
         chosen = here[min(predicted, key=lambda engine: predicted[engine])]["seconds"]
         lost.append(chosen / min(r["seconds"] for r in here.values()))

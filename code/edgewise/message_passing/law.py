@@ -5,6 +5,7 @@ attention_on_edges bench law`` fits them to another one.
 """
 
 import json
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import NamedTuple
 
@@ -97,8 +98,12 @@ def _cost(graph: AttentionGraph, num_heads: int, head_dim: int) -> Cost:
 
 def predict(engine: str, counts: tuple[float, float, float], num_heads: int, head_dim: int) -> float:
     """Seconds of a forward and backward pass, from what its line counts."""
-    terms = expand(counts, num_heads, head_dim)
-    return 1e-9 * sum(LAW[engine][name] * term for name, term in zip(TERMS[engine], terms, strict=True))
+    return price(LAW[engine], expand(counts, num_heads, head_dim))
+
+
+def price(line: dict[str, float], terms: Sequence[float]) -> float:
+    """Seconds that a line, nanoseconds of each term, gives to so much of them."""
+    return 1e-9 * sum(each * term for each, term in zip(line.values(), terms, strict=True))
 
 
 def expand(counts: tuple[float, float, float], num_heads: int, head_dim: int) -> list[float]:
