@@ -27,12 +27,15 @@ sparse = importlib.import_module("edgewise.message_passing.csr")
 engines = pytest.mark.parametrize("engine", ENGINES)
 
 
-@pytest.fixture(params=[*ENGINES, "tiles that are cut", "csr with heads in turns"])
+@pytest.fixture(params=[*ENGINES, "tiles that are cut", "tiles in one call", "csr with heads in turns"])
 def way(request, monkeypatch):
-    """Every engine, and how two of them treat graphs that are larger than those of tests."""
-    for name, limit in ((planning, "SINGLE"), (planning, "DENSE"), (sparse, "STACKED")):
-        if request.param not in ENGINES:
-            monkeypatch.setattr(name, limit, 0)
+    """Every engine, and how two of them treat graphs that are larger than those of tests, or a GPU's."""
+    if request.param not in ENGINES:
+        monkeypatch.setattr(planning, "SINGLE", 0)
+        monkeypatch.setattr(planning, "DENSE", 0)
+        monkeypatch.setitem(sparse.STACKED, "cpu", 0)
+        monkeypatch.setitem(planning.FILLS, "cpu", 2**22 if "one" in request.param else 0)
+        planning.forget_plans()
     return request.param.split()[0]
 
 
@@ -81,7 +84,7 @@ def test_attributes_of_edges_are_projected_and_added_to_keys_and_values(stacked,
     attr, weight = torch.randn(graph.num_edges, c).double(), torch.randn(c, 2, 3).double()
     given = [*fields, *(x.requires_grad_() for x in (attr, weight))]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sparse, "STACKED", stacked)
+        patch.setitem(sparse.STACKED, "cpu", stacked)
         torch.manual_seed(0)
         output = propagate_attention(
             graph, *fields, engine, edge_attr=attr, edge_weight=weight, dropout=dropout
@@ -274,6 +277,11 @@ class TestPlan:
     def test_similar_sizes_share_a_bucket_and_others_do_not(self):
         plan = plan_tiles(complete([10, 11, 100, 10]))
         assert sorted(b.num_tiles for b in plan.layout.buckets) == [1, 3]
+
+    def test_all_sizes_share_one_if_that_does_not_fill_the_device(self, monkeypatch):
+        monkeypatch.setitem(planning.FILLS, "cpu", 4 * 100**2)
+        assert plan_tiles(complete([100, 50, 50, 50])).calls == 1
+        assert plan_tiles(complete([101, 50, 50, 50])).calls == 2
 
 
 def ladder(tokens):

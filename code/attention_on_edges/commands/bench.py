@@ -37,7 +37,7 @@ SUBJECTS = {
 }
 """Each benchmark's question and workloads."""
 
-ON_GPU = ("engines", "graphs", "law", "pyg", "training", "profile")
+ON_GPU = ("engines", "graphs", "pyg", "training", "profile")
 """What runs on other devices than the CPU, too."""
 
 ACROSS = ("engines", "pyg", "depth")

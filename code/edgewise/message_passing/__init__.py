@@ -133,7 +133,7 @@ def propagate_attention(
     if check_probability("dropout", dropout):
         keep = q.new_empty(graph.num_edges, q.shape[1]).bernoulli_(1 - dropout).div_(1 - dropout)
     if engine == "auto" and features:
-        engine = "csr" if q.device.type == "cpu" and not in_a_transform() else "scatter"
+        engine = "scatter" if in_a_transform() else "csr"
     elif engine == "auto":
         engine = cost(graph, *q.shape[1:]).engine
     if graph.num_edges == 0:

@@ -18,8 +18,8 @@ from edgewise.message_passing.pattern import Pattern, edge_order, inverse, patte
 from edgewise.message_passing.precision import OnEdges, in_full_precision, without_second_derivatives
 from edgewise.message_passing.scatter import scatter
 
-STACKED = 2**19
-"""Edges times heads up to which all heads are one graph; beyond, they take turns."""
+STACKED = {"cpu": 2**19}
+"""Edges times heads up to which all heads are one graph; beyond, they take turns for the caches' sake."""
 
 SAFE = 20.0
 """Scores between this and its negative need no maximum: their exponentials neither over- nor underflow."""
@@ -70,7 +70,8 @@ def csr(
 
 def heads_at_once(graph: AttentionGraph, num_heads: int) -> int:
     """All, or one of a graph with many edges."""
-    return num_heads if graph.num_edges * num_heads <= STACKED else 1
+    most = STACKED.get(graph.device.type, 2**31 - 1)  # an edge's number is an int32
+    return num_heads if graph.num_edges * num_heads <= most else 1
 
 
 def _attend(pattern: Pattern, heads: int, order: OnEdges, *fields: OnEdges) -> tuple[Tensor, Tensor]:

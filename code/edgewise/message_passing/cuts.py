@@ -42,6 +42,14 @@ class Cut:
     attended: tuple[Tensor, Tensor]
     senders: Tensor | None = None
 
+    def to(self, device: torch.device) -> "Cut":
+        """Return the same on another device."""
+        receivers, rows, columns, first, *attended = (
+            x.to(device) for x in (self.receivers, self.rows, self.columns, self.first, *self.attended)
+        )
+        senders = None if self.senders is None else self.senders.to(device)
+        return Cut(receivers, rows, columns, first, (attended[0], attended[1]), senders)
+
 
 def cut_graph(graph: AttentionGraph) -> Cut:
     """Cut a graph that has at least one edge; receivers without in-edges are left out."""

@@ -27,7 +27,7 @@ LAW: dict[str, dict[str, float]] = json.loads(
 """Nanoseconds of a forward and backward pass in float32 that each term takes, by engine."""
 
 FEW = 8
-"""In-edges of a receiver on average, below which tiles are not taken on a GPU."""
+"""In-edges of a receiver on average, below which lists of edges are not cut into tiles on a GPU."""
 
 
 class Cost(NamedTuple):
@@ -85,10 +85,12 @@ def _cost(graph: AttentionGraph, num_heads: int, head_dim: int) -> Cost:
         return Cost(seconds, "csr", "two edges have the same sender and receiver")
     if one:
         return Cost(seconds, "tiles", "the graph is one tile, which is small or half full")
+    if not on_cpu and graph.intervals is None and graph.num_edges < FEW * graph.num_dst:
+        return Cost(seconds, "csr", "on a GPU so few edges are not cut into tiles")
     plan = plan_tiles(graph)
     if not on_cpu:
-        taken = "tiles" if plan.economical and graph.num_edges >= FEW * graph.num_dst else "scatter"
-        return Cost(seconds, taken, "on a GPU tiles are taken where they are economical, else scatter")
+        taken = "tiles" if plan.economical else "csr"
+        return Cost(seconds, taken, "on a GPU tiles are taken where they are economical, else csr")
     if not plan.affordable:
         return Cost(seconds, "csr", "tiles would compute too many pairs without an edge")
     seconds["tiles"] = predict("tiles", count_scores(graph), num_heads, head_dim)

@@ -4,7 +4,7 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -25,6 +25,9 @@ SINGLE = 64**2
 
 DENSE = 2
 """Pairs per edge up to which a list of edges is one, too."""
+
+FILLS = {"cuda": 2**22}
+"""Scores up to which all tiles share a bucket, because fewer would not fill the device."""
 
 BUCKET_RATIO = 1.5
 """Tiles whose longer sides differ by less than about this factor share a bucket; if that wastes too much,
@@ -61,6 +64,11 @@ class Placement:
         trivial = everywhere and len(source) == num_tokens and torch.equal(source, tokens)
         return cls(num_tokens, tokens, slots, source, once, everywhere, trivial)
 
+    def to(self, device: torch.device) -> "Placement":
+        """Return the same on another device."""
+        tokens, slots, source = (x.to(device) for x in (self.tokens, self.slots, self.source))
+        return replace(self, tokens=tokens, slots=slots, source=source)
+
 
 @dataclass(frozen=True, eq=False)
 class Bucket:
@@ -90,6 +98,13 @@ class Layout(NamedTuple):
     buckets: list[Bucket]
     receivers: Placement
     senders: Placement
+
+    def to(self, device: torch.device) -> "Layout":
+        """Return the same on another device."""
+        buckets = [b if b.mask is None else replace(b, mask=b.mask.to(device)) for b in self.buckets]
+        receivers = self.receivers.to(device)
+        same = self.senders is self.receivers
+        return Layout(buckets, receivers, receivers if same else self.senders.to(device))
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,12 +206,17 @@ def _plan(graph: AttentionGraph) -> TilePlan:
         full = graph.num_edges == pairs
         lay_out = partial(_single_tile, *sides, graph.device, None if full else graph.to_mask()[None, None])
         return TilePlan(pairs, graph.num_edges, sum(sides), 1, lay_out)
-    cut = cut_graph(graph)
+    few = FILLS.get(graph.device.type, 0)
+    cut = cut_graph(graph if graph.intervals is None else graph.to("cpu"))  # its questions would halt a GPU
     longer = torch.maximum(cut.rows, cut.columns)
+    if few and _in_one_bucket(cut) <= min(few, MOST_WASTE * graph.num_edges):
+        longer = torch.ones_like(longer)
     groups = _group_by_size(cut, longer, longer)
     if groups.scores > MOST_WASTE * graph.num_edges:
         groups = _group_by_size(cut, cut.rows, cut.columns)
-    lay_out = partial(_lay_out, *sides, cut, groups)
+    if groups.scores > few:
+        cut, groups = cut.to(graph.device), groups._replace(order=groups.order.to(graph.device))
+    lay_out = partial(_lay_out, *sides, cut, groups, graph.device)
     return TilePlan(groups.scores, graph.num_edges, groups.slots, len(groups.tiles), lay_out)
 
 
@@ -229,6 +249,10 @@ class _Groups(NamedTuple):
         return sum(n * (r + c) for n, r, c in zip(self.tiles, self.rows, self.columns, strict=True))
 
 
+def _in_one_bucket(cut: Cut) -> int:
+    return len(cut.rows) * int(cut.rows.max()) * int(cut.columns.max())
+
+
 def _group_by_size(cut: Cut, *sides: Tensor) -> _Groups:
     """Group tiles by the logarithms of two lengths; a group is as high and wide as its largest tile."""
     first, second = ((side.double().log() / math.log(BUCKET_RATIO)).long() for side in sides)
@@ -240,8 +264,8 @@ def _group_by_size(cut: Cut, *sides: Tensor) -> _Groups:
     return _Groups(group.argsort(stable=True), *(x.tolist() for x in (tiles, *largest)))
 
 
-def _lay_out(num_dst: int, num_src: int, cut: Cut, groups: _Groups) -> Layout:
-    """Assign a slot to every row and column of every tile, group by group."""
+def _lay_out(num_dst: int, num_src: int, cut: Cut, groups: _Groups, device: torch.device) -> Layout:
+    """Assign a slot to every row and column of every tile, group by group; then move them to a device."""
     first_row = cut.rows.cumsum(0) - cut.rows
     row, real_row = _padded(first_row, cut.rows, groups.order, groups.tiles, groups.rows)
     column, real_column = _padded(cut.first, cut.columns, groups.order, groups.tiles, groups.columns)
@@ -256,7 +280,7 @@ def _lay_out(num_dst: int, num_src: int, cut: Cut, groups: _Groups) -> Layout:
     rows, columns = row.split([n * r for n, r, _ in shapes]), real_column.split([n * c for n, _, c in shapes])
     for shape, own, real in zip(shapes, rows, columns, strict=True):
         buckets.append(Bucket(*shape, **attends(own.view(shape[0], -1), real.view(shape[0], -1))))
-    return Layout(buckets, receivers, senders)
+    return Layout(buckets, receivers, senders).to(device)
 
 
 def _padded(
