@@ -147,12 +147,12 @@ def format_rows(rows: Sequence[Row], figures: Iterable[str] = tuple(FIGURES), ac
     rows : sequence of dict
         From one benchmark.
     figures : iterable of str
-        Which of ``FIGURES``, if a row has them.
+        Which of ``FIGURES``, if a row has them, besides why it failed.
     across : bool
         Whether a line is a contestant and a column a workload, with all figures in a cell, instead of a line
         for each row and a column for each figure.
     """
-    known = [name for name in figures if any(name in row for row in rows)]
+    known = [name for name in dict.fromkeys([*figures, "failed"]) if any(name in row for row in rows)]
     workloads = list(dict.fromkeys(row["workload"] for row in rows))
     if across:
         cells: dict[str, dict[str, str]] = {}

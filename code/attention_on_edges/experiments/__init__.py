@@ -36,7 +36,7 @@ from attention_on_edges.experiments.scores import (
     final_figures,
     translate,
 )
-from attention_on_edges.experiments.studies import Results, Study, load_study, on_gpu, run_study
+from attention_on_edges.experiments.studies import Results, Study, load_study, run_study
 from attention_on_edges.experiments.translator import Translation, Translator
 
 __all__ = [
@@ -70,7 +70,6 @@ __all__ = [
     "load_study",
     "load_translator",
     "load_weights",
-    "on_gpu",
     "reduced",
     "restore",
     "restore_model",

@@ -4,7 +4,6 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -230,16 +229,6 @@ def _trained(entry: Experiment, device: torch.device | str) -> dict[str, Any]:
         except DivergedError:
             return {"diverged_at": run.step + 1}
         return run.epochs[-1]["valid"]
-
-
-def on_gpu(name: str, show: Callable[[list[dict[str, Any]]], Any]) -> Any:
-    """Show a benchmark's rows from a GPU below their caption; print that there are none where that is so."""
-    if not (_folder() / f"gpu-{name}.json").is_file():
-        print("No GPU has run this yet; .ci/gpu does.")
-        return None
-    study = load_study(f"gpu-{name}")
-    print(study.caption)
-    return show(study.rows)
 
 
 def _folder() -> Path:

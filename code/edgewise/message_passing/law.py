@@ -13,7 +13,7 @@ import torch
 
 from edgewise.graphs import AttentionGraph
 from edgewise.message_passing.csr import heads_at_once
-from edgewise.message_passing.plan import is_one_tile, plan_tiles
+from edgewise.message_passing.plan import FILLS, is_one_tile, plan_tiles
 
 TERMS = {
     "csr": ("edges", "edges x d", "nodes", "nodes x d", "turns"),
@@ -89,8 +89,8 @@ def _cost(graph: AttentionGraph, num_heads: int, head_dim: int) -> Cost:
         return Cost(seconds, "csr", "on a GPU so few edges are not cut into tiles")
     plan = plan_tiles(graph)
     if not on_cpu:
-        taken = "tiles" if plan.economical else "csr"
-        return Cost(seconds, taken, "on a GPU tiles are taken where they are economical, else csr")
+        taken = "tiles" if plan.economical or plan.scores <= FILLS.get(graph.device.type, 0) else "csr"
+        return Cost(seconds, taken, "on a GPU tiles are taken where they are economical or few, else csr")
     if not plan.affordable:
         return Cost(seconds, "csr", "tiles would compute too many pairs without an edge")
     seconds["tiles"] = predict("tiles", count_scores(graph), num_heads, head_dim)

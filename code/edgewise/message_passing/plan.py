@@ -26,7 +26,7 @@ SINGLE = 64**2
 DENSE = 2
 """Pairs per edge up to which a list of edges is one, too."""
 
-FILLS = {"cuda": 2**22}
+FILLS = {"cuda": 2**21}
 """Scores up to which all tiles share a bucket, because fewer would not fill the device."""
 
 BUCKET_RATIO = 1.5
@@ -209,11 +209,12 @@ def _plan(graph: AttentionGraph) -> TilePlan:
     few = FILLS.get(graph.device.type, 0)
     cut = cut_graph(graph if graph.intervals is None else graph.to("cpu"))  # its questions would halt a GPU
     longer = torch.maximum(cut.rows, cut.columns)
-    if few and _in_one_bucket(cut) <= min(few, MOST_WASTE * graph.num_edges):
-        longer = torch.ones_like(longer)
-    groups = _group_by_size(cut, longer, longer)
-    if groups.scores > MOST_WASTE * graph.num_edges:
-        groups = _group_by_size(cut, cut.rows, cut.columns)
+    if len(longer) * int(cut.rows.max()) * int(cut.columns.max()) <= few:
+        groups = _group_by_size(cut, *[torch.ones_like(longer)] * 2)
+    else:
+        groups = _group_by_size(cut, longer, longer)
+        if groups.scores > MOST_WASTE * graph.num_edges:
+            groups = _group_by_size(cut, cut.rows, cut.columns)
     if groups.scores > few:
         cut, groups = cut.to(graph.device), groups._replace(order=groups.order.to(graph.device))
     lay_out = partial(_lay_out, *sides, cut, groups, graph.device)
@@ -247,10 +248,6 @@ class _Groups(NamedTuple):
     @property
     def slots(self) -> int:
         return sum(n * (r + c) for n, r, c in zip(self.tiles, self.rows, self.columns, strict=True))
-
-
-def _in_one_bucket(cut: Cut) -> int:
-    return len(cut.rows) * int(cut.rows.max()) * int(cut.columns.max())
 
 
 def _group_by_size(cut: Cut, *sides: Tensor) -> _Groups:
