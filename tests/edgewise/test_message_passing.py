@@ -75,7 +75,7 @@ def test_two_edges_of_a_pair_are_two_edges(engine, graph):
         torch.testing.assert_close(gradient, other, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("engine", ["auto", "csr", "scatter"])
+@pytest.mark.parametrize("engine", ["auto", "scatter"])
 @pytest.mark.parametrize("stacked", [0, 2**19])
 @settings(max_examples=25)
 @given(edge_graphs(multi=True).filter(lambda g: g.num_edges), st.sampled_from([0.0, 0.4]), st.integers(1, 4))
@@ -320,10 +320,6 @@ def test_auto_takes_what_the_law_says_with_few_exceptions(monkeypatch):
     assert cost(empty, 4, 32)[:2] == ({}, "scatter")
     assert plan_tiles(empty).scores == 0
     assert [set(c.seconds) for c in costs] == [*[{"csr"}] * 2, *[{"csr", "tiles"}] * 2, *[{"csr"}] * 2]
-    graph = complete([8] * 30)
-    fields = [x.detach() for x in random_fields(graph, 4, 32)]
-    torch.func.vmap(lambda q: propagate_attention(graph, q, *fields[1:]), 0)(torch.stack([fields[0]] * 2))
-    assert taken[-1] == "scatter"
 
 
 def test_transforms_of_functions_go_through_auto():

@@ -57,16 +57,9 @@ def _texts(shortest: int, longest: int, count: int, causal: bool = False) -> Att
     return AttentionGraph.from_lengths(lengths.tolist(), causal=causal)
 
 
-def _grid(rows: int, columns: int) -> AttentionGraph:
-    return _networkx(networkx.grid_2d_graph, rows, columns)
-
-
-def _scale_free(n: int, links: int) -> AttentionGraph:
-    return _networkx(networkx.barabasi_albert_graph, n, links, seed=1)
-
-
-def _tree(n: int) -> AttentionGraph:
-    return _networkx(networkx.random_labeled_tree, n, seed=1)
+_grid = partial(_networkx, networkx.grid_2d_graph)
+_tree = partial(_networkx, networkx.random_labeled_tree, seed=1)
+_scale_free = partial(_networkx, networkx.barabasi_albert_graph, seed=1)
 
 
 def _random(n: int, degree: float) -> AttentionGraph:

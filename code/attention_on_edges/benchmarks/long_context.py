@@ -94,7 +94,7 @@ def _layers(
 
 
 def _layer_cost(name: str, tokens: int, reach: int, heads: int, repeats: int) -> Row:
-    """A training step of a layer of width 128, projections and the graph included."""
+    """A training step of a layer of width 128, projections included, plan or pattern too."""
     graph, x = window(tokens, reach, reach), torch.randn(tokens, 128)
     layer: nn.Module = GraphAttention(128, heads, engine=name if name in ENGINES else "auto")
     where: object = graph

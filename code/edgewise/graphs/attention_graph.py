@@ -240,8 +240,8 @@ class AttentionGraph:
         num_src, num_dst : int
             Tokens of each side; ``num_dst`` is ``None`` for self-attention.
         intervals, edges : tuple of two Tensor
-            One of the two: ``start`` and ``stop`` for each receiver, or ``src`` and ``dst`` without
-            repetition, as the constructors take them.
+            One of the two: ``start`` and ``stop`` for each receiver, or ``src`` and ``dst``,
+            as the constructors take them.
         lengths : tuple, optional
             What determines the whole graph, to be compared: graphs of equal lengths share their plans.
         """

@@ -102,7 +102,7 @@ def propagate_attention(
     bias : Tensor, optional
         [E, h], in the order of ``graph.src``: added to the scores (relative positions, ALiBi).
     edge_attr : Tensor, optional
-        [E, c], in the order of ``graph.src``. ``csr`` and ``scatter`` take them.
+        [E, c], in the order of ``graph.src``. ``csr`` and ``scatter`` take them; ``d_v`` must be ``d``.
     edge_weight : Tensor, optional
         [c, h, d]; given if ``edge_attr`` is.
     dropout : float
@@ -210,6 +210,8 @@ def _check_features(
     width = len(weight) if isinstance(weight, Tensor) and weight.dim() else 0
     _check_like(q, "edge_weight", weight, (width, *q.shape[1:]), "[c, h, d]")
     _check_like(q, "edge_attr", attr, (graph.num_edges, width), "[E, c]")
+    if width == 0:
+        return []
     if v.shape[-1] != q.shape[-1]:
         raise ValueError(
             f"attributes of edges need values of the keys' width {q.shape[-1]}, got {v.shape[-1]}"

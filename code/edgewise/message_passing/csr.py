@@ -48,7 +48,7 @@ def csr(
     With :math:`W` for the ``weight`` of attributes :math:`a` of edges, :math:`q^\top W a = (W^\top q)^\top a`
     and :math:`\sum_e w_e W a_e = W \sum_e w_e a_e`, so no attribute is projected edge by edge.
     """
-    if graph.num_edges > graph.num_dst * graph.num_src:  # PyTorch would cut such a matrix short
+    if not runs_sparse(graph):
         return scatter(graph, q, k, v, bias, keep, attr, weight)
     heads = heads_at_once(graph, q.shape[1])
     pattern = pattern_of(graph, heads)
@@ -66,6 +66,11 @@ def csr(
     asked = torch.einsum("nhd,chd->nhc", q, weight)
     output, of_edges = _attend(pattern, heads, order, *fields, asked, attr)
     return output + torch.einsum("nhc,chd->nhd", of_edges, weight)
+
+
+def runs_sparse(graph: AttentionGraph) -> bool:
+    """Whether PyTorch has the kernels there, and does not cut short a matrix with more edges than pairs."""
+    return graph.device.type in ("cpu", "cuda") and graph.num_edges <= graph.num_dst * graph.num_src
 
 
 def heads_at_once(graph: AttentionGraph, num_heads: int) -> int:
@@ -138,7 +143,7 @@ def _backward(
     """Gradients of the fields, where they are given; ``keep`` has none, and ``attr`` if it is wanted."""
     (q, k, v, bias, keep, asked, attr), scale = fields, fields[0].shape[2] ** -0.5
     of_q, of_k, of_v, of_asked = [None] * 4
-    to_attr = torch.zeros_like(attr) if of_attr and attr is not None else None
+    to_attr = attr.new_zeros(attr.shape) if of_attr and attr is not None else None
     of_bias = None if bias is None else torch.empty_like(bias)
     edge = None if attr is None or order is None else order // heads
     both = q, k, v, grads[0], asked, None if edge is None else grads[1]
@@ -276,7 +281,7 @@ def _backward_operator(
 def _shapes_of_gradients(
     pattern: list[Tensor], heads: int, order: OnEdges, saved: list[Tensor], grads: list[Tensor]
 ) -> list[Tensor]:
-    return [torch.empty_like(x) for x in _given(saved[:4] + saved[5:7]) if x is not None]
+    return [x.new_empty(x.shape) for x in _given(saved[:4] + saved[5:7]) if x is not None]
 
 
 def _given(fields: Sequence[Tensor]) -> list[Any]:

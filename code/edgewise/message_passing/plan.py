@@ -200,8 +200,7 @@ def _plan(graph: AttentionGraph) -> TilePlan:
     sides = graph.num_dst, graph.num_src
     pairs = math.prod(sides)
     if graph.num_edges == 0:
-        nobody = _everywhere(0, graph.device)
-        return TilePlan(0, 0, 0, 0, lambda: Layout([], nobody, nobody))
+        return TilePlan(0, 0, 0, 0, partial(_single_tile, *sides, graph.device, None))  # never laid out
     if is_one_tile(graph):
         full = graph.num_edges == pairs
         lay_out = partial(_single_tile, *sides, graph.device, None if full else graph.to_mask()[None, None])

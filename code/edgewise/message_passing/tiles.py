@@ -28,7 +28,7 @@ def tiles(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor, bias: OnEdges,
     """Gather each tile's tokens, attend inside it, scatter the outputs.
 
     Called by itself it needs finite queries, keys and values, since masked pairs inside a tile are multiplied
-    by zero, not skipped; :func:`edgewise.propagate_attention` executes others by ``scatter``.
+    by zero, not skipped; :func:`edgewise.propagate_attention` executes others by ``csr``.
     There are no second derivatives.
 
     Raises

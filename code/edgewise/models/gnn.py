@@ -218,6 +218,8 @@ class GraphTransformerLayer(EncoderLayer):
         attention = MultiHeadAttention(num_heads, dim_model)
         super().__init__(dim_model, attention, PositionwiseFeedForward(dim_model, dim_ff), dropout)
         check_choice("how", how, AGGREGATORS)
+        if how != "attention" and edge_dim is not None:
+            raise ValueError(f"how={how!r} has no scores to which attributes of edges could be added")
         self.how, self.edge_dim = how, edge_dim
         self.edge = None if edge_dim is None else _matrix(edge_dim, dim_model)
 
@@ -236,8 +238,8 @@ class GraphTransformerLayer(EncoderLayer):
         _check_states(graph, x, self.size)
         if (edge_attr is None) != (self.edge is None):
             raise ValueError(f"the layer was made with edge_dim={self.edge_dim}: give edge_attr if it is set")
-        if self.how != "attention" and not (edge_bias is None and edge_attr is None):
-            raise ValueError(f"how={self.how!r} has no scores to which edge_bias or edge_attr could be added")
+        if self.how != "attention" and edge_bias is not None:
+            raise ValueError(f"how={self.how!r} has no scores to which edge_bias could be added")
 
         def attend(x: Tensor) -> Tensor:
             q, k, v = self.self_attn.get(x).values()
