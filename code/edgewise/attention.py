@@ -103,6 +103,13 @@ def _check_mask(scores: Tensor, mask: Tensor) -> None:
         raise ValueError(f"mask must fit the scores {list(scores.shape)}, got {list(mask.shape)}") from None
 
 
+def is_plain(linear: nn.Module) -> bool:
+    """Whether a linear map does what its weights say: nobody has replaced, wrapped, patched or hooked it."""
+    hooks = "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"
+    changed = "forward" in vars(linear) or any(getattr(linear, kind) for kind in hooks)
+    return type(linear) is nn.Linear and not changed
+
+
 class MultiHeadAttention(nn.Module):
     """Several attention heads in parallel, each in its own subspace (Vaswani et al. 2017, sec. 3.2.2).
 
@@ -165,7 +172,11 @@ class MultiHeadAttention(nn.Module):
             raise ValueError(f"x must be [..., {self.dim_model}], got {list(x.shape)}")
         first = "qkv".index(fields)
         rows = slice(first * self.dim_model, (first + len(fields)) * self.dim_model)
-        projected = nn.functional.linear(x, self.in_proj.weight[rows], self.in_proj.bias[rows])
+        if len(fields) < 3 and is_plain(self.in_proj):
+            bias = None if self.in_proj.bias is None else self.in_proj.bias[rows]
+            projected = nn.functional.linear(x, self.in_proj.weight[rows], bias)
+        else:
+            projected = self.in_proj(x)[..., rows]
         heads = projected.unflatten(-1, (len(fields), self.h, self.d_k))  # [..., fields, h, d_k]
         return dict(zip(fields, heads.unbind(-3), strict=True))
 

@@ -159,7 +159,7 @@ class GraphAttention(nn.Module):
             self.engine,
             bias=bias,
             edge_attr=attr,
-            edge_weight=self._edge_weight(attr),
+            edge_weight=None if attr is None else of_each_attribute(self.edge, attr, self.num_heads),
             dropout=self.dropout if self.training else 0.0,
         )
         joined = received.mean(1) if self.output == "mean" else received.flatten(1)
@@ -167,22 +167,11 @@ class GraphAttention(nn.Module):
         return y if own is None else y + own
 
     def _project(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        """Queries, keys and values [tokens, h, d], and the skip; of the same states in one product."""
-        of_x = [self.query] if self.own is None else [self.query, self.own]
-        of_context = [self.key, self.value]
-        if context is None:
-            parts = _linear(x, of_context + of_x)
-        else:
-            parts = _linear(context, of_context) + _linear(x, of_x)
-        k, v, q = (part.unflatten(-1, (self.num_heads, -1)) for part in parts[:3])
-        return q, k, v, parts[3] if len(parts) > 3 else None
-
-    def _edge_weight(self, edge_attr: Tensor | None) -> Tensor | None:
-        """[edge_dim, h, d]: what the projection makes of each attribute by itself."""
-        if self.edge is None or self.edge_dim is None or edge_attr is None:
-            return None
-        alone = torch.eye(self.edge_dim, dtype=self.edge.weight.dtype, device=edge_attr.device)
-        return self.edge(alone).unflatten(-1, (self.num_heads, -1)).to(edge_attr.dtype)
+        """Queries, keys and values [tokens, h, d], and the skip."""
+        senders = x if context is None else context
+        fields = self.query(x), self.key(senders), self.value(senders)
+        q, k, v = (field.unflatten(-1, (self.num_heads, -1)) for field in fields)
+        return q, k, v, None if self.own is None else self.own(x)
 
     def _check_rows(self, name: str, x: Tensor, shape: tuple[int, int]) -> None:
         check_floats(name, x)
@@ -196,6 +185,13 @@ class GraphAttention(nn.Module):
         """Return the settings, for ``repr``."""
         settings = ("num_heads", "dropout", "output", "engine")
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in settings)
+
+
+def of_each_attribute(edge: nn.Module | None, attr: Tensor, num_heads: int) -> Tensor:
+    """[c, h, d]: what a linear map without bias makes of each attribute by itself."""
+    assert edge is not None  # it comes with attributes
+    alone = torch.eye(attr.shape[1], dtype=next(edge.parameters()).dtype, device=attr.device)
+    return edge(alone).unflatten(-1, (num_heads, -1)).to(attr.dtype)
 
 
 def from_pyg(conv: Any, engine: str = "auto") -> GraphAttention:
@@ -251,17 +247,3 @@ def from_pyg(conv: Any, engine: str = "auto") -> GraphAttention:
         for name, parameter in theirs.named_parameters():
             ours.get_parameter(name).requires_grad_(parameter.requires_grad)
     return layer.to(conv.lin_key.weight).train(conv.training)
-
-
-def _linear(x: Tensor, layers: list[nn.Linear]) -> list[Tensor]:
-    """Apply several linear maps of the same input as one, unless one of them was changed."""
-    if any(type(layer) is not nn.Linear or _has_hooks(layer) for layer in layers):
-        return [layer(x) for layer in layers]
-    weight = torch.cat([layer.weight for layer in layers])
-    bias = None if layers[0].bias is None else torch.cat([layer.bias for layer in layers])
-    return list(nn.functional.linear(x, weight, bias).split([layer.out_features for layer in layers], -1))
-
-
-def _has_hooks(layer: nn.Module) -> bool:
-    hooks = layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks
-    return any(hooks)

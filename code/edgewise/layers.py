@@ -5,6 +5,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, Protocol
 
 import torch
@@ -60,27 +61,27 @@ class PositionalEncoding(nn.Module):
     dropout : float
         For ``self.dropout``, which the model applies to the sum of embedding and position.
     max_len : int, optional
-        Longest sequence allowed. Without it the table grows as needed.
+        Longest sequence allowed.
     """
-
-    table: Tensor
 
     def __init__(self, dim_model: int, dropout: float = 0.0, max_len: int | None = None):
         super().__init__()
         self.dim_model = check_count("dim_model", dim_model, 1)
         self.max_len = max_len if max_len is None else check_count("max_len", max_len, 1)
         self.dropout = Dropout(check_probability("dropout", dropout))
-        table = position_table(max_len or 128, dim_model)
-        self.register_buffer("table", table, persistent=False)
 
     def forward(self, positions: Tensor) -> Tensor:
-        """int64 [N] to [N, dim_model]. A position at or past ``max_len`` is a ``ValueError``."""
+        """int64 [N] to float32 [N, dim_model]. A position at or past ``max_len`` is a ``ValueError``."""
         check_ids("position", positions, self.max_len or torch.iinfo(torch.int64).max)
-        longest = int(positions.max()) + 1 if positions.numel() else 0
-        if longest > len(self.table):
-            table = position_table(max(longest, 2 * len(self.table)), self.dim_model)
-            self.table = table.to(self.table)
-        return self.table[positions]
+        longest = int(positions.max()) + 1 if positions.numel() else 1
+        return _table(max(128, 2 ** (longest - 1).bit_length()), self.dim_model, positions.device)[positions]
+
+
+@lru_cache(maxsize=16)
+def _table(length: int, dim_model: int, device: torch.device) -> Tensor:
+    """For all models, instead of a buffer that grows."""
+    with torch.inference_mode(False):  # a later pass may need gradients
+        return position_table(length, dim_model).to(device)
 
 
 def position_table(length: int, dim_model: int) -> Tensor:
@@ -261,13 +262,14 @@ def check_symbols(generator: Generator, sos_id: int, eos_id: int) -> None:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Put a model into evaluation mode, and back into the mode that it was in."""
-    training = model.training
+    """Put a model into evaluation mode, and each of its modules back into the mode that it was in."""
+    modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
         yield
     finally:
-        model.train(training)
+        for module, training in modes:
+            module.training = training
 
 
 def layer_pair(

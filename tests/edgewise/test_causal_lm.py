@@ -132,6 +132,20 @@ def test_a_cache_stays_as_it_was_where_ids_are_refused(model):
     torch.testing.assert_close(*(model(*each.extend([[1, 2]]), each) for each in (cache, fresh)))
 
 
+def test_a_cache_counts_what_one_model_has_read(model):
+    """A pass that fails leaves no hole, and what was extended twice was extended once."""
+    cache, other = KeyValueCache(model, 1, 4), copy.deepcopy(model)
+    first = cache.extend([[7, 8]])
+    with pytest.raises(ValueError, match="of another model"):
+        other(*first, cache)
+    second = cache.extend([[1, 2, 3]])
+    with pytest.raises(ValueError, match="of another graph than its last"):
+        model(*first, cache)
+    assert cache.lengths.tolist() == [0]
+    torch.testing.assert_close(model(*second, cache), model(*model.pack([[1, 2, 3]])))
+    assert cache.lengths.tolist() == [3]
+
+
 @pytest.mark.parametrize("changes", [{}, {"window": 2}, {"max_positions": 20, "norm": "layer", "bias": True}])
 def test_packed_documents_do_not_see_each_other(changes):
     torch.manual_seed(0)

@@ -14,6 +14,7 @@ from edgewise.layers import (
     SublayerConnection,
     clones,
     draw_weights,
+    evaluating,
     layer_pair,
     position_table,
 )
@@ -35,10 +36,23 @@ def test_the_table_grows_unless_it_may_not():
         limited(torch.tensor([10]))
 
 
-def test_a_grown_table_keeps_its_precision_and_stays_out_of_the_state():
-    encoding = PositionalEncoding(4).double()
-    assert encoding(torch.tensor([999])).dtype == torch.float64
-    assert not encoding.state_dict()
+def test_positions_have_no_buffer_and_can_be_used_after_inference():
+    encoding = PositionalEncoding(4)
+    with torch.inference_mode():
+        encoding(torch.tensor([99_999]))
+    assert not list(encoding.buffers())
+    scale = torch.ones(4, requires_grad=True)
+    (encoding(torch.tensor([99_999])) * scale).sum().backward()
+    assert scale.grad is not None
+
+
+def test_evaluating_gives_each_module_back_its_own_mode():
+    """Parts that are frozen stay so, and dropout that was left on."""
+    model = torch.nn.Sequential(torch.nn.Dropout(), torch.nn.Sequential(torch.nn.Dropout())).train()
+    model[1].eval()
+    with evaluating(model):
+        assert not any(module.training for module in model.modules())
+    assert [module.training for module in model.modules()] == [True, True, False, False]
 
 
 def test_embeddings_are_scaled_by_the_root_of_the_width():

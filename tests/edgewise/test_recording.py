@@ -14,6 +14,9 @@ def test_an_evaluated_batch_records_the_attention_of_its_sentence():
     model = small_model()
     batch = pool(*random_pairs([(2, 3), (4, 2), (3, 3), (5, 4), (2, 2)]))
     model(batch)
+    assert model.att_weight_map == [], "nobody has asked"
+    model.att_weight_map = None
+    model(batch)
     e2e, e2d, d2d = model.att_weight_map
     assert [tuple(x.shape) for x in (e2e, e2d, d2d)] == [(2, 5, 5), (2, 4, 5), (2, 4, 4)]
     for weights in (e2e, e2d, d2d):
@@ -25,7 +28,7 @@ def test_the_map_is_the_attention_that_made_the_output():
     """Rebuild the last layer's message from the map and compare with what was propagated."""
     model = small_model(N=1)
     batch = pool(*random_pairs([(4, 3)]))
-    model.viz_index = 0
+    model.viz_index, model.att_weight_map = 0, None
     seen = {}
     plain = type(model).propagate_attention
 
@@ -52,6 +55,7 @@ def test_the_map_of_a_sentence_does_not_depend_on_its_neighbours():
 
 def test_nothing_is_recorded_in_training_or_twice_or_beyond_the_batch():
     model, batch = small_model(), pool(*random_pairs([(2, 2)] * 4))
+    model.att_weight_map = None
     model.train()(batch)
     assert model.att_weight_map is None
     model.eval()(pool(*random_pairs([(2, 2)] * 3)))

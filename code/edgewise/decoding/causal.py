@@ -15,7 +15,8 @@ class KeyValueCache:
     """Keys and values of several texts, with room for more.
 
     Reading a prompt and writing a token are the same: the graph is extended by new tokens, which attend to
-    those before them in their text. Outside ``torch.no_grad`` it keeps the history of all that is written.
+    those before them in their text; they count once the model has read them to its last layer. Outside
+    ``torch.no_grad`` it keeps the history of all that is written.
 
     Parameters
     ----------
@@ -27,7 +28,8 @@ class KeyValueCache:
 
     def __init__(self, model: CausalLM, texts: int, room: int):
         config, like = model.config, model.embed.weight
-        self.window, self.room, self._ids_of = config.window, check_count("room", room, 1), model.ids_of
+        self.window, self.room, self._model = config.window, check_count("room", room, 1), model
+        self._graph: AttentionGraph | None = None
         if config.max_positions is not None and room > config.max_positions:
             raise ValueError(f"the model has {config.max_positions} positions, {room} are needed")
         shape = (2, check_count("texts", texts) * room, config.kv_heads, config.head_width)
@@ -53,7 +55,7 @@ class KeyValueCache:
             If there is not one list for each text, or no room for one, or an id is not of the vocabulary;
             the cache stays as it was.
         """
-        ids = self._ids_of(new)
+        ids = self._model.ids_of(new)
         counts = torch.tensor([len(text) for text in new], dtype=torch.int64, device=ids.device)
         if counts.shape != self.lengths.shape or bool((self.lengths + counts > self.room).any()):
             raise ValueError(
@@ -65,16 +67,30 @@ class KeyValueCache:
         first = torch.arange(len(counts), device=before.device).repeat_interleave(counts) * self.room
         self._places = first + positions
         start = first if self.window is None else first + (positions - self.window + 1).clamp(min=0)
-        graph = AttentionGraph.from_intervals(
+        self._graph = AttentionGraph.from_intervals(
             start, self._places + 1, len(counts) * self.room, self_attention=False
         )
-        self.lengths = self.lengths + counts
-        return Packed(ids, graph, positions)
+        self._grown = self.lengths + counts
+        return Packed(ids, self._graph, positions)
+
+    def check(self, model: CausalLM, graph: AttentionGraph) -> None:
+        """Refuse a pass of another model, or on another graph than the last :meth:`extend` returned.
+
+        Raises
+        ------
+        ValueError
+            If it is one.
+        """
+        if model is not self._model or graph is not self._graph:
+            whose = "model" if model is not self._model else "graph than its last extend() returned"
+            raise ValueError(f"the keys and values are those of another {whose}")
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Write keys and values of the new tokens; return those of all places, [texts * room, h_kv, d_k]."""
         kept = self._kept[layer]
         kept[:, self._places] = torch.stack([k, v]).to(kept.dtype)
+        if layer == len(self._kept) - 1:
+            self.lengths = self._grown
         keys, values = kept.to(k.dtype)
         return keys, values
 

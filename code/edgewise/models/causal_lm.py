@@ -103,6 +103,10 @@ class Packed(NamedTuple):
 class Past(Protocol):
     """Keys and values of earlier tokens; see :class:`edgewise.decoding.KeyValueCache`."""
 
+    def check(self, model: "CausalLM", graph: AttentionGraph) -> None:
+        """Refuse another model's pass, and one on another graph."""
+        ...
+
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Add those of the new tokens in a layer; return all that the graph's senders have there."""
         ...
@@ -188,6 +192,8 @@ class CausalLM(nn.Module):
             If ids or positions are not of the vocabulary and the table, or do not fit the graph.
         """
         check_ids("ids", ids, self.config.vocab_size)
+        if past is not None:
+            past.check(self, graph)
         if ids.shape != (graph.num_dst,) or positions.shape != ids.shape:
             raise ValueError(
                 f"ids and positions must be [{graph.num_dst}] for this graph, got {list(ids.shape)} and "

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
 
 from edgewise.attention import MultiHeadAttention
+from edgewise.graph_attention import of_each_attribute
 from edgewise.graphs import AttentionGraph
 from edgewise.layers import EncoderLayer, PositionwiseFeedForward
 from edgewise.message_passing import propagate_attention, softmax_over_in_edges
@@ -245,9 +246,10 @@ class GraphTransformerLayer(EncoderLayer):
             q, k, v = self.self_attn.get(x).values()
             if self.how != "attention":
                 return self.self_attn.get_o(aggregate(graph, v, self.how))
-            weight = None if self.edge is None else self.edge.weight.T.unflatten(-1, q.shape[1:])
+            bias, attr = (None if given is None else given.to(q.dtype) for given in (edge_bias, edge_attr))
+            weight = None if attr is None else of_each_attribute(self.edge, attr, self.self_attn.h)
             return self.self_attn.get_o(
-                propagate_attention(graph, q, k, v, bias=edge_bias, edge_attr=edge_attr, edge_weight=weight)
+                propagate_attention(graph, q, k, v, bias=bias, edge_attr=attr, edge_weight=weight)
             )
 
         x = self.sublayer[0](x, attend)

@@ -86,7 +86,10 @@ def current_recording() -> Recording | None:
 
 @contextmanager
 def recorded() -> Iterator[Recording]:
-    """Record the passes that this thread makes meanwhile."""
+    """Record the passes of this package's models that this thread makes meanwhile.
+
+    Layers are not recorded: ask a :class:`~edgewise.GraphAttention` for its weights.
+    """
     recording = Recording()
     before = _current.set(recording)
     try:

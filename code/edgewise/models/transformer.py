@@ -141,7 +141,8 @@ class Transformer(nn.Module):
     ----------
     att_weight_map : list of Tensor or None
         Attention of the last layer on one sentence, ``[e2e, e2d, d2d]``, each [heads, receivers, senders].
-        Set it to ``None``: in evaluation mode the next batch that has a sentence ``viz_index`` fills it.
+        Empty until you set it to ``None``, as the tutorial's script does: then in evaluation mode the next
+        batch that has a sentence ``viz_index`` fills it.
     viz_index : int
         Which sentence of the batch that is, from 0; 3 unless set. Smaller batches are skipped.
     """
@@ -161,7 +162,7 @@ class Transformer(nn.Module):
         self.src_embed, self.encoder = src_embed, encoder
         self.tgt_embed, self.decoder = tgt_embed, decoder
         self.generator, self.pos_enc = generator, pos_enc
-        self.att_weight_map: list[Tensor] | None = None
+        self.att_weight_map: list[Tensor] | None = []
         self.viz_index = 3
 
     def propagate_attention(self, graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -214,7 +215,8 @@ class Transformer(nn.Module):
 
     def embed(self, embed: Embeddings, ids: Tensor, positions: Tensor) -> Tensor:
         """Ids and positions, each int64 [N], to the first layer's input [N, dim_model]."""
-        return self.pos_enc.dropout(embed(ids) + self.pos_enc(positions))
+        x = embed(ids)
+        return self.pos_enc.dropout(x + self.pos_enc(positions).to(x.dtype))
 
     def run(self, batch: Batch) -> Output:
         """Run encoder and decoder, and return all that a pass finds."""

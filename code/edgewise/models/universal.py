@@ -89,7 +89,8 @@ class UTransformer(Transformer):
 
         def add(n: int, rows: Tensor, x: Tensor) -> Tensor:
             place = self.pos_enc(positions.index_select(0, rows))
-            return self.pos_enc.dropout(x + place + self.time_enc(positions.new_tensor([n])))
+            time = self.time_enc(positions.new_tensor([n]))
+            return self.pos_enc.dropout(x + place.to(x.dtype) + time.to(x.dtype))
 
         return add
 

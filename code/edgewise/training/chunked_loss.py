@@ -141,7 +141,7 @@ def _loss_and_gradient(
     highest = logits.amax(1)
     log_z = highest - gradient.amax(1).log()
     right = logits.gather(1, target[:, None]).squeeze(1)
-    correct = right == highest
+    correct = logits.argmax(1) == target
     right = right - log_z
     others = logits.sum(1) - logits[:, criterion.padding_idx] - (criterion.size - 1) * log_z
     loss = -criterion.certain * right - criterion.share * others - criterion.entropy()

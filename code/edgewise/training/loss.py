@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from edgewise.attention import is_plain
 from edgewise.graphs import Batch
 from edgewise.layers import Generator
 from edgewise.models.halting import Pondering
@@ -86,7 +87,11 @@ def states_loss(
 ) -> tuple[Tensor, float]:
     """Return the summed loss of final states, and how many targets they predict; see :func:`output_loss`."""
     proj = generator.proj
-    return output_loss(hidden, proj.weight, proj.bias, target, criterion, weights=weights)
+    if is_plain(proj):
+        return output_loss(hidden, proj.weight, proj.bias, target, criterion, weights=weights)
+    log_probs = generator(hidden)
+    right = (log_probs.argmax(1) == target) & (target != criterion.padding_idx)
+    return criterion(log_probs, target, weights), float((right if weights is None else right * weights).sum())
 
 
 def take_step(opt: NoamOpt, tokens: int, clip: float | None = None) -> float:

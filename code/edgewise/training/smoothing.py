@@ -38,7 +38,7 @@ class LabelSmoothing(nn.Module):
             raise ValueError(f"padding_idx must lie in 0..{size - 1}, got {padding_idx}")
         self.smoothing = check_probability("smoothing", smoothing)
 
-    def forward(self, log_probs: Tensor, target: Tensor) -> Tensor:
+    def forward(self, log_probs: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
         """Sum the divergence over tokens.
 
         Parameters
@@ -47,6 +47,8 @@ class LabelSmoothing(nn.Module):
             [N, size]
         target : Tensor
             int64 [N]
+        weights : Tensor, optional
+            [N]: of each token's divergence.
 
         Returns
         -------
@@ -65,7 +67,8 @@ class LabelSmoothing(nn.Module):
         if self.share:
             padding = torch.tensor([self.padding_idx], device=log_probs.device)
             cross_entropy = cross_entropy - self.share * log_probs.index_fill(1, padding, 0.0).sum(1)
-        return (cross_entropy[real] - self.entropy()).sum()
+        divergence = cross_entropy[real] - self.entropy()
+        return (divergence if weights is None else divergence * weights[real]).sum()
 
     def check(self, target: Tensor, *shape: int) -> None:
         """Check targets against predictions of this shape, which should be [N, size]."""
