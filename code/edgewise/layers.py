@@ -3,7 +3,7 @@
 import copy
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Protocol
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.attention import MultiHeadAttention
-from edgewise.validation import check_count, check_ids, check_probability
+from edgewise.validation import check_count, check_ends, check_ids, check_probability
 
 
 def clones(module: nn.Module, count: int) -> nn.ModuleList:
@@ -252,12 +252,12 @@ class Generator(nn.Module):
         return self.logits(x).log_softmax(-1)
 
 
-def check_symbols(generator: Generator, sos_id: int, eos_id: int) -> None:
-    """Refuse start and end symbols outside the vocabulary that a generator predicts."""
+def check_symbols(generator: Generator, sos_id: int, eos_id: int | Sequence[int]) -> frozenset[int]:
+    """Return the end symbols; refuse start and end symbols outside of what a generator predicts."""
     size = generator.proj.out_features
-    for name, value in (("sos_id", sos_id), ("eos_id", eos_id)):
-        if check_count(name, value) >= size:
-            raise ValueError(f"{name} must lie in 0..{size - 1}, got {value}")
+    if check_count("sos_id", sos_id) >= size:
+        raise ValueError(f"sos_id must lie in 0..{size - 1}, got {sos_id}")
+    return check_ends(eos_id, size)
 
 
 @contextmanager

@@ -65,6 +65,15 @@ def check_counts(name: str, values: object, minimum: int = 0) -> list[int]:
     return [check_count(name, values, minimum)]
 
 
+def check_ends(eos_id: object, size: int) -> frozenset[int]:
+    """Return the ids that end a text, given as one or several, all below ``size``."""
+    ends = check_counts("eos_id", eos_id)
+    for value in ends:
+        if value >= size:
+            raise ValueError(f"eos_id must lie in 0..{size - 1}, got {value}")
+    return frozenset(ends)
+
+
 def check_probability(name: str, value: float) -> float:
     """Return ``value``, which must lie in [0, 1).
 

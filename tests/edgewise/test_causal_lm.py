@@ -106,6 +106,9 @@ def test_a_text_ends_where_its_end_is_written(model):
     cut = [text[: text.index(ends)] if ends in text else text for text in whole]
     assert len(cut[0]) <= 2
     assert continue_texts(model, TEXTS[1:], 6, eos_id=ends) == cut
+    assert continue_texts(model, TEXTS[1:], 6, eos_id=[ends, ends]) == cut
+    with pytest.raises(ValueError, match="eos_id must lie in 0"):
+        continue_texts(model, TEXTS[1:], 6, eos_id=[ends, 10**6])
     assert continue_texts(model, [], 3) == []
     assert continue_texts(model, TEXTS[1:], 0) == [[], []]
 

@@ -108,6 +108,18 @@ def test_the_limit_holds_and_is_told():
     assert hypothesis.log_prob == pytest.approx(0, abs=1e-4)
 
 
+def test_any_of_several_symbols_ends_a_target():
+    """As decoded without them, cut before the first; in matrices, too."""
+    torch.manual_seed(0)
+    model, sources = small_model(), [[3, 4, 5], [5], [2, 2]]
+    whole = [h.ids for h in greedy(model, sources, SOS, EOS, max_len=8)]
+    ends = [EOS, whole[0][2], whole[1][1]]
+    expected = [tuple(itertools.takewhile(lambda token: token not in ends, ids)) for ids in whole]
+    assert [h.ids for h in greedy(model, sources, SOS, ends, max_len=8)] == expected
+    one_by_one = [dense.greedy(model, torch.tensor([s]), SOS, ends, 8)[0] for s in sources]
+    assert [tuple(ids) for ids in one_by_one] == expected
+
+
 def test_the_model_comes_back_in_the_mode_it_was_in_and_decodes_without_dropout():
     torch.manual_seed(0)
     model = small_model()
@@ -127,6 +139,8 @@ def test_the_model_comes_back_in_the_mode_it_was_in_and_decodes_without_dropout(
         (greedy, {"sources": [[]]}, r"src_buf\[0\] must hold at least one id"),
         (greedy, {"sources": [[VOCAB]]}, "token id must lie in"),
         (greedy, {"sos_id": VOCAB}, f"sos_id must lie in 0..{VOCAB - 1}, got {VOCAB}"),
+        (greedy, {"eos_id": [EOS, VOCAB]}, f"eos_id must lie in 0..{VOCAB - 1}, got {VOCAB}"),
+        (greedy, {"eos_id": [EOS, -1]}, r"eos_id\[1\] must be at least 0, got -1"),
         (greedy, {"max_len": 0}, "max_len must be at least 1, got 0"),
         (beam_search, {"eos_id": VOCAB}, f"eos_id must lie in 0..{VOCAB - 1}, got {VOCAB}"),
         (beam_search, {"beam": 0}, "beam must be at least 1, got 0"),
@@ -166,12 +180,14 @@ class TestBeamSearch:
         torch.nn.init.normal_(model.generator.proj.weight)
         return model.eval()
 
-    def exhaustive(self, model, source, penalty, max_repeats, offset):
+    def exhaustive(self, model, source, penalty, max_repeats, offset, ends):
         """Score every target up to the limit: ids to log-probability, best normalised score first."""
-        tokens = [t for t in range(self.VOCABULARY) if t != EOS]
+        tokens = [t for t in range(self.VOCABULARY) if t not in ends]
         targets = [ids for n in range(self.LIMIT + 1) for ids in itertools.product(tokens, repeat=n)]
         targets = [ids for ids in targets if not max_repeats or longest_run(ids) <= max_repeats]
-        batch = GraphPool()([source] * len(targets), [[SOS, *ids, EOS] for ids in targets])
+        targets = [ids for ids in targets for _ in ends]
+        written = [[SOS, *ids, end] for ids, end in zip(targets, itertools.cycle(ends))]
+        batch = GraphPool()([source] * len(targets), written)
         with torch.no_grad():
             log_probs = model(batch).gather(1, batch.tgt_y[:, None]).squeeze(1)
         sums = [part.sum().item() for part in log_probs.split(batch.tgt_lengths)]
@@ -185,17 +201,18 @@ class TestBeamSearch:
         st.integers(1, 3),
         st.sampled_from([None, 1, 2]),
         st.sampled_from([5, 0, 0.5]),
+        st.sampled_from([[EOS], [EOS, 3]]),
     )
     @settings(max_examples=60)
     def test_it_equals_exhaustive_search_when_the_beam_covers_every_prefix(
-        self, seed, penalty, n_best, max_repeats, offset
+        self, seed, penalty, n_best, max_repeats, offset, ends
     ):
         model = self.model(seed)
         source = torch.randint(0, VOCAB, (3,)).tolist()
         beam = self.VOCABULARY ** (self.LIMIT + 1)
         ranking = (penalty, self.LIMIT, n_best, max_repeats, offset)
-        (found,) = beam_search(model, [source], SOS, EOS, beam, *ranking)
-        expected = self.exhaustive(model, source, penalty, max_repeats, offset)[:n_best]
+        (found,) = beam_search(model, [source], SOS, ends, beam, *ranking)
+        expected = self.exhaustive(model, source, penalty, max_repeats, offset, ends)[:n_best]
         for hypothesis, (score, log_prob, ids) in zip(found, expected, strict=True):
             assert hypothesis.ids == ids
             assert hypothesis.finished
@@ -209,10 +226,27 @@ class TestBeamSearch:
         with pytest.raises(ValueError, match="not numbers"):
             decode(model, [[3, 4]], SOS, EOS)
 
-    @given(st.integers(0, 200), st.sampled_from([0.0, 0.6]))
-    @settings(max_examples=20)
-    def test_a_beam_of_one_is_greedy(self, seed, penalty):
+    @given(st.integers(0, 200), st.integers(1, 2), st.integers(1, 6), st.integers(1, 3))
+    @settings(max_examples=30)
+    def test_no_target_holds_a_loop_though_few_without_are_left(self, seed, most, beam, n_best):
         model = self.model(seed)
+        model.generator.proj.bias.data[[SOS, EOS]] = -40.0
+        (found,) = beam_search(
+            model, [[3, 4]], SOS, EOS, max(beam, n_best), max_len=9, n_best=n_best, max_repeats=most
+        )
+        assert found
+        for hypothesis in found:
+            assert longest_run(hypothesis.ids) <= most
+            assert hypothesis.log_prob > -1000
+
+    @given(st.integers(0, 200), st.sampled_from([0.0, 0.6]), st.booleans())
+    @settings(max_examples=20)
+    def test_a_beam_of_one_is_greedy(self, seed, penalty, tied):
+        """Of two words that are equally probable, too, both take the first."""
+        model = self.model(seed)
+        if tied:
+            for x in model.generator.proj.parameters():
+                x.data[3] = x.data[2]
         sources, _ = random_pairs([(4, 1), (1, 1), (7, 1)], seed)
         found = beam_search(model, sources, SOS, EOS, 1, penalty, max_len=6)
         for (one,), other in zip(found, greedy(model, sources, SOS, EOS, max_len=6), strict=True):

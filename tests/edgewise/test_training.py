@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from edgewise.graphs import GraphPool
 from edgewise.training import LabelSmoothing, NoamOpt, SimpleLossCompute, output_loss, run_epoch
+from edgewise.training.loss import batch_loss
 from support import small_model
 
 VOCAB, PAD = 6, 2
@@ -86,6 +87,23 @@ class TestOutputLoss:
         grads, wanted = torch.autograd.grad(3 * loss, given), torch.autograd.grad(3 * expected, exact)
         for grad, reference in zip(grads, wanted, strict=True):
             torch.testing.assert_close(grad.double(), reference, atol=1e-4, rtol=1e-4)
+
+    def test_of_equal_predictions_the_first_counts(self):
+        torch.manual_seed(0)
+        hidden, weight, target = (torch.randint(0, 3, size).float() for size in ((200, 4), (9, 4), (200,)))
+        _, correct = output_loss(hidden, weight, None, target.long(), LabelSmoothing(9, 8), 50)
+        scores = hidden @ weight.T
+        assert (scores == scores.amax(1, keepdim=True)).sum() > 250
+        assert correct == int((scores.argmax(1) == target).sum())
+
+    def test_padding_counts_neither_in_the_loss_nor_among_tokens(self):
+        torch.manual_seed(0)
+        model = small_model()
+        criterion = LabelSmoothing(model.generator.proj.out_features, 2, 0.1)
+        padded = batch_loss(model, GraphPool()([[3, 4]], [[0, 5, 6, 2, 2]]), criterion)
+        alone = batch_loss(model, GraphPool()([[3, 4]], [[0, 5, 6]]), criterion)
+        assert padded.tokens == alone.tokens == 2
+        torch.testing.assert_close(padded.total, alone.total)
 
     def test_autocast_rounds_products_and_nothing_else(self):
         torch.manual_seed(0)

@@ -20,7 +20,7 @@ def beam_search(
     model: Transformer,
     sources: Sequence[Sequence[int]],
     sos_id: int,
-    eos_id: int,
+    eos_id: int | Sequence[int],
     beam: int = 5,
     length_penalty: float = 0.6,
     max_len: int | None = None,
@@ -42,8 +42,10 @@ def beam_search(
         Runs without dropout in either mode.
     sources : sequence of sequences of int
         Ids, at least one each.
-    sos_id, eos_id : int
-        Start and end symbol of the target's vocabulary.
+    sos_id : int
+        Start symbol of the target's vocabulary.
+    eos_id : int or sequence of int
+        End symbol; any of several ends a target.
     beam : int
         Hypotheses kept per source.
     length_penalty : float
@@ -69,7 +71,7 @@ def beam_search(
     TypeError, ValueError
         If an argument is not what it should be; the message says which.
     """
-    check_symbols(model.generator, sos_id, eos_id)
+    ends = check_symbols(model.generator, sos_id, eos_id)
     check_count("beam", beam, 1)
     if check_count("n_best", n_best, 1) > beam:
         raise ValueError(f"n_best must be at most beam ({beam}), got {n_best}")
@@ -78,7 +80,7 @@ def beam_search(
             raise ValueError(f"{name} must be a number, zero or more; got {value!r}")
     if max_repeats is not None:
         check_count("max_repeats", max_repeats, 1)
-    settings = (eos_id, beam, n_best, length_penalty, length_offset)
+    settings = (ends, beam, n_best, length_penalty, length_offset)
     searches = [_Search(limit, *settings) for limit in limits_of(sources, max_len)]
     with evaluating(model):
         continuation = grow(model, sources)
@@ -89,7 +91,7 @@ def beam_search(
             log_probs = check_numbers(model.generator(continuation.step(ids))).unflatten(0, scores.shape)
             if max_repeats is not None:
                 log_probs = _without_loops(log_probs, going, max_repeats)
-            candidates = _best_candidates(scores, log_probs, 2 * beam)
+            candidates = _best_candidates(scores, log_probs, 1 if beam == 1 else (1 + len(ends)) * beam)
             going, rows, tokens, sums = _advance(going, candidates, scores.shape[1], continuation.steps)
             if going:
                 ids = torch.tensor(tokens, device=device)
@@ -120,9 +122,16 @@ OpenHypothesis = tuple[tuple[int, ...], float, tuple[int, ...]]
 
 
 def _best_candidates(scores: Tensor, log_probs: Tensor, count: int) -> list[list[Candidate]]:
-    """Return each target's best candidates from scores of hypotheses [B, k] and next tokens [B, k, V]."""
+    """Return each target's best candidates from scores of hypotheses [B, k] and next tokens [B, k, V].
+
+    A single one is that of greedy decoding, of equal ones the first.
+    """
     total = (scores[..., None] + log_probs).flatten(1)
-    best, place = total.topk(min(count, total.shape[1]))
+    if count == 1:
+        place = log_probs.flatten(1).argmax(1, keepdim=True)
+        best = total.gather(1, place)
+    else:
+        best, place = total.topk(min(count, total.shape[1]))
     size = log_probs.shape[-1]
     return [
         list(zip(*part, strict=True))
@@ -153,24 +162,34 @@ class _Search:
     """The search for one target: its open and its finished hypotheses."""
 
     def __init__(
-        self, limit: int, eos_id: int, beam: int, n_best: int, length_penalty: float, length_offset: float
+        self,
+        limit: int,
+        ends: frozenset[int],
+        beam: int,
+        n_best: int,
+        length_penalty: float,
+        length_offset: float,
     ):
-        self.limit, self.eos_id, self.beam, self.n_best = limit, eos_id, beam, n_best
+        self.limit, self.ends, self.beam, self.n_best = limit, ends, beam, n_best
         self.length_penalty, self.length_offset = length_penalty, length_offset
         self.open: list[OpenHypothesis] = [((), 0.0, ())]
         self.ended: list[Hypothesis] = []
 
     def choose(self, candidates: list[Candidate], steps: list[int] | None) -> list[Candidate]:
-        """Finish the hypotheses that end among the first ``beam``; return the open ones to keep, if any."""
+        """Finish the hypotheses that end among the first ``beam``; return the open ones to keep, if any.
+
+        Forbidden ones, at minus infinity, are only kept to fill up.
+        """
         kept: list[Candidate] = []
         taken = [(*h[2], steps[i]) if steps else () for i, h in enumerate(self.open)]
         for rank, (score, parent, token) in enumerate(candidates):
-            if token != self.eos_id:
+            if token not in self.ends:
                 kept.append((score, parent, token))
-            elif rank < self.beam:
+            elif rank < self.beam and score > -inf:
                 self.ended.append(self._hypothesis(self.open[parent][0], True, score, taken[parent]))
         kept = kept[: self.beam]
-        if len(self.open[0][0]) == self.limit or self._settled(kept):
+        over = not kept or kept[0][0] == -inf or len(self.open[0][0]) == self.limit
+        if over or self._settled(kept):
             return []
         self.open = [((*self.open[p][0], token), score, taken[p]) for score, p, token in kept]
         return kept

@@ -8,7 +8,7 @@ from torch import Tensor
 from edgewise.decoding.hypothesis import check_numbers
 from edgewise.graphs import AttentionGraph
 from edgewise.models.causal_lm import CausalLM, Packed
-from edgewise.validation import check_count
+from edgewise.validation import check_count, check_ends
 
 
 class KeyValueCache:
@@ -97,7 +97,10 @@ class KeyValueCache:
 
 @torch.no_grad()
 def continue_texts(
-    model: CausalLM, texts: Sequence[Sequence[int]], max_new: int, eos_id: int | None = None
+    model: CausalLM,
+    texts: Sequence[Sequence[int]],
+    max_new: int,
+    eos_id: int | Sequence[int] | None = None,
 ) -> list[list[int]]:
     """Go on with each text, taking the most probable token each time.
 
@@ -109,8 +112,8 @@ def continue_texts(
         Ids, at least one each.
     max_new : int
         Most new tokens of each.
-    eos_id : int, optional
-        Ends a text; it is not returned.
+    eos_id : int or sequence of int, optional
+        Ends a text, any of several; it is not returned.
 
     Returns
     -------
@@ -125,6 +128,7 @@ def continue_texts(
     """
     if not all(len(text) for text in texts):
         raise ValueError("each text must have at least one token")
+    ends = frozenset[int]() if eos_id is None else check_ends(eos_id, model.config.vocab_size)
     written: list[list[int]] = [[] for _ in texts]
     if not check_count("max_new", max_new) or not texts:
         return written
@@ -132,11 +136,11 @@ def continue_texts(
     new, going = [list(text) for text in texts], list(range(len(texts)))
     for _ in range(max_new):
         states = model.hidden(*cache.extend(new), cache)
-        ends = torch.tensor([len(new[i]) for i in going], device=states.device).cumsum(0) - 1
-        chosen = check_numbers(model.out(states[ends])).argmax(-1).tolist()
+        last = torch.tensor([len(new[i]) for i in going], device=states.device).cumsum(0) - 1
+        chosen = check_numbers(model.out(states[last])).argmax(-1).tolist()
         new = [[] for _ in texts]
         for i, token in zip(going, chosen, strict=True):
-            if token != eos_id:
+            if token not in ends:
                 written[i].append(token)
                 new[i] = [token]
         going = [i for i in going if new[i]]

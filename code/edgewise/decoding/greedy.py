@@ -15,7 +15,7 @@ def greedy(
     model: Transformer,
     sources: Sequence[Sequence[int]],
     sos_id: int,
-    eos_id: int,
+    eos_id: int | Sequence[int],
     max_len: int | None = None,
 ) -> list[Hypothesis]:
     """Decode sources together, taking the most probable token at each step.
@@ -26,8 +26,10 @@ def greedy(
         Runs without dropout in either mode.
     sources : sequence of sequences of int
         Ids, at least one each.
-    sos_id, eos_id : int
-        Start and end symbol of the target's vocabulary.
+    sos_id : int
+        Start symbol of the target's vocabulary.
+    eos_id : int or sequence of int
+        End symbol; any of several ends a target.
     max_len : int, optional
         Most tokens of a target without the end symbol; by default ten more than twice the source's.
 
@@ -41,7 +43,7 @@ def greedy(
     TypeError, ValueError
         If a source is empty or an id or a limit is not what it should be.
     """
-    check_symbols(model.generator, sos_id, eos_id)
+    ends = check_symbols(model.generator, sos_id, eos_id)
     limits = limits_of(sources, max_len)
     with evaluating(model):
         continuation = continuation_of(model, sources)
@@ -58,7 +60,7 @@ def greedy(
             for row, (sentence, token, score) in enumerate(
                 zip(alive, ids.tolist(), best.tolist(), strict=True)
             ):
-                finished[sentence] = token == eos_id
+                finished[sentence] = token in ends
                 if not finished[sentence] and len(decoded[sentence]) == limits[sentence]:
                     continue
                 scores[sentence] += score

@@ -6,6 +6,7 @@ it. Outputs at padded positions are meaningless.
 """
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 import torch
 from torch import Tensor, nn
@@ -138,7 +139,7 @@ def greedy(
     model: Transformer,
     src: Tensor,
     sos_id: int,
-    eos_id: int,
+    eos_id: int | Sequence[int],
     max_len: int,
     src_lengths: Sequence[int] | None = None,
 ) -> list[list[int]]:
@@ -152,8 +153,10 @@ def greedy(
         Encoder and decoder, as ``make_model`` builds them.
     src : Tensor
         int64 [B, m]
-    sos_id, eos_id : int
-        Start and end symbol.
+    sos_id : int
+        Start symbol.
+    eos_id : int or sequence of int
+        End symbol; any of several ends a row.
     max_len : int
         Most tokens to decode.
     src_lengths : sequence of int, optional
@@ -170,7 +173,7 @@ def greedy(
         If a symbol lies outside the vocabulary, or ``max_len`` is below 1.
     """
     check_count("max_len", max_len, 1)
-    check_symbols(model.generator, sos_id, eos_id)
+    ends = check_symbols(model.generator, sos_id, eos_id)
     written = torch.full((len(src), 1), sos_id, device=src.device)
     ended = torch.zeros(len(src), dtype=torch.bool, device=src.device)
     with evaluating(model):
@@ -180,6 +183,5 @@ def greedy(
             states = decode(model, written, memory, mask)[:, -1]
             best = model.generator.logits(states).argmax(-1)
             written = torch.cat([written, best[:, None]], 1)
-            ended |= best == eos_id
-    rows = [row[1:] for row in written.tolist()]
-    return [row[: row.index(eos_id)] if eos_id in row else row for row in rows]
+            ended |= torch.isin(best, best.new_tensor(sorted(ends)))
+    return [list(takewhile(lambda token: token not in ends, row[1:])) for row in written.tolist()]

@@ -33,7 +33,7 @@ class BatchLoss(NamedTuple):
     correct : float
         Target tokens predicted right.
     tokens : int
-        Target tokens.
+        Target tokens that are not padding.
     nodes : int
         Source and target tokens.
     extra : Tensor or None
@@ -74,7 +74,8 @@ def batch_loss(
                 model.generator, criterion, states.flatten(0, 1), target, weights=weights.flatten()
             )
     if not batch.stand_in:
-        return BatchLoss(total, correct, batch.n_tokens, batch.n_nodes, extra, output.pondered)
+        tokens = int((batch.tgt_y != criterion.padding_idx).sum())
+        return BatchLoss(total, correct, tokens, batch.n_nodes, extra, output.pondered)
     return BatchLoss(total * 0, 0.0, 0, 0, None if extra is None else extra * 0, output.pondered)
 
 
