@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.attention import MultiHeadAttention
-from edgewise.validation import check_count, check_ends, check_ids, check_probability
+from edgewise.validation import check_bool, check_count, check_ends, check_ids, check_probability
 
 
 def clones(module: nn.Module, count: int) -> nn.ModuleList:
@@ -144,9 +144,7 @@ class SublayerConnection(nn.Module):
         super().__init__()
         self.norm = nn.LayerNorm(size)
         self.dropout = Dropout(check_probability("dropout", dropout))
-        if not isinstance(norm_first, bool):
-            raise TypeError(f"norm_first must be True or False, got {norm_first!r}")
-        self.norm_first = norm_first
+        self.norm_first = check_bool("norm_first", norm_first)
 
     def before(self, x: Tensor) -> Tensor:
         """Return the sub-layer's input: [..., size]."""

@@ -74,6 +74,13 @@ def check_ends(eos_id: object, size: int) -> frozenset[int]:
     return frozenset(ends)
 
 
+def check_bool(name: str, value: object) -> bool:
+    """Return ``value``, which must be ``True`` or ``False``."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+    return value
+
+
 def check_probability(name: str, value: float) -> float:
     """Return ``value``, which must lie in [0, 1).
 

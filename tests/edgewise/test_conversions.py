@@ -1,12 +1,14 @@
 """Graphs from and to what others use: PyG's edge index, DGL, masks, lengths."""
 
+import networkx
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewise.graphs import AttentionGraph, causal, complete, load_dgl
-from support import edge_graphs, interval_graphs, sizes
+from edgewise.graphs import AttentionGraph, batch, causal, complete, load_dgl, random_links, window
+from edgewise.message_passing import ENGINES, available_engines, propagate_attention
+from support import edge_graphs, interval_graphs, random_fields, sizes
 
 
 def sides(graph):
@@ -22,7 +24,10 @@ def test_an_edge_index_and_a_mask_come_back_as_they_were(graph):
     again = AttentionGraph.from_mask(mask, self_attention=graph.self_attention)
     assert torch.equal(again.to_mask(), mask)
     assert sides(again) == sides(graph)
-    assert AttentionGraph.from_mask(mask).self_attention == (graph.num_src == graph.num_dst)
+    numbers = again.src * again.num_dst + again.dst
+    assert bool((numbers.diff() > 0).all()), "ordered by sender"
+    values = torch.randn(graph.num_edges, 2)
+    torch.testing.assert_close(graph.gather(graph.to_matrix(values)), values)
 
 
 @given(sizes, st.booleans())
@@ -52,6 +57,74 @@ def test_blocks_and_graphs_with_many_types_of_edges():
         AttentionGraph.from_dgl(many)
 
 
+@given(edge_graphs(multi=True), st.randoms(use_true_random=False))
+def test_edges_and_what_is_given_with_them_can_be_reordered_together(graph, random):
+    """In all engines, and in what operations make of the graph."""
+    order = torch.tensor(random.sample(range(graph.num_edges), graph.num_edges), dtype=torch.int64)
+    other = AttentionGraph.from_edge_index(graph.edge_index[:, order], sides(graph))
+    fields = random_fields(graph, 2, 3)
+    bias, attr = torch.randn(graph.num_edges, 2), torch.randn(graph.num_edges, 2)
+    weight, rows = torch.randn(2, 2, 3), torch.arange(graph.num_dst).flip(0)
+    some = torch.arange(graph.num_dst) % 2 == 0
+    for engine in ("auto", "scatter", "csr") if graph.has_multi_edges else ("auto", *available_engines()):
+        given_ = {"edge_attr": attr, "edge_weight": weight} if engine in ("auto", "scatter", "csr") else {}
+        found = propagate_attention(graph, *fields, engine, bias=bias, **given_)
+        given_ |= {"edge_attr": attr[order]} if given_ else {}
+        torch.testing.assert_close(
+            propagate_attention(other, *fields, engine, bias=bias[order], **given_), found
+        )
+    kept = some[graph.dst]
+    for made, wanted in (
+        (graph.restrict(some), graph.edge_index[:, kept]),
+        (graph.select_receivers(rows), torch.stack([graph.src, graph.num_dst - 1 - graph.dst])),
+        (graph.to("cpu"), graph.edge_index),
+        (batch([graph]), graph.edge_index),
+        (graph.subgraph(slice(None), slice(None)), graph.edge_index),
+    ):
+        assert torch.equal(made.edge_index, wanted)
+
+
+def test_a_graph_owns_its_edges():
+    """Edits of what it was made from change nothing, though plans and patterns are kept."""
+    pairs, start, stop = (
+        torch.tensor([[0, 1, 2], [1, 2, 0]]),
+        torch.tensor([0, 0, 1]),
+        torch.tensor([1, 2, 3]),
+    )
+    graphs_ = [
+        AttentionGraph.from_edge_index(pairs, 3),
+        AttentionGraph(*pairs, 3),
+        AttentionGraph.from_intervals(start, stop, 3, self_attention=True),
+    ]
+    before = [graph.to_mask() for graph in graphs_]
+    for x in (pairs, start, stop):
+        x.fill_(10**6)
+    for graph, mask in zip(graphs_, before, strict=True):
+        assert torch.equal(graph.to_mask(), mask)
+
+
+@pytest.mark.parametrize("engine", ["auto", *ENGINES])
+@pytest.mark.parametrize(
+    "make", [lambda: window(30, 2, 2), lambda: random_links(30, 3), lambda: causal([9, 7])]
+)
+def test_a_graph_made_in_inference_mode_can_be_trained_on(engine, make):
+    with torch.inference_mode():
+        graph = make()
+    fields = random_fields(graph, 1, 4)
+    propagate_attention(graph, *fields, engine).sum().backward()
+    assert all(x.grad is not None for x in fields)
+
+
+def test_edges_of_networkx_keep_their_order_and_their_number():
+    graph = networkx.MultiDiGraph([("b", "a"), ("a", "c"), ("b", "a"), ("c", "c")])
+    found = AttentionGraph.from_networkx(graph, self_loops=True)
+    number = {node: i for i, node in enumerate(graph)}
+    given_ = [(number[a], number[b]) for a, b in graph.edges()]
+    assert list(zip(found.src.tolist(), found.dst.tolist(), strict=True)) == [*given_, (0, 0), (1, 1)]
+    path = AttentionGraph.from_networkx(networkx.path_graph(3))
+    assert path.edge_index.tolist() == [[0, 1, 1, 2], [1, 0, 2, 1]]
+
+
 PAIRS = torch.tensor([[0, 1], [1, 2]])
 edge_index, mask = AttentionGraph.from_edge_index, AttentionGraph.from_mask
 
@@ -63,9 +136,20 @@ edge_index, mask = AttentionGraph.from_edge_index, AttentionGraph.from_mask
         (lambda: edge_index([[0], [1]], 3), TypeError, "int64, got list"),
         (lambda: edge_index(PAIRS.T[:1], 3), ValueError, r"be \[2, E\], got \[1, 2\]"),
         (lambda: edge_index(PAIRS, 2), ValueError, r"dst must lie in 0..1, got 2"),
-        (lambda: mask(PAIRS), TypeError, "mask must be a tensor of bool"),
-        (lambda: mask(PAIRS[0] > 0), ValueError, r"\[num_dst, num_src\], got \[2\]"),
+        (lambda: mask(PAIRS, self_attention=True), TypeError, "mask must be a tensor of bool"),
+        (lambda: mask(PAIRS[0] > 0, self_attention=True), ValueError, r"\[num_dst, num_src\], got \[2\]"),
         (lambda: mask(PAIRS.new_ones(2, 3) > 0, self_attention=True), ValueError, r"a square mask"),
+        (lambda: mask(PAIRS > 0, self_attention=None), TypeError, "self_attention must be True or False"),
+        (
+            lambda: AttentionGraph.from_lengths([2, 3], causal=(2, 3)),
+            TypeError,
+            "causal must be True or False",
+        ),
+        (
+            lambda: complete(3).gather(torch.ones(3, 4)),
+            ValueError,
+            r"\[..., 3, 3\], receivers by senders, got",
+        ),
         (lambda: AttentionGraph.from_lengths([2, -1]), ValueError, r"lengths\[1\] must be at least 0"),
     ],
 )

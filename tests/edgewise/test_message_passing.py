@@ -262,9 +262,12 @@ class TestPlan:
         active = complete([2, 3]).restrict(torch.tensor([True, True, False, True, True]))
         for other in (*others, active):
             assert plan_tiles(other) is not plan
-        monkeypatch.setattr(planning, "RECENT", 2)
-        plan_tiles(complete([4]))
-        assert plan_tiles(complete([2, 3])) is not plan
+        last = plan_tiles(complete([4]))
+        monkeypatch.setattr(planning, "KEPT", 2 * last.size)
+        plan_tiles(complete([5]))
+        assert plan_tiles(complete([4])) is not last
+        monkeypatch.setattr(planning, "KEPT", 0)
+        assert plan_tiles(complete([6])).calls == 1
 
     def test_a_plan_of_a_graph_without_lengths_is_kept_with_it(self):
         graph = window([2, 3], 1, 1)

@@ -27,7 +27,8 @@ def _shuffled(make: Make) -> AttentionGraph:
 
 
 def _symmetric(near: Tensor) -> AttentionGraph:
-    return AttentionGraph.from_mask(near | near.T | torch.eye(len(near), dtype=torch.bool))
+    mask = near | near.T | torch.eye(len(near), dtype=torch.bool)
+    return AttentionGraph.from_mask(mask, self_attention=True)
 
 
 def _geometric(n: int, degree: float) -> AttentionGraph:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs.interop import load_dgl
-from edgewise.validation import check_count, check_counts, check_ids, kind_of
+from edgewise.validation import check_bool, check_count, check_counts, check_ids, kind_of
 
 if TYPE_CHECKING:
     import networkx
@@ -22,11 +22,14 @@ if TYPE_CHECKING:
 class AttentionGraph:
     """Which token attends to which.
 
+    Edges that are given keep their order, in every operation. Where a graph is made from something else,
+    they are ordered by sender, those of one sender by receiver.
+
     Parameters
     ----------
     src, dst : Tensor
-        int64 [E]. Receiver ``dst[e]`` attends to sender ``src[e]``. In any order, which is kept;
-        two edges between the same tokens are two edges.
+        int64 [E], copied. Receiver ``dst[e]`` attends to sender ``src[e]``; two edges between the same tokens
+        are two edges.
     num_src : int
         Number of sending tokens.
     num_dst : int, optional
@@ -61,7 +64,7 @@ class AttentionGraph:
                 "src and dst must be two lists of the same length on one device, "
                 f"got {list(src.shape)} on {src.device} and {list(dst.shape)} on {dst.device}"
             )
-        self._edges: tuple[Tensor, Tensor] | None = (src, dst)
+        self._edges: tuple[Tensor, Tensor] | None = _own(src, copy=True), _own(dst, copy=True)
         self.intervals: tuple[Tensor, Tensor] | None = None
         self.lengths: tuple[Any, ...] | None = None
         self._cache: dict[str, Any] = {}
@@ -75,7 +78,7 @@ class AttentionGraph:
         Parameters
         ----------
         start, stop : Tensor
-            int64 [num_dst].
+            int64 [num_dst], copied.
         num_src : int
             Number of sending tokens.
         self_attention : bool
@@ -104,7 +107,8 @@ class AttentionGraph:
             raise ValueError(
                 f"self-attention has one interval per token, got {len(start)} for num_src={num_src}"
             )
-        return cls.unchecked(num_src, None if self_attention else len(start), (start, stop))
+        copies = _own(start, copy=True), _own(stop, copy=True)
+        return cls.unchecked(num_src, None if self_attention else len(start), copies)
 
     @classmethod
     def from_lengths(cls, lengths: Tensor | Sequence[int], *, causal: bool = False) -> "AttentionGraph":
@@ -121,8 +125,9 @@ class AttentionGraph:
         Raises
         ------
         TypeError, ValueError
-            If a length is not an integer, or negative.
+            If a length is not an integer, or negative, or ``causal`` is not a bool.
         """
+        check_bool("causal", causal)
         counts = check_counts("lengths", lengths)
         sizes = torch.tensor(counts, dtype=torch.int64)
         if isinstance(lengths, Tensor):
@@ -160,15 +165,15 @@ class AttentionGraph:
         return cls(src, dst, num_src, num_dst)
 
     @classmethod
-    def from_mask(cls, mask: Tensor, *, self_attention: bool | None = None) -> "AttentionGraph":
-        """Edges where a mask is true.
+    def from_mask(cls, mask: Tensor, *, self_attention: bool) -> "AttentionGraph":
+        """Edges where a mask is true, ordered by sender.
 
         Parameters
         ----------
         mask : Tensor
             bool [num_dst, num_src]; true where the receiver attends to the sender.
-        self_attention : bool, optional
-            Whether both sides are the same tokens; if not given, they are if the mask is square.
+        self_attention : bool
+            Whether both sides are the same tokens.
 
         Raises
         ------
@@ -182,15 +187,14 @@ class AttentionGraph:
         if mask.dim() != 2:
             raise ValueError(f"mask must be [num_dst, num_src], got {list(mask.shape)}")
         num_dst, num_src = mask.shape
-        same = num_dst == num_src if self_attention is None else self_attention
-        if same and num_dst != num_src:
+        if check_bool("self_attention", self_attention) and num_dst != num_src:
             raise ValueError(f"self-attention needs a square mask, got {list(mask.shape)}")
-        dst, src = mask.nonzero().unbind(1)
-        return cls.unchecked(num_src, None if same else num_dst, edges=(src, dst))
+        src, dst = mask.T.nonzero().unbind(1)
+        return cls.unchecked(num_src, None if self_attention else num_dst, edges=(src, dst))
 
     @classmethod
     def from_networkx(cls, graph: "networkx.Graph", self_loops: bool = False) -> "AttentionGraph":
-        """Let each node attend to its neighbours.
+        """Let each node attend to its neighbours, along ``graph.to_directed().edges``, in that order.
 
         Parameters
         ----------
@@ -198,14 +202,14 @@ class AttentionGraph:
             Nodes are numbered in the graph's order. Neighbours attend to each other; in a directed graph the
             head of an edge attends to its tail.
         self_loops : bool
-            Whether each node also attends to itself, if it does not already.
-
+            Whether each node also attends to itself, if it does not already; these edges are the last.
         """
         number = {node: i for i, node in enumerate(graph)}
-        pairs = {(number[a], number[b]) for a, b in graph.to_directed().edges()}
+        pairs = [(number[a], number[b]) for a, b in graph.to_directed(as_view=True).edges()]
         if self_loops:
-            pairs |= {(i, i) for i in number.values()}
-        src, dst = torch.tensor(sorted(pairs), dtype=torch.int64).reshape(-1, 2).T
+            there = set(pairs)
+            pairs += [(i, i) for i in number.values() if (i, i) not in there]
+        src, dst = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T
         return cls(src, dst, len(number))
 
     @classmethod
@@ -247,8 +251,8 @@ class AttentionGraph:
         """
         graph = cls.__new__(cls)
         graph._set_sides(num_src, num_dst)
-        graph._edges = edges
-        graph.intervals = intervals
+        graph._edges = None if edges is None else (_own(edges[0]), _own(edges[1]))
+        graph.intervals = None if intervals is None else (_own(intervals[0]), _own(intervals[1]))
         graph.lengths = lengths
         graph._cache = {}
         return graph
@@ -371,6 +375,8 @@ class AttentionGraph:
     def select_receivers(self, receivers: Tensor) -> "AttentionGraph":
         """Return the graph into some receivers, renumbered in their order; senders do not change.
 
+        Edges keep their order; copies of one edge follow each other.
+
         Parameters
         ----------
         receivers : Tensor
@@ -390,7 +396,8 @@ class AttentionGraph:
         first, count = (degree.cumsum(0) - degree)[receivers], degree[receivers]
         dst = torch.repeat_interleave(torch.arange(len(receivers), device=self.device), count)
         place = torch.arange(len(dst), device=self.device) - (count.cumsum(0) - count)[dst]
-        return self.unchecked(self.num_src, len(receivers), edges=(self.src[order[first[dst] + place]], dst))
+        edge, kept = order[first[dst] + place].sort(stable=True)
+        return self.unchecked(self.num_src, len(receivers), edges=(self.src[edge], dst[kept]))
 
     def subgraph(self, src: slice, dst: slice) -> "AttentionGraph":
         """Return the graph between a slice of senders and a slice of receivers, renumbered from zero.
@@ -453,6 +460,19 @@ class AttentionGraph:
         matrix[self.dst, self.src] = edge_values
         return matrix.movedim((0, 1), (-2, -1))
 
+    def gather(self, matrix: Tensor) -> Tensor:
+        """Read what a matrix [..., num_dst, num_src] holds at each edge: [E, ...], as biases are given.
+
+        Raises
+        ------
+        ValueError
+            If it is no such matrix.
+        """
+        if matrix.shape[-2:] != (self.num_dst, self.num_src):
+            expected = f"[..., {self.num_dst}, {self.num_src}]"
+            raise ValueError(f"matrix must be {expected}, receivers by senders, got {list(matrix.shape)}")
+        return matrix.movedim((-2, -1), (0, 1))[self.dst, self.src]
+
     def to_networkx(self) -> "networkx.DiGraph":
         """Return a directed graph: tokens ``0..n-1``, or ``("src", i)`` and ``("dst", j)`` for two sets."""
         import networkx
@@ -492,3 +512,11 @@ class AttentionGraph:
         form = "intervals" if self.intervals is not None else "edges"
         count = "?" if self.device.type == "meta" else self.num_edges
         return f"AttentionGraph({sides}, {count} edges, held as {form})"
+
+
+def _own(x: Tensor, copy: bool = False) -> Tensor:
+    """A tensor that nobody else edits, if it is a copy, and that a later pass may need for gradients."""
+    if not (copy or x.is_inference()):
+        return x
+    with torch.inference_mode(False):
+        return x.clone()

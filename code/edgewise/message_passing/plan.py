@@ -138,6 +138,11 @@ class TilePlan:
             return self.lay_out()
 
     @property
+    def size(self) -> int:
+        """Most bytes that the layout takes, and a few for what surrounds it."""
+        return 2**16 + 48 * self.slots + self.scores
+
+    @property
     def economical(self) -> bool:
         """Whether the plan stays within ``MOST_WASTE`` scores per edge."""
         return self.scores <= MOST_WASTE * self.edges
@@ -152,8 +157,8 @@ Mask = Callable[[Tensor, Tensor], dict[str, Any]]
 """Rows [tiles, height] of a bucket and which of its columns are real [tiles, width], to its mask."""
 
 
-RECENT = 64
-"""Plans of sentences kept for later graphs of the same lengths."""
+KEPT = 2**26
+"""Bytes of plans of sentences, kept for later graphs of the same lengths."""
 
 _recent: OrderedDict[tuple[Any, torch.device], TilePlan] = OrderedDict()
 _lock = threading.Lock()
@@ -176,12 +181,13 @@ def forget_plans() -> None:
 def _shared(graph: AttentionGraph) -> TilePlan:
     key = graph.lengths, graph.device
     with _lock:
-        plan = _recent.pop(key, None)
-    if plan is None:
-        plan = _plan(graph)
+        if key in _recent:
+            _recent.move_to_end(key)
+            return _recent[key]
+    plan = _plan(graph)
     with _lock:
         _recent[key] = plan
-        if len(_recent) > RECENT:
+        while sum(each.size for each in _recent.values()) > KEPT:
             _recent.popitem(last=False)
     return plan
 

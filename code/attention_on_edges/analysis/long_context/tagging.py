@@ -39,7 +39,7 @@ def same_distances(parse: Parse) -> AttentionGraph:
             free = (~(taken | own) if (~(taken | own)).any() else ~taken).nonzero().flatten()
             place = int(free[torch.randint(len(free), (1,), generator=generator)])
             mask[place, place + distance] = mask[place + distance, place] = True
-    return AttentionGraph.from_mask(mask)
+    return AttentionGraph.from_mask(mask, self_attention=True)
 
 
 WORD_GRAPHS: dict[str, Callable[[Parse], AttentionGraph]] = {
