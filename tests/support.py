@@ -109,7 +109,7 @@ def check_propagation(graph, engine, heads, width, highest=None, seed=0, biased=
     doubles = [x.detach().double().requires_grad_() for x in fields]
     torch.manual_seed(seed)
     bias = fields[3] if biased else None
-    actual = propagate_attention(graph, *fields[:3], engine, bias=bias, dropout=dropout)
+    actual = propagate_attention(graph, *fields[:3], engine=engine, edge_bias=bias, dropout=dropout)
     torch.manual_seed(seed)
     kept = torch.empty(graph.num_edges, heads).bernoulli_(1 - dropout).double() / (1 - dropout)
     terms = graph.to_matrix(doubles[3]) if biased else 0.0, graph.to_matrix(kept)

@@ -21,7 +21,7 @@ def attention_scores(query: Tensor, key: Tensor) -> Tensor:
     Returns
     -------
     Tensor
-        [..., n, m]
+        [..., n, m]; float32 of float16.
 
     Raises
     ------
@@ -30,6 +30,8 @@ def attention_scores(query: Tensor, key: Tensor) -> Tensor:
     """
     if query.shape[-1] != key.shape[-1]:
         raise ValueError(f"query and key must have one width, got {query.shape[-1]} and {key.shape[-1]}")
+    if query.dtype == key.dtype == torch.float16:  # large products would overflow
+        query, key = query.float(), key.float()
     return query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
 
 
@@ -70,16 +72,27 @@ def dot_product_attention(
 def attend(scores: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Turn any scores [..., n, m] into weights, and return the weighted sum of values [..., m, d_v].
 
-    ``mask``, results and errors as in :func:`dot_product_attention`.
+    ``mask``, results and errors as in :func:`dot_product_attention`. A score of minus infinity is masked.
     """
     if value.shape[-2] != scores.shape[-1]:
         raise ValueError(f"key and value must have one length, got {scores.shape[-1]} and {value.shape[-2]}")
-    weights = scores.softmax(-1) if mask is None else masked_softmax(scores, mask)
-    return weights @ value, weights
+    weights = masked_softmax(scores, mask)
+    return _weighted_sum(weights.to(value.dtype), value, mask), weights
 
 
-def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
+def _weighted_sum(weights: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+    """``weights @ value``, but what is masked cannot spread: zero times NaN is NaN."""
+    if mask is None:
+        return weights @ value
+    wrong = ~value.isfinite()
+    reached = mask.expand_as(weights).to(value.dtype) @ wrong.to(value.dtype)
+    return (weights @ value.masked_fill(wrong, 0.0)).masked_fill(reached > 0, math.nan)
+
+
+def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     """Softmax over the last axis where ``mask`` is true, zero elsewhere; a fully masked row is all zeros.
+
+    Where a score is minus infinity is masked, too.
 
     Raises
     ------
@@ -88,9 +101,12 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     ValueError
         If it cannot be broadcast to the scores.
     """
-    _check_mask(scores, mask)
+    there = scores != -math.inf
+    if mask is not None:
+        _check_mask(scores, mask)
+        there = there & mask
     lowest = torch.finfo(scores.dtype).min
-    return scores.masked_fill(~mask, lowest).softmax(-1).masked_fill(~mask, 0.0)
+    return scores.masked_fill(~there, lowest).softmax(-1).masked_fill(~there, 0.0)
 
 
 def _check_mask(scores: Tensor, mask: Tensor) -> None:

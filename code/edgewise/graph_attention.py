@@ -1,13 +1,14 @@
 """Attention on a graph as a layer of anyone's model: projections, attention on edges, output."""
 
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from edgewise.graphs import AttentionGraph
-from edgewise.message_passing import ENGINES, propagate_attention
-from edgewise.validation import check_choice, check_count, check_floats, check_probability
+from edgewise.message_passing import ENGINES, attention_weights, propagate_attention
+from edgewise.validation import check_choice, check_count, check_floats, check_probability, check_real
 
 OUTPUTS = ("project", "concat", "mean")
 """What becomes of the heads: concatenated and projected, concatenated, or their mean."""
@@ -35,11 +36,16 @@ class GraphAttention(nn.Module):
         by ``num_heads``.
     dim_context : int, optional
         Width of a context's states; ``dim_model`` if not given.
+    num_kv_heads : int, optional
+        Heads of keys and values, each for as many heads of queries (grouped queries; Ainslie et al. 2023); as
+        many as ``num_heads`` if not given.
     edge_dim : int, optional
         Width of edges' attributes, which are projected, without a bias, and added to keys and values. The
         engines ``csr`` and ``scatter`` take them.
     dropout : float
         Probability in [0, 1) of dropping a weight in training.
+    scale : float, optional
+        Of scores, in place of one over the root of a head's width.
     output : str
         What becomes of the heads: ``"project"`` concatenates and projects them, ``"concat"`` concatenates
         them, ``"mean"`` averages them.
@@ -49,6 +55,8 @@ class GraphAttention(nn.Module):
         Whether projections have biases.
     engine : str
         How attention is executed; see :func:`edgewise.propagate_attention`.
+    device, dtype
+        Of the parameters, as of PyTorch's layers.
 
     Raises
     ------
@@ -61,18 +69,28 @@ class GraphAttention(nn.Module):
         dim_model: int,
         num_heads: int,
         *,
-        dim_out: int | None = None,
+        num_kv_heads: int | None = None,
         dim_context: int | None = None,
+        dim_out: int | None = None,
         edge_dim: int | None = None,
+        bias: bool = True,
         dropout: float = 0.0,
+        scale: float | None = None,
         output: str = "project",
         skip: bool = False,
-        bias: bool = True,
         engine: str = "auto",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ):
         super().__init__()
         self.dim_model = check_count("dim_model", dim_model, 1)
         self.num_heads = check_count("num_heads", num_heads, 1)
+        self.num_kv_heads = check_count(
+            "num_kv_heads", num_heads if num_kv_heads is None else num_kv_heads, 1
+        )
+        if num_heads % self.num_kv_heads:
+            raise ValueError(f"num_heads ({num_heads}) must be divisible by num_kv_heads ({num_kv_heads})")
+        self.scale = scale if scale is None else check_real("scale", scale)
         self.dim_out = check_count("dim_out", dim_model if dim_out is None else dim_out, 1)
         self.dim_context = check_count("dim_context", dim_model if dim_context is None else dim_context, 1)
         self.edge_dim = None if edge_dim is None else check_count("edge_dim", edge_dim, 1)
@@ -88,11 +106,12 @@ class GraphAttention(nn.Module):
                 f"engine {engine!r} takes no attributes of edges: use 'csr', 'scatter' or 'auto'"
             )
         inner = self.dim_out * (num_heads if output == "mean" else 1)
-        self.query = nn.Linear(self.dim_model, inner, bias)
-        self.key, self.value = (nn.Linear(self.dim_context, inner, bias) for _ in range(2))
-        self.edge = nn.Linear(self.edge_dim, inner, bias=False) if self.edge_dim else None
-        self.out = nn.Linear(inner, self.dim_out, bias) if output == "project" else None
-        self.own = nn.Linear(self.dim_model, self.dim_out, bias) if skip else None
+        linear, fewer = partial(nn.Linear, device=device, dtype=dtype), inner // num_heads * self.num_kv_heads
+        self.query = linear(self.dim_model, inner, bias)
+        self.key, self.value = (linear(self.dim_context, fewer, bias) for _ in range(2))
+        self.edge = linear(self.edge_dim, inner, False) if self.edge_dim else None
+        self.out = linear(inner, self.dim_out, bias) if output == "project" else None
+        self.own = linear(self.dim_model, self.dim_out, bias) if skip else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -105,31 +124,36 @@ class GraphAttention(nn.Module):
     def forward(
         self,
         graph: AttentionGraph,
-        x: Tensor,
+        query: Tensor,
         context: Tensor | None = None,
         *,
         edge_bias: Tensor | None = None,
         edge_attr: Tensor | None = None,
-    ) -> Tensor:
+        need_weights: bool = False,
+    ) -> Tensor | tuple[Tensor, Tensor]:
         """Gather along the in-edges of each receiver.
 
         Parameters
         ----------
         graph : AttentionGraph
             Which token attends to which.
-        x : Tensor
-            [num_dst, dim_model]: states of the receivers.
+        query : Tensor
+            [*, num_dst, dim_model]: states of the receivers; leading dimensions share the graph.
         context : Tensor, optional
-            [num_src, dim_context]: states of the senders, for a graph between two sets of tokens.
+            [*, num_src, dim_context]: states of the senders, for a graph between two sets of tokens.
         edge_bias : Tensor, optional
             [E, num_heads], in the order of ``graph.src``: added to the scores.
         edge_attr : Tensor, optional
             [E, edge_dim], in the order of ``graph.src``; needed if ``edge_dim`` was given.
+        need_weights : bool
+            Whether to return the weights, too, those that dropout has not touched.
 
         Returns
         -------
-        Tensor
-            [num_dst, dim_out]. A receiver without in-edges gets what the output makes of zeros.
+        output : Tensor
+            [*, num_dst, dim_out]. A receiver without in-edges gets what the output makes of zeros.
+        weights : Tensor
+            [*, E, num_heads], if they were asked for.
 
         Raises
         ------
@@ -144,39 +168,51 @@ class GraphAttention(nn.Module):
                 f"the graph is over {sides} of tokens, but "
                 + ("context was not given" if context is None else "context was given")
             )
-        self._check_rows("x", x, (graph.num_dst, self.dim_model))
+        self._check_states("query", query, (graph.num_dst, self.dim_model), query)
         if context is not None:
-            self._check_rows("context", context, (graph.num_src, self.dim_context))
+            self._check_states("context", context, (graph.num_src, self.dim_context), query)
         if (edge_attr is None) != (self.edge is None):
-            raise ValueError(f"the layer was made with edge_dim={self.edge_dim}: give edge_attr if it is set")
-        q, k, v, own = self._project(x, context)
-        bias, attr = (None if given is None else given.to(q.dtype) for given in (edge_bias, edge_attr))
-        received = propagate_attention(
-            graph,
-            q,
-            k,
-            v,
-            self.engine,
-            bias=bias,
-            edge_attr=attr,
-            edge_weight=None if attr is None else of_each_attribute(self.edge, attr, self.num_heads),
-            dropout=self.dropout if self.training else 0.0,
-        )
-        joined = received.mean(1) if self.output == "mean" else received.flatten(1)
+            raise ValueError(
+                f"the layer was made with edge_dim={self.edge_dim}: "
+                + ("edge_attr is needed" if edge_attr is None else "it takes no edge_attr")
+            )
+        senders, group = query if context is None else context, self.num_heads // self.num_kv_heads
+        q = self._heads(self.query(query))
+        k, v = (self._heads(x, group) for x in (self.key(senders), self.value(senders)))
+        times = q.shape[1] // self.num_heads  # as heads, leading dimensions share the graph
+        on_edges: dict[str, Any] = {
+            "scale": self.scale,
+            "edge_bias": None if edge_bias is None else edge_bias.repeat(1, times),
+            "edge_attr": None if edge_attr is None else edge_attr.to(q.dtype),
+            "edge_weight": None
+            if edge_attr is None
+            else of_each_attribute(self.edge, edge_attr.to(q.dtype), self.num_heads).repeat(1, times, 1),
+        }
+        dropout = self.dropout if self.training else 0.0
+        received = propagate_attention(graph, q, k, v, engine=self.engine, dropout=dropout, **on_edges)
+        heads = self._of_leading(received, query)  # [*, num_dst, h, d]
+        joined = heads.mean(-2) if self.output == "mean" else heads.flatten(-2)
         y = joined if self.out is None else self.out(joined)
-        return y if own is None else y + own
+        y = y if self.own is None else y + self.own(query)
+        if not need_weights:
+            return y
+        return y, self._of_leading(attention_weights(graph, q, k, **on_edges)[..., None], query).squeeze(-1)
 
-    def _project(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        """Queries, keys and values [tokens, h, d], and the skip."""
-        senders = x if context is None else context
-        fields = self.query(x), self.key(senders), self.value(senders)
-        q, k, v = (field.unflatten(-1, (self.num_heads, -1)) for field in fields)
-        return q, k, v, None if self.own is None else self.own(x)
+    def _heads(self, x: Tensor, group: int = 1) -> Tensor:
+        """[*, n, h * d] to [n, * times h, d], each head ``group`` times."""
+        heads = x.unflatten(-1, (self.num_heads // group, -1)).repeat_interleave(group, -2)
+        return heads if x.dim() == 2 else heads.flatten(0, -4).movedim(0, 1).flatten(1, 2)
 
-    def _check_rows(self, name: str, x: Tensor, shape: tuple[int, int]) -> None:
+    def _of_leading(self, x: Tensor, query: Tensor) -> Tensor:
+        """[n, * times h, d] to [*, n, h, d], with the leading dimensions of ``query``."""
+        leading = query.shape[:-2]
+        return x.unflatten(1, (-1, self.num_heads)).movedim(1, 0).unflatten(0, leading) if leading else x
+
+    def _check_states(self, name: str, x: Tensor, shape: tuple[int, int], query: Tensor) -> None:
         check_floats(name, x)
-        if x.shape != torch.Size(shape):
-            raise ValueError(f"{name} must be {list(shape)} for this graph and layer, got {list(x.shape)}")
+        if x.shape != query.shape[:-2] + shape or x.dim() < 2:
+            wanted = [*query.shape[:-2], *shape]
+            raise ValueError(f"{name} must be {wanted} for this graph and layer, got {list(x.shape)}")
         own = self.query.weight
         if x.dtype != own.dtype and not torch.is_autocast_enabled(own.device.type):
             raise ValueError(f"{name} must be {own.dtype} as the layer's weights are, got {x.dtype}")

@@ -339,7 +339,7 @@ class TestLongTexts:
         tokens, attend = long_context.layer(name, 200)
         fields = [torch.randn(tokens, 2, 4) for _ in range(3)]
         graph = long_context.GRAPHS.get(name, complete)(200)
-        torch.testing.assert_close(attend(*fields), propagate_attention(graph, *fields, "scatter"))
+        torch.testing.assert_close(attend(*fields), propagate_attention(graph, *fields, engine="scatter"))
         assert graph.num_edges == long_context.EDGES[name](200)
 
     @pytest.mark.parametrize("tokens", [8192, pytest.param(65_536, marks=pytest.mark.nightly)])

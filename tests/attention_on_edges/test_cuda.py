@@ -49,11 +49,11 @@ def test_an_engine_equals_the_cpus_double_precision(device, name, given, engine)
     shapes = {"bias": [(graph.num_edges, 4)], "features": [(graph.num_edges, 3), (3, 4, 16)]}
     for shape in shapes.get(given, []):
         reference.append(torch.randn(shape, dtype=torch.float64, requires_grad=True))
-    names = {"bias": ["bias"], "features": ["edge_attr", "edge_weight"]}.get(given, [])
+    names = {"bias": ["edge_bias"], "features": ["edge_attr", "edge_weight"]}.get(given, [])
 
     def attend(graph, fields, engine):
         q, k, v, *rest = fields
-        return propagate_attention(graph, q, k, v, engine, **dict(zip(names, rest, strict=True)))
+        return propagate_attention(graph, q, k, v, engine=engine, **dict(zip(names, rest, strict=True)))
 
     expected = attend(graph, reference, "scatter")
     upstream = torch.randn(expected.shape, dtype=torch.float64)
@@ -99,7 +99,7 @@ def test_what_runs_on_a_device_says_where_it_makes_tensors(engine):
             continue
         fields, bias = random_fields(graph, 4, 16), torch.rand(graph.num_edges, 4)
         with SayWhere():
-            propagate_attention(graph, *fields, engine, bias=bias, dropout=0.5).sum().backward()
+            propagate_attention(graph, *fields, engine=engine, edge_bias=bias, dropout=0.5).sum().backward()
     model, batch = small_model(), GraphPool()(*random_pairs([(5, 7), (1, 3), (12, 9)]))
     with SayWhere():
         update(model, batch)

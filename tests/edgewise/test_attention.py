@@ -1,9 +1,14 @@
+import math
+
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch.nn.functional import scaled_dot_product_attention
 
 from edgewise.attention import (
     MultiHeadAttention,
+    attend,
     attention_scores,
     dot_product_attention,
 )
@@ -118,3 +123,33 @@ zeros, attend, LAYER = torch.zeros, dot_product_attention, MultiHeadAttention(2,
 def test_bad_input(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+@given(st.integers(1, 4), st.integers(1, 5), st.booleans(), st.integers(0, 99))
+def test_a_row_at_minus_infinity_gets_zeros_and_finite_gradients(n, m, masked, seed):
+    torch.manual_seed(seed)
+    scores = torch.randn(n, m).masked_fill(torch.rand(n, m) < 0.3, -math.inf)
+    scores[0] = -math.inf
+    value = torch.randn(m, 2, requires_grad=True)
+    mask = torch.rand(n, m) < 0.7 if masked else None
+    output, weights = attend(scores.requires_grad_(), value, mask)
+    there = (scores > -math.inf) & (True if mask is None else mask)
+    torch.testing.assert_close(weights.sum(-1), there.any(-1).float())
+    assert not bool(weights[~there].any() or output[0].any())
+    assert all(bool(x.isfinite().all()) for x in torch.autograd.grad(output.sum(), [scores, value]))
+
+
+def test_what_is_masked_does_not_spread_though_it_is_nan():
+    layer, x = MultiHeadAttention(2, 4), torch.randn(3, 4)
+    expected, _ = layer(x, mask=torch.ones(3, 3, dtype=torch.bool).tril())
+    output, _ = layer(torch.cat([x[:2], x[2:] * math.nan]), mask=torch.ones(3, 3, dtype=torch.bool).tril())
+    torch.testing.assert_close(output[:2], expected[:2])
+    assert bool(output[2].isnan().all())
+
+
+def test_half_precision_does_not_overflow_in_products():
+    q, k, v = (500 * torch.randn(5, 64).half(), 500 * torch.randn(6, 64).half(), torch.randn(6, 3).half())
+    output, _ = dot_product_attention(q, k, v)
+    expected, _ = dot_product_attention(q.double(), k.double(), v.double())
+    assert output.dtype == torch.float16
+    torch.testing.assert_close(output.double(), expected, atol=2e-3, rtol=2e-3)

@@ -68,10 +68,10 @@ def test_edges_and_what_is_given_with_them_can_be_reordered_together(graph, rand
     some = torch.arange(graph.num_dst) % 2 == 0
     for engine in ("auto", "scatter", "csr") if graph.has_multi_edges else ("auto", *available_engines()):
         given_ = {"edge_attr": attr, "edge_weight": weight} if engine in ("auto", "scatter", "csr") else {}
-        found = propagate_attention(graph, *fields, engine, bias=bias, **given_)
+        found = propagate_attention(graph, *fields, engine=engine, edge_bias=bias, **given_)
         given_ |= {"edge_attr": attr[order]} if given_ else {}
         torch.testing.assert_close(
-            propagate_attention(other, *fields, engine, bias=bias[order], **given_), found
+            propagate_attention(other, *fields, engine=engine, edge_bias=bias[order], **given_), found
         )
     kept = some[graph.dst]
     for made, wanted in (
@@ -111,7 +111,7 @@ def test_a_graph_made_in_inference_mode_can_be_trained_on(engine, make):
     with torch.inference_mode():
         graph = make()
     fields = random_fields(graph, 1, 4)
-    propagate_attention(graph, *fields, engine).sum().backward()
+    propagate_attention(graph, *fields, engine=engine).sum().backward()
     assert all(x.grad is not None for x in fields)
 
 

@@ -86,6 +86,42 @@ def test_equal_to_a_model_of_pyg(settings_, two_sets):
         torch.testing.assert_close(gradient, reference, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("across", [False, True])
+def test_leading_dimensions_share_the_graph_and_weights_can_be_asked_for(across):
+    """Fewer heads of keys and values, a scale, biases and attributes: as one by one."""
+    graph = bipartite([3, 2], [4, 2]) if across else window(6, 1, 2)
+    layer = GraphAttention(8, 4, num_kv_heads=2, scale=0.3, edge_dim=3, dropout=0.2, skip=True).eval()
+    query, context = torch.randn(2, 3, 6, 8), torch.randn(2, 3, 5, 8) if across else None
+    on_edges = {"edge_bias": torch.randn(graph.num_edges, 4), "edge_attr": torch.randn(graph.num_edges, 3)}
+    output, weights = layer(graph, query, context, **on_edges, need_weights=True)
+    assert weights.shape == (2, 3, graph.num_edges, 4)
+    torch.testing.assert_close(layer(graph, query, context, **on_edges), output)
+    for i, j in ((0, 0), (1, 2)):
+        one = layer(
+            graph, query[i, j], None if context is None else context[i, j], **on_edges, need_weights=True
+        )
+        torch.testing.assert_close(one, (output[i, j], weights[i, j]))
+    x, sent = query[1, 2], query[1, 2] if context is None else context[1, 2]
+    values = layer.value(sent).unflatten(-1, (2, 2)).repeat_interleave(2, 1)[graph.src]
+    values = values + layer.edge(on_edges["edge_attr"]).unflatten(-1, (4, 2))
+    heads = torch.zeros(6, 4, 2).index_add(0, graph.dst, weights[1, 2][..., None] * values)
+    torch.testing.assert_close(layer.out(heads.flatten(1)) + layer.own(x), output[1, 2])
+
+
+def test_scale_and_fewer_heads_are_those_of_pytorch():
+    torch.manual_seed(0)
+    q, k, v = torch.randn(7, 6, 4), torch.randn(7, 2, 4), torch.randn(7, 2, 4)
+    found = edgewise.propagate_attention(complete(7), q, k, v, scale=0.7)
+    rows = (x.transpose(0, 1) for x in (q, k, v))
+    expected = nn.functional.scaled_dot_product_attention(*rows, scale=0.7, enable_gqa=True)
+    torch.testing.assert_close(found, expected.transpose(0, 1))
+
+
+def test_a_layer_is_made_where_and_as_it_is_asked_to():
+    layer = GraphAttention(8, 2, edge_dim=3, skip=True, device="meta", dtype=torch.float64)
+    assert {(x.device.type, x.dtype) for x in layer.parameters()} == {("meta", torch.float64)}
+
+
 def test_weights_are_dropped_in_training_only():
     graph, x = window(20, 2, 2), torch.randn(20, 6)
     layer = GraphAttention(6, 2, dropout=0.5)
@@ -145,16 +181,16 @@ featured = GraphAttention(6, 2, edge_dim=2)
             "takes no attributes of edges",
         ),
         (lambda: plain(3, GOOD), TypeError, "graph must be an AttentionGraph, got int"),
-        (lambda: plain(three, GOOD[:2]), ValueError, r"x must be \[3, 6\] for this graph and layer"),
+        (lambda: plain(three, GOOD[:2]), ValueError, r"query must be \[3, 6\] for this graph and layer"),
         (
             lambda: plain(three, GOOD.double()),
             ValueError,
-            "x must be torch.float32 as the layer's weights are",
+            "query must be torch.float32 as the layer's weights are",
         ),
         (lambda: plain(three, GOOD, GOOD), ValueError, "one set of tokens, but context was given"),
         (lambda: plain(bipartite(2, 3), GOOD), ValueError, "two sets of tokens, but context was not given"),
         (lambda: plain(three, GOOD, edge_attr=torch.zeros(9, 1)), ValueError, "made with edge_dim=None"),
-        (lambda: featured(three, GOOD), ValueError, "made with edge_dim=2: give edge_attr"),
+        (lambda: featured(three, GOOD), ValueError, "made with edge_dim=2: edge_attr is needed"),
         (lambda: featured(three, GOOD, edge_attr=torch.zeros(8, 2)), ValueError, "edge_attr must be"),
         (lambda: plain(three, GOOD, edge_bias=torch.zeros(9, 1)), ValueError, r"bias must be .* \[9, 2\]"),
         (lambda: from_pyg(nn.Linear(2, 2)), TypeError, "must be a TransformerConv of PyG, got Linear"),

@@ -66,9 +66,11 @@ def test_two_edges_of_a_pair_are_two_edges(engine, graph):
     bias = torch.randn(graph.num_edges, 2, requires_grad=True)
     if engine == "tiles":
         with pytest.raises(ValueError, match="two edges of the same pair; use engine='csr'"):
-            propagate_attention(graph, *fields, engine)
+            propagate_attention(graph, *fields, engine=engine)
         engine = "auto"
-    actual, expected = (propagate_attention(graph, *fields, by, bias=bias) for by in (engine, "scatter"))
+    actual, expected = (
+        propagate_attention(graph, *fields, engine=by, edge_bias=bias) for by in (engine, "scatter")
+    )
     torch.testing.assert_close(actual, expected)
     found, reference = (torch.autograd.grad(x.square().sum(), [*fields, bias]) for x in (actual, expected))
     for gradient, other in zip(found, reference, strict=True):
@@ -87,7 +89,7 @@ def test_attributes_of_edges_are_projected_and_added_to_keys_and_values(stacked,
         patch.setitem(sparse.STACKED, "cpu", stacked)
         torch.manual_seed(0)
         output = propagate_attention(
-            graph, *fields, engine, edge_attr=attr, edge_weight=weight, dropout=dropout
+            graph, *fields, engine=engine, edge_attr=attr, edge_weight=weight, dropout=dropout
         )
         torch.manual_seed(0)
         kept = torch.empty(graph.num_edges, 2).double().bernoulli_(1 - dropout) / (1 - dropout)
@@ -126,10 +128,10 @@ def test_what_is_not_finite_spreads_along_edges_and_nowhere_else(engine, which, 
 def test_second_derivatives_are_right_or_refused_with_a_sentence(engine, graph):
     fields = random_fields(graph, 1, 2, dtype=torch.float64)
     if engine in ("scatter", "builtin", "mailbox"):
-        assert torch.autograd.gradgradcheck(lambda *f: propagate_attention(graph, *f, engine), fields)
+        assert torch.autograd.gradgradcheck(lambda *f: propagate_attention(graph, *f, engine=engine), fields)
         return
     for power in (1, 2):  # the gradient that comes from above is a constant, or is not
-        output = propagate_attention(graph, *fields, engine).pow(power).sum()
+        output = propagate_attention(graph, *fields, engine=engine).pow(power).sum()
         with pytest.raises(RuntimeError, match=r"second derivatives use|not implemented"):
             torch.autograd.grad(output, fields[0], create_graph=True)[0].square().sum().backward()
 
@@ -156,7 +158,7 @@ def test_scores_of_half_precision_are_not_rounded(engine, dropout, dtype, factor
             keep = torch.rand(graph.num_edges, 2) > dropout
             kept = keep.to(fields[0].dtype) / (1 - dropout)
             patch.setattr(torch.Tensor, "bernoulli_", lambda x, p, kept=kept: x.copy_(kept * p))
-            outputs.append(propagate_attention(graph, *fields, by, dropout=dropout).double())
+            outputs.append(propagate_attention(graph, *fields, engine=by, dropout=dropout).double())
     assert (outputs[0] - outputs[1]).abs().max() < 0.02
 
 
@@ -169,7 +171,7 @@ def test_biases_that_are_not_finite_do_what_they_do_to_a_dense_softmax(way, valu
             bias = torch.zeros(graph.num_edges, 1).masked_fill(edges[:, None], value)
             outputs, gradients = [], []
             for by in (way, "scatter"):
-                outputs.append(propagate_attention(graph, *fields, by, bias=bias))
+                outputs.append(propagate_attention(graph, *fields, engine=by, edge_bias=bias))
                 gradients.append(torch.cat(torch.autograd.grad(outputs[-1].sum(), fields)))
             torch.testing.assert_close(*outputs, equal_nan=True)
             torch.testing.assert_close(*gradients, equal_nan=True)
@@ -209,10 +211,26 @@ def test_weights_are_the_softmax_that_the_engines_use(graph):
 def test_half_precision_adds_up_many_messages(engine, dtype):
     graph = complete(600)
     q, k, v = (x.detach().to(dtype) for x in random_fields(graph, 1, 4))
-    output = propagate_attention(graph, q * 0, k, v.abs(), engine)
+    output = propagate_attention(graph, q * 0, k, v.abs(), engine=engine)
     assert output.dtype == dtype
     expected = v.abs().double().mean(0).expand(600, 1, 4)
     torch.testing.assert_close(output.double(), expected, atol=0.01, rtol=0.02)
+
+
+@engines
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_bias_keeps_its_precision_and_products_do_not_overflow(engine, dtype):
+    """As with ALiBi on long texts: large numbers, of which differences matter."""
+    torch.manual_seed(0)
+    graph = causal(200)
+    q, k, v = (x.detach().to(dtype) for x in random_fields(graph, 1, 64))
+    bias = -(graph.dst - graph.src + 1000.0)[:, None] / 3
+    for scale in (1, 300):
+        found = propagate_attention(graph, scale * q, k, v, engine=engine, edge_bias=bias)
+        doubles = [(scale * q).double(), k.double(), v.double()]
+        expected = propagate_attention(graph, *doubles, engine="scatter", edge_bias=bias.double())
+        assert found.dtype == dtype
+        torch.testing.assert_close(found.double(), expected, atol=0.02, rtol=0.02)
 
 
 @engines
@@ -220,9 +238,9 @@ def test_autocast_does_not_change_what_an_engine_returns(engine):
     graph = complete([3, 4])
     fields = random_fields(graph, 2, 3)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        output = propagate_attention(graph, *fields, engine)
+        output = propagate_attention(graph, *fields, engine=engine)
     assert output.dtype == torch.float32
-    torch.testing.assert_close(output, propagate_attention(graph, *fields, engine))
+    torch.testing.assert_close(output, propagate_attention(graph, *fields, engine=engine))
 
 
 class TestPlan:
@@ -299,9 +317,9 @@ def test_tiles_refuses_a_plan_over_its_limits_and_auto_takes_another_engine(monk
     monkeypatch.setattr(planning, "ALWAYS_AFFORDABLE", 10_000)
     fields = random_fields(graph, 1, 2)
     with pytest.raises(ValueError, match=r"tiles would compute [\d,]+ scores for 4,002 edges.*'auto'"):
-        propagate_attention(graph, *fields, "tiles")
+        propagate_attention(graph, *fields, engine="tiles")
     torch.testing.assert_close(
-        propagate_attention(graph, *fields), propagate_attention(graph, *fields, "scatter")
+        propagate_attention(graph, *fields), propagate_attention(graph, *fields, engine="scatter")
     )
 
 
@@ -345,7 +363,7 @@ def test_without_dgl_its_engines_say_so_and_the_others_work(monkeypatch):
     fields = random_fields(graph, 1, 2)
     for engine in message_passing.DGL_ENGINES:
         with pytest.raises(ImportError, match="DGL cannot be imported"):
-            propagate_attention(graph, *fields, engine)
+            propagate_attention(graph, *fields, engine=engine)
     assert message_passing.available_engines() == ["scatter", "csr", "tiles"]
     assert propagate_attention(graph, *fields).shape == (3, 1, 2)
 
@@ -367,8 +385,8 @@ GOOD = {"graph": complete(3), **{name: zeros(3, 1, 4) for name in "qkv"}}
         ({"k": zeros(3, 1, 4).double()}, ValueError, "k must have q's dtype torch.float32"),
         ({"q": [1.0]}, TypeError, "q must be a floating-point tensor, got list"),
         ({"v": zeros(3, 1, 4, device="meta")}, ValueError, "v must be on the graph's device cpu"),
-        ({"bias": zeros(8, 1)}, ValueError, r"bias must be \[E, h\] = \[9, 1\], got \[8, 1\]"),
-        ({"bias": zeros(9, 1).double()}, ValueError, "bias must be torch.float32 on cpu as q is"),
+        ({"edge_bias": zeros(8, 1)}, ValueError, r"edge_bias must be \[E, h\] = \[9, 1\], got \[8, 1\]"),
+        ({"edge_bias": zeros(9, 1).double()}, ValueError, "edge_bias must be torch.float32 on cpu as q is"),
         ({"dropout": 1.0}, ValueError, r"dropout must lie in \[0, 1\), got 1.0"),
         ({"edge_attr": zeros(9, 2)}, ValueError, "go together, got one"),
         (

@@ -117,7 +117,7 @@ def engines_case(
     graph = workload.graph().to(device)
     shape = (graph.num_src, workload.num_heads, workload.d_k)
     q, k, v, upstream = (torch.randn(shape).to(device, dtype) for _ in range(4))
-    exact = propagate_attention(graph, q.float(), k.float(), v.float(), "tiles")
+    exact = propagate_attention(graph, q.float(), k.float(), v.float(), engine="tiles")
     for x in (q, k, v):
         x.requires_grad_()
 
@@ -160,7 +160,7 @@ def _contestants(
 
 
 def _propagate(graph: AttentionGraph, engine: str, *fields: Tensor) -> Tensor:
-    return propagate_attention(graph, *fields, engine)
+    return propagate_attention(graph, *fields, engine=engine)
 
 
 def _varlen(workload: Workload, device: torch.device) -> Attend:

@@ -182,7 +182,7 @@ def graph_case(
     counts = {"csr": count_edges(graph, heads), "tiles": count_scores(graph)}
 
     def both_ways(engine: str) -> str:
-        torch.autograd.grad(propagate_attention(graph, *fields, engine), fields, upstream)
+        torch.autograd.grad(propagate_attention(graph, *fields, engine=engine), fields, upstream)
         return engine
 
     def facts(engine: str | None) -> Row:

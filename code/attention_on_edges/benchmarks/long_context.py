@@ -195,7 +195,7 @@ def layer(name: str, n: int) -> tuple[int, Callable[[Tensor, Tensor, Tensor], Te
         return n, LocalAttention(n, REACH)
     graph = GRAPHS[name if name in GRAPHS else "window"](n)
     engine = name if name in ENGINES else "tiles"
-    return graph.num_src, lambda q, k, v: propagate_attention(graph, q, k, v, engine)
+    return graph.num_src, lambda q, k, v: propagate_attention(graph, q, k, v, engine=engine)
 
 
 def _dense(*fields: Tensor) -> Tensor:

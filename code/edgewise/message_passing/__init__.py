@@ -17,10 +17,10 @@ from edgewise.graphs import AttentionGraph, dgl_available
 from edgewise.message_passing.csr import csr
 from edgewise.message_passing.law import cost, in_a_transform
 from edgewise.message_passing.plan import plan_tiles
-from edgewise.message_passing.precision import Engine, in_full_precision
-from edgewise.message_passing.scatter import edge_softmax, scatter, softmax_over_in_edges
+from edgewise.message_passing.precision import HALF, Engine, OnEdges, in_full_precision
+from edgewise.message_passing.scatter import edge_softmax, scatter, softmax_over_in_edges, with_attributes
 from edgewise.message_passing.tiles import tiles
-from edgewise.validation import check_choice, check_floats, check_probability
+from edgewise.validation import check_choice, check_floats, check_probability, check_real
 
 __all__ = [
     "ENGINES",
@@ -65,9 +65,10 @@ def propagate_attention(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    engine: str = "auto",
     *,
-    bias: Tensor | None = None,
+    engine: str = "auto",
+    scale: float | None = None,
+    edge_bias: Tensor | None = None,
     edge_attr: Tensor | None = None,
     edge_weight: Tensor | None = None,
     dropout: float = 0.0,
@@ -93,14 +94,17 @@ def propagate_attention(
     q : Tensor
         Queries [num_dst, h, d].
     k : Tensor
-        Keys [num_src, h, d].
+        Keys [num_src, h, d], or fewer heads, each for as many of the queries' (grouped queries).
     v : Tensor
-        Values [num_src, h, d_v]; ``d_v`` is often ``d``.
+        Values [num_src, h, d_v], with as many heads as keys; ``d_v`` is often ``d``.
     engine : str
         ``tiles``, ``csr``, ``scatter``; ``fused``, ``builtin`` or ``mailbox``, which need DGL; or ``"auto"``:
         see :func:`cost`.
-    bias : Tensor, optional
-        [E, h], in the order of ``graph.src``: added to the scores (relative positions, ALiBi).
+    scale : float, optional
+        Of scores, in place of :math:`1 / \sqrt{d}`.
+    edge_bias : Tensor, optional
+        [E, h], in the order of ``graph.src``: added to the scores (relative positions, ALiBi). It and
+        the next two may be float32 where queries are of half precision.
     edge_attr : Tensor, optional
         [E, c], in the order of ``graph.src``. ``csr`` and ``scatter`` take them; ``d_v`` must be ``d``.
     edge_weight : Tensor, optional
@@ -125,9 +129,8 @@ def propagate_attention(
         If the engine needs DGL and it cannot be imported.
     """
     check_choice("engine", engine, ["auto", *ENGINES])
-    _check_tensors(graph, q=q, k=k, v=v)
-    if bias is not None:
-        _check_like(q, "bias", bias, (graph.num_edges, q.shape[1]), "[E, h]")
+    q, k, v = _check_tensors(graph, scale, q=q, k=k, v=v)
+    _check_bias(graph, q, edge_bias)
     features = _check_features(graph, q, v, engine, edge_attr, edge_weight)
     keep = None
     if check_probability("dropout", dropout):
@@ -139,11 +142,11 @@ def propagate_attention(
     if graph.num_edges == 0:
         engine = "scatter"
     with _without_autocast(q.device.type):
-        output = ENGINES[engine](graph, q, k, v, bias, keep, *features)
+        output = ENGINES[engine](graph, q, k, v, edge_bias, keep, *features)
         if engine not in ("csr", "scatter") and not _finite(output):
             # Tiles multiply what is masked by zero; DGL's softmax knows no receiver without a finite score.
             other = csr if engine in ("tiles", "fused") else scatter
-            output = other(graph, q, k, v, bias, keep)
+            output = other(graph, q, k, v, edge_bias, keep)
         return output
 
 
@@ -160,19 +163,33 @@ def _finite(output: Tensor) -> bool:
     return math.isfinite(vector_norm(output.detach(), dtype=torch.promote_types(output.dtype, torch.float32)))
 
 
-def attention_weights(graph: AttentionGraph, q: Tensor, k: Tensor, bias: Tensor | None = None) -> Tensor:
+def attention_weights(
+    graph: AttentionGraph,
+    q: Tensor,
+    k: Tensor,
+    *,
+    scale: float | None = None,
+    edge_bias: Tensor | None = None,
+    edge_attr: Tensor | None = None,
+    edge_weight: Tensor | None = None,
+) -> Tensor:
     """Return the attention weights: one per edge and head, [E, h], in the order of ``graph.src``.
 
     The weights on each receiver's in-edges sum to one. Parameters and errors as in
     :func:`propagate_attention`.
     """
-    _check_tensors(graph, q=q, k=k)
-    if bias is not None:
-        _check_like(q, "bias", bias, (graph.num_edges, q.shape[1]), "[E, h]")
-    return in_full_precision(edge_softmax)(graph, q, k, bias)
+    q, k = _check_tensors(graph, scale, q=q, k=k)
+    _check_bias(graph, q, edge_bias)
+    features = _check_features(graph, q, q, "auto", edge_attr, edge_weight)
+    return in_full_precision(_weights)(graph, q, k, edge_bias, *(features or (None, None)))
 
 
-def _check_tensors(graph: AttentionGraph, **tensors: Tensor) -> None:
+def _weights(graph: AttentionGraph, q: Tensor, k: Tensor, bias: OnEdges, *features: Tensor | None) -> Tensor:
+    return edge_softmax(graph, q, k, with_attributes(graph, q, bias, *features))
+
+
+def _check_tensors(graph: AttentionGraph, scale: float | None, **tensors: Tensor) -> list[Tensor]:
+    """Return the tensors, scaled and with as many heads as queries have."""
     if not isinstance(graph, AttentionGraph):
         raise TypeError(f"graph must be an AttentionGraph, got {type(graph).__name__}")
     for name, x in tensors.items():
@@ -180,23 +197,36 @@ def _check_tensors(graph: AttentionGraph, **tensors: Tensor) -> None:
     q = tensors["q"]
     if q.dim() != 3 or 0 in q.shape[1:]:
         raise ValueError(f"q must be [num_dst, h, d] with h and d at least 1, got {list(q.shape)}")
+    k = tensors["k"]
+    fewer = k.dim() == 3 and 0 < k.shape[1] < q.shape[1] and q.shape[1] % k.shape[1] == 0
+    heads = k.shape[1] if fewer else q.shape[1]
     for name, x in tensors.items():
         side, tokens = ("num_dst", graph.num_dst) if name == "q" else ("num_src", graph.num_src)
         width = x.shape[-1] if name == "v" and x.dim() == 3 and x.shape[-1] else q.shape[-1]
-        expected = torch.Size((tokens, q.shape[1], width))
+        expected = torch.Size((tokens, q.shape[1] if name == "q" else heads, width))
         if x.shape != expected:
             raise ValueError(f"{name} must be [{side}, h, d] = {list(expected)}, got {list(x.shape)}")
         if x.dtype != q.dtype:
             raise ValueError(f"{name} must have q's dtype {q.dtype}, got {x.dtype}")
         if x.device != graph.device:
             raise ValueError(f"{name} must be on the graph's device {graph.device}, got {x.device}")
+    if scale is not None:
+        q = q * (check_real("scale", scale) * math.sqrt(q.shape[-1]))
+    rest = [x for name, x in tensors.items() if name != "q"]
+    return [q, *(x.repeat_interleave(q.shape[1] // heads, 1) if fewer else x for x in rest)]
+
+
+def _check_bias(graph: AttentionGraph, q: Tensor, edge_bias: Tensor | None) -> None:
+    if edge_bias is not None:
+        _check_like(q, "edge_bias", edge_bias, (graph.num_edges, q.shape[1]), "[E, h]")
 
 
 def _check_like(q: Tensor, name: str, x: Tensor, shape: Sequence[int], axes: str) -> None:
     check_floats(name, x)
     if x.shape != torch.Size(shape):
         raise ValueError(f"{name} must be {axes} = {list(shape)}, got {list(x.shape)}")
-    if x.dtype != q.dtype or x.device != q.device:
+    wider = q.dtype in HALF and x.dtype == torch.float32
+    if (x.dtype != q.dtype and not wider) or x.device != q.device:
         raise ValueError(f"{name} must be {q.dtype} on {q.device} as q is, got {x.dtype} on {x.device}")
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs import AttentionGraph
-from edgewise.message_passing.precision import in_full_precision
+from edgewise.message_passing.precision import OnEdges, in_full_precision
 
 
 def edge_softmax(graph: AttentionGraph, q: Tensor, k: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -28,6 +28,17 @@ def softmax_over_in_edges(graph: AttentionGraph, score: Tensor) -> Tensor:
     return weight / total.masked_fill(total == 0, 1.0)[dst]
 
 
+def with_attributes(
+    graph: AttentionGraph, q: Tensor, bias: OnEdges, attr: Tensor | None, weight: Tensor | None
+) -> OnEdges:
+    """Biases [E, h], and what queries ask of attributes [E, c] by their weight [c, h, d]."""
+    if attr is None or weight is None:
+        return bias
+    asked = torch.einsum("nhd,chd->nhc", q, weight).index_select(0, graph.dst)
+    scores = torch.einsum("ehc,ec->eh", asked, attr) / math.sqrt(q.shape[-1])
+    return scores if bias is None else bias + scores
+
+
 @in_full_precision
 def scatter(
     graph: AttentionGraph,
@@ -45,9 +56,7 @@ def scatter(
     """
     value = v.index_select(0, graph.src)  # [E, h, d]
     if attr is not None and weight is not None:
-        features = torch.einsum("ec,chd->ehd", attr, weight)
-        asked = (q.index_select(0, graph.dst) * features).sum(-1) / math.sqrt(q.shape[-1])
-        bias, value = asked if bias is None else bias + asked, value + features
-    share = edge_softmax(graph, q, k, bias)
+        value = value + torch.einsum("ec,chd->ehd", attr, weight)
+    share = edge_softmax(graph, q, k, with_attributes(graph, q, bias, attr, weight))
     message = (share if keep is None else share * keep)[..., None] * value
     return message.new_zeros(graph.num_dst, *message.shape[1:]).index_add(0, graph.dst, message)

@@ -37,7 +37,8 @@ def tiles(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor, bias: OnEdges,
         If the graph's tiles would compute more than ``MOST_WASTE`` scores per edge and more than
         ``ALWAYS_AFFORDABLE`` in all.
     """
-    if keep is not None and q.dtype in HALF:  # scores are multiplied out below, not in one kernel
+    wide = keep is not None or (bias is not None and bias.dtype != q.dtype)
+    if wide and q.dtype in HALF:  # scores are multiplied out below, or a bias is more precise than the kernel
         return in_full_precision(tiles)(graph, q, k, v, bias, keep)
     plan = plan_tiles(graph)
     if not plan.affordable:

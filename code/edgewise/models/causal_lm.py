@@ -240,8 +240,6 @@ class CausalLayer(nn.Module):
             q, k = (rotated(each, turn).to(v.dtype) for each in (q, k))
         if past is not None:
             k, v = past.append(number, k, v)
-        group = self.heads // self.kv_heads
-        k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
         x = x + self.attention_out(propagate_attention(graph, q, k, v).flatten(1))
         inner = self.inner(self.feed_forward_norm(x))
         if self.gated:

@@ -246,10 +246,10 @@ class GraphTransformerLayer(EncoderLayer):
             q, k, v = self.self_attn.get(x).values()
             if self.how != "attention":
                 return self.self_attn.get_o(aggregate(graph, v, self.how))
-            bias, attr = (None if given is None else given.to(q.dtype) for given in (edge_bias, edge_attr))
+            attr = None if edge_attr is None else edge_attr.to(q.dtype)
             weight = None if attr is None else of_each_attribute(self.edge, attr, self.self_attn.h)
             return self.self_attn.get_o(
-                propagate_attention(graph, q, k, v, bias=bias, edge_attr=attr, edge_weight=weight)
+                propagate_attention(graph, q, k, v, edge_bias=edge_bias, edge_attr=attr, edge_weight=weight)
             )
 
         x = self.sublayer[0](x, attend)

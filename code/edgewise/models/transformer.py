@@ -171,7 +171,7 @@ class Transformer(nn.Module):
             recording.add(graph, q, k)
         if q.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
             q, k, v = q.float(), k.float(), v.float()  # in bfloat16 its kernels are rebuilt for each shape
-        return propagate_attention(graph, q, k, v, self.engine)
+        return propagate_attention(graph, q, k, v, engine=self.engine)
 
     def update_graph(
         self,
