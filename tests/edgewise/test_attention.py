@@ -99,7 +99,7 @@ def test_projections_start_at_glorots_scale_each():
         assert 0.98 * bound < block.abs().max() <= bound
 
 
-zeros, attend, LAYER = torch.zeros, dot_product_attention, MultiHeadAttention(2, 8)
+zeros, dense, LAYER = torch.zeros, dot_product_attention, MultiHeadAttention(2, 8)
 
 
 @pytest.mark.parametrize(
@@ -110,14 +110,14 @@ zeros, attend, LAYER = torch.zeros, dot_product_attention, MultiHeadAttention(2,
         (lambda: LAYER.get(zeros(3, 9)), ValueError, r"x must be \[..., 8\], got \[3, 9\]"),
         (lambda: LAYER.get(zeros(3, 8), "vk"), ValueError, "fields must be one of .*'vk'"),
         (lambda: LAYER.get_o(zeros(3, 4, 2)), ValueError, r"x must be \[..., 2, 4\], got \[3, 4, 2\]"),
-        (lambda: attend(zeros(2, 4), zeros(2, 3), zeros(2, 3)), ValueError, "one width, got 4 and 3"),
-        (lambda: attend(zeros(2, 3), zeros(4, 3), zeros(2, 3)), ValueError, "one length, got 4 and 2"),
+        (lambda: dense(zeros(2, 4), zeros(2, 3), zeros(2, 3)), ValueError, "one width, got 4 and 3"),
+        (lambda: dense(zeros(2, 3), zeros(4, 3), zeros(2, 3)), ValueError, "one length, got 4 and 2"),
         (
-            lambda: attend(*[zeros(2, 3)] * 3, zeros(2, 2)),
+            lambda: dense(*[zeros(2, 3)] * 3, zeros(2, 2)),
             TypeError,
             "mask must be bool .*, got torch.float32",
         ),
-        (lambda: attend(*[zeros(2, 3)] * 3, zeros(2, 3) > 0), ValueError, r"fit the scores \[2, 2\]"),
+        (lambda: dense(*[zeros(2, 3)] * 3, zeros(2, 3) > 0), ValueError, r"fit the scores \[2, 2\]"),
     ],
 )
 def test_bad_input(call, error, message):
