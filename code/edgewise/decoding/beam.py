@@ -91,7 +91,7 @@ def beam_search(
             log_probs = check_numbers(model.generator(continuation.step(ids))).unflatten(0, scores.shape)
             if max_repeats is not None:
                 log_probs = _without_loops(log_probs, going, max_repeats)
-            candidates = _best_candidates(scores, log_probs, 1 if beam == 1 else (1 + len(ends)) * beam)
+            candidates = _best_candidates(scores, log_probs, (1 + len(ends)) * beam)
             going, rows, tokens, sums = _advance(going, candidates, scores.shape[1], continuation.steps)
             if going:
                 ids = torch.tensor(tokens, device=device)
@@ -124,14 +124,14 @@ OpenHypothesis = tuple[tuple[int, ...], float, tuple[int, ...]]
 def _best_candidates(scores: Tensor, log_probs: Tensor, count: int) -> list[list[Candidate]]:
     """Return each target's best candidates from scores of hypotheses [B, k] and next tokens [B, k, V].
 
-    A single one is that of greedy decoding, of equal ones the first.
+    The best of a single hypothesis is that of greedy decoding: of equal ones the first.
     """
     total = (scores[..., None] + log_probs).flatten(1)
-    if count == 1:
-        place = log_probs.flatten(1).argmax(1, keepdim=True)
+    best, place = total.topk(min(count, total.shape[1]))
+    if scores.shape[1] == 1:
+        first = log_probs.flatten(1).argmax(1, keepdim=True)
+        place = torch.cat([first, torch.where(place == first, place[:, :1], place)[:, 1:]], 1)
         best = total.gather(1, place)
-    else:
-        best, place = total.topk(min(count, total.shape[1]))
     size = log_probs.shape[-1]
     return [
         list(zip(*part, strict=True))
