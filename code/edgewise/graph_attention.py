@@ -138,9 +138,9 @@ class GraphAttention(nn.Module):
         graph : AttentionGraph
             Which token attends to which.
         query : Tensor
-            [*, num_dst, dim_model]: states of the receivers; leading dimensions share the graph.
+            [..., num_dst, dim_model]: states of the receivers; leading dimensions share the graph.
         context : Tensor, optional
-            [*, num_src, dim_context]: states of the senders, for a graph between two sets of tokens.
+            [..., num_src, dim_context]: states of the senders, for a graph between two sets of tokens.
         edge_bias : Tensor, optional
             [E, num_heads], in the order of ``graph.src``: added to the scores.
         edge_attr : Tensor, optional
@@ -151,9 +151,9 @@ class GraphAttention(nn.Module):
         Returns
         -------
         output : Tensor
-            [*, num_dst, dim_out]. A receiver without in-edges gets what the output makes of zeros.
+            [..., num_dst, dim_out]. A receiver without in-edges gets what the output makes of zeros.
         weights : Tensor
-            [*, E, num_heads], if they were asked for.
+            [..., E, num_heads], if they were asked for.
 
         Raises
         ------
@@ -190,7 +190,7 @@ class GraphAttention(nn.Module):
         }
         dropout = self.dropout if self.training else 0.0
         received = propagate_attention(graph, q, k, v, engine=self.engine, dropout=dropout, **on_edges)
-        heads = self._of_leading(received, query)  # [*, num_dst, h, d]
+        heads = self._of_leading(received, query)  # [..., num_dst, h, d]
         joined = heads.mean(-2) if self.output == "mean" else heads.flatten(-2)
         y = joined if self.out is None else self.out(joined)
         y = y if self.own is None else y + self.own(query)
@@ -199,12 +199,12 @@ class GraphAttention(nn.Module):
         return y, self._of_leading(attention_weights(graph, q, k, **on_edges)[..., None], query).squeeze(-1)
 
     def _heads(self, x: Tensor, group: int = 1) -> Tensor:
-        """[*, n, h * d] to [n, * times h, d], each head ``group`` times."""
+        """[..., n, h * d] to [n, * times h, d], each head ``group`` times."""
         heads = x.unflatten(-1, (self.num_heads // group, -1)).repeat_interleave(group, -2)
         return heads if x.dim() == 2 else heads.flatten(0, -4).movedim(0, 1).flatten(1, 2)
 
     def _of_leading(self, x: Tensor, query: Tensor) -> Tensor:
-        """[n, * times h, d] to [*, n, h, d], with the leading dimensions of ``query``."""
+        """[n, * times h, d] to [..., n, h, d], with the leading dimensions of ``query``."""
         leading = query.shape[:-2]
         return x.unflatten(1, (-1, self.num_heads)).movedim(1, 0).unflatten(0, leading) if leading else x
 
