@@ -141,7 +141,9 @@ def _loss_and_gradient(
     highest = logits.amax(1)
     log_z = highest - gradient.amax(1).log()
     right = logits.gather(1, target[:, None]).squeeze(1)
-    correct = logits.argmax(1) == target
+    correct = right == highest
+    rows = correct.nonzero().squeeze(1)
+    correct[rows] = logits[rows].argmax(1) == target[rows]  # of equal predictions the first counts
     right = right - log_z
     others = logits.sum(1) - logits[:, criterion.padding_idx] - (criterion.size - 1) * log_z
     loss = -criterion.certain * right - criterion.share * others - criterion.entropy()
