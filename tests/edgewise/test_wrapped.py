@@ -6,6 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 import torch.distributed as dist
+from accelerate.hooks import ModelHook, add_hook_to_module
+from peft import LoraConfig, inject_adapter_in_model
+from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -53,20 +56,12 @@ every = pytest.mark.parametrize(("make", "call"), CASES.values(), ids=CASES)
 
 
 def linears(module):
-    return [(owner, name, part) for owner in module.modules() for name, part in owner.named_children()
-            if isinstance(part, nn.Linear)]  # fmt: skip
+    return {name: part for name, part in module.named_modules() if isinstance(part, nn.Linear)}
 
 
-class Twice(nn.Module):
-    """What an adapter does: it takes a linear map's place."""
-
-    def __init__(self, base_layer):
-        super().__init__()
-        self.base_layer, self.weight, self.bias = base_layer, base_layer.weight, base_layer.bias
-        self.out_features = base_layer.out_features
-
-    def forward(self, x):
-        return 2 * self.base_layer(x)
+class TwiceAfter(ModelHook):
+    def post_forward(self, module, output):
+        return 2 * output
 
 
 class Double(nn.Module):
@@ -74,21 +69,15 @@ class Double(nn.Module):
         return 2 * x
 
 
-def patch(owner, name, linear):
-    plain = linear.forward
-    linear.forward = lambda x: 2 * plain(x)
-
-
-def parametrized(owner, name, linear):
+def parametrized(linear):
     for each in ("weight", "bias"):
         if getattr(linear, each) is not None:
             parametrize.register_parametrization(linear, each, Double())
 
 
 CHANGES = {
-    "patched": patch,
-    "hooked": lambda owner, name, linear: linear.register_forward_hook(lambda m, x, y: 2 * y),
-    "exchanged": lambda owner, name, linear: setattr(owner, name, Twice(linear)),
+    "accelerate": lambda linear: add_hook_to_module(linear, TwiceAfter()),
+    "hooked": lambda linear: linear.register_forward_hook(lambda m, x, y: 2 * y),
     "parametrized": parametrized,
 }
 
@@ -101,23 +90,37 @@ def test_a_changed_linear_map_is_called(make, call, change):
     changed = make()
     expected = copy.deepcopy(changed)
     with torch.no_grad():
-        for _, _, linear in linears(expected):
+        for linear in linears(expected).values():
             for x in linear.parameters():
                 x.mul_(2)
-    for owner, name, linear in linears(changed):
-        change(owner, name, linear)
+    for linear in linears(changed).values():
+        change(linear)
     torch.testing.assert_close(call(changed), call(expected), atol=1e-5, rtol=1e-4)
+
+
+@every
+def test_adapters_do_what_they_do_once_merged(make, call):
+    torch.manual_seed(0)
+    module = make()
+    before = call(module)
+    config = LoraConfig(target_modules=[*linears(module)], init_lora_weights=False, r=2)
+    adapted = inject_adapter_in_model(config, module)
+    apart = call(adapted)
+    assert (apart - before).abs().max() > 0.1
+    for part in adapted.modules():
+        if isinstance(part, BaseTunerLayer):
+            part.merge()
+    torch.testing.assert_close(call(adapted), apart, atol=1e-4, rtol=1e-4)
 
 
 @every
 def test_a_bias_can_be_taken_away(make, call):
     torch.manual_seed(0)
-    for number in range(len(linears(make()))):
-        without, zero = make(), make()
-        zero.load_state_dict(without.state_dict())
-        _, _, linear = linears(without)[number]
+    for name in linears(make()):
+        without = make()
+        zero, linear = copy.deepcopy(without), without.get_submodule(name)
         if linear.bias is not None:
-            nn.init.zeros_(linears(zero)[number][2].bias)
+            nn.init.zeros_(zero.get_submodule(name).bias)
             linear.bias = None
         torch.testing.assert_close(call(without), call(zero))
 
