@@ -101,6 +101,7 @@ def test_what_runs_on_a_device_says_where_it_makes_tensors(engine):
         with SayWhere():
             propagate_attention(graph, *fields, engine=engine, edge_bias=bias, dropout=0.5).sum().backward()
     model, batch = small_model(), GraphPool()(*random_pairs([(5, 7), (1, 3), (12, 9)]))
+    model.pos_enc(batch.src[1])  # the table, which is made on the CPU, and moved
     with SayWhere():
         update(model, batch)
 
