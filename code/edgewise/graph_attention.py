@@ -176,18 +176,17 @@ class GraphAttention(nn.Module):
                 f"the layer was made with edge_dim={self.edge_dim}: "
                 + ("edge_attr is needed" if edge_attr is None else "it takes no edge_attr")
             )
-        senders, group = query if context is None else context, self.num_heads // self.num_kv_heads
-        q = self._heads(self.query(query))
-        k, v = (self._heads(x, group) for x in (self.key(senders), self.value(senders)))
+        senders = query if context is None else context
+        q = self._heads(self.query(query), self.num_heads)
+        k, v = (self._heads(x, self.num_kv_heads) for x in (self.key(senders), self.value(senders)))
         times = q.shape[1] // self.num_heads  # as heads, leading dimensions share the graph
-        on_edges: dict[str, Any] = {
-            "scale": self.scale,
-            "edge_bias": None if edge_bias is None else edge_bias.repeat(1, times),
-            "edge_attr": None if edge_attr is None else edge_attr.to(q.dtype),
-            "edge_weight": None
-            if edge_attr is None
-            else of_each_attribute(self.edge, edge_attr.to(q.dtype), self.num_heads).repeat(1, times, 1),
-        }
+        on_edges: dict[str, Any] = {"scale": self.scale}
+        if edge_bias is not None:
+            on_edges["edge_bias"] = edge_bias.repeat(1, times)
+        if edge_attr is not None:
+            attr = on_edges["edge_attr"] = edge_attr.to(q.dtype)
+            weight = of_each_attribute(self.edge, attr, self.num_heads)
+            on_edges["edge_weight"] = weight.repeat(1, times, 1)
         dropout = self.dropout if self.training else 0.0
         received = propagate_attention(graph, q, k, v, engine=self.engine, dropout=dropout, **on_edges)
         heads = self._of_leading(received, query)  # [..., num_dst, h, d]
@@ -198,13 +197,14 @@ class GraphAttention(nn.Module):
             return y
         return y, self._of_leading(attention_weights(graph, q, k, **on_edges)[..., None], query).squeeze(-1)
 
-    def _heads(self, x: Tensor, group: int = 1) -> Tensor:
-        """[..., n, h * d] to [n, * times h, d], each head ``group`` times."""
-        heads = x.unflatten(-1, (self.num_heads // group, -1)).repeat_interleave(group, -2)
+    @staticmethod
+    def _heads(x: Tensor, count: int) -> Tensor:
+        """[..., n, h * d] to [n, ... times h, d]."""
+        heads = x.unflatten(-1, (count, -1))
         return heads if x.dim() == 2 else heads.flatten(0, -4).movedim(0, 1).flatten(1, 2)
 
     def _of_leading(self, x: Tensor, query: Tensor) -> Tensor:
-        """[n, * times h, d] to [..., n, h, d], with the leading dimensions of ``query``."""
+        """[n, ... times h, d] to [..., n, h, d], with the leading dimensions of ``query``."""
         leading = query.shape[:-2]
         return x.unflatten(1, (-1, self.num_heads)).movedim(1, 0).unflatten(0, leading) if leading else x
 
