@@ -71,8 +71,8 @@ artifacts: env ## retrain every experiment, for hours (DEVICE=cuda, NAMES="copy 
 	if [ -n "$(SMALL)" ]; then \
 		runs=$$(mktemp -d); into=$$runs/artifacts; mkdir $$into; all=EXPERIMENTS; export EDGEWISE_CACHE=$$runs/cache; \
 	fi; \
-	for name in $${NAMES:-$$($(BIN)/python -c "from attention_on_edges.experiments import EXPERIMENTS, LARGE; print(*$$all)")}; do \
-		$(BIN)/edgewise train $$name --resume --device $(DEVICE) --out $$runs/$$name $(if $(SMALL),--small) || exit 1; \
+	for name in $${NAMES:-$$($(BIN)/python -c "from attention_on_edges.runs import EXPERIMENTS, LARGE; print(*$$all)")}; do \
+		$(BIN)/python -m attention_on_edges train $$name --resume --device $(DEVICE) --out $$runs/$$name $(if $(SMALL),--small) || exit 1; \
 		rm -rf $$into/$$name && cp -R $$runs/$$name/artifact $$into/$$name || exit 1; \
 	done; \
 	echo "The artifacts are in $$into"

@@ -6,7 +6,7 @@ import torch
 from hypothesis import settings
 
 from edgewise.graphs import dgl_available
-from edgewise.message_passing import DGL_ENGINES
+from edgewise.message_passing.operation import DGL_ENGINES
 
 os.environ["MPLBACKEND"] = "agg"
 settings.register_profile("edgewise", deadline=None, derandomize=True, max_examples=60)

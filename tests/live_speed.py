@@ -7,9 +7,10 @@ import statistics
 import time
 from pathlib import Path
 
-from attention_on_edges.experiments import artifacts, digest_of_weights
-from attention_on_edges.experiments.circuits import HOLES
-from attention_on_edges.experiments.studies import Results
+from attention_on_edges.runs import artifacts
+from attention_on_edges.studies import digest_of_weights
+from attention_on_edges.studies.circuits import HOLES
+from attention_on_edges.studies.results import Results
 from browser import HTML, ROOT, SCREEN, chromium
 
 TRIES, BEAM = 5, 5

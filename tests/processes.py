@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 def _forking():
     """Start the server of :func:`process`; before Python 3.13 it finds modules by the environment alone."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["processes", "pytest", "hypothesis", "attention_on_edges.commands.app"])
+    context.set_forkserver_preload(["processes", "pytest", "hypothesis", "attention_on_edges.cli.app"])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
         forkserver.ensure_running()

@@ -4,14 +4,14 @@ from functools import cache, partial
 
 import torch
 
-from attention_on_edges.benchmarks.baselines import PaddedTransformer
-from attention_on_edges.data import corpora
-from attention_on_edges.experiments import Experiment, ModelConfig
+from attention_on_edges import corpora
+from attention_on_edges.bench.baselines import PaddedTransformer
+from attention_on_edges.runs import Experiment, ModelConfig
 from edgewise.training import TrainingConfig
 from support import copy_parts, copy_to_torch
 
 FEW = {"train": 180, "valid": 30, "test": 30}
-"""Sizes of a toy task, ``attention_on_edges.data.tasks.SIZES``, where it does not matter what is learned."""
+"""Sizes of a toy task, ``attention_on_edges.tasks.SIZES``, where it does not matter what is learned."""
 
 corpus_of = cache(corpora.load)
 """A corpus by its name, read once for all tests that only look at it."""

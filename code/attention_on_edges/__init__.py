@@ -1,1 +1,1 @@
-"""The book's workshop: data, experiments, analysis, benchmarks, figures, the lab."""
+"""The book's workshop: corpora, tasks, runs, studies, benchmarks, figures, live elements, lab, commands."""

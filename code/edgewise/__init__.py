@@ -14,9 +14,9 @@ torch.Size([7, 8])
 25
 """
 
-from edgewise.attention import MultiHeadAttention, dot_product_attention
+from edgewise.attention import dot_product_attention
 from edgewise.decoding import beam_search, greedy
-from edgewise.graph_attention import GraphAttention, from_pyg
+from edgewise.graph_attention import GraphAttention
 from edgewise.graphs import (
     AttentionGraph,
     Batch,
@@ -30,6 +30,7 @@ from edgewise.graphs import (
     union,
     window,
 )
+from edgewise.interop import from_pyg, from_transformers
 from edgewise.message_passing import (
     attention_weights,
     available_engines,
@@ -42,7 +43,7 @@ from edgewise.models.transformer import Transformer, make_model
 from edgewise.models.universal import UTransformer, make_universal_model
 from edgewise.training import Trainer, TrainingConfig
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "AttentionGraph",
@@ -50,7 +51,6 @@ __all__ = [
     "GraphAttention",
     "GraphPool",
     "GraphTransformerLayer",
-    "MultiHeadAttention",
     "Trainer",
     "TrainingConfig",
     "Transformer",
@@ -67,6 +67,7 @@ __all__ = [
     "dilated",
     "dot_product_attention",
     "from_pyg",
+    "from_transformers",
     "greedy",
     "make_model",
     "make_universal_model",

@@ -2,10 +2,10 @@ import re
 
 import pytest
 
-from attention_on_edges.analysis import gold_tree
-from attention_on_edges.data import corpora
-from attention_on_edges.data.corpora.captions import captions, gold_captions, noun_links
-from attention_on_edges.data.corpora.files import json_digest
+from attention_on_edges import corpora
+from attention_on_edges.corpora.captions import captions, gold_captions, noun_links
+from attention_on_edges.corpora.files import json_digest
+from attention_on_edges.studies import gold_tree
 from workshop import corpus_of
 
 PAIRS = captions(10_000)

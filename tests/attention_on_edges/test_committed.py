@@ -10,12 +10,12 @@ from statistics import mean, median
 import pytest
 import torch
 
-from attention_on_edges import experiments
-from attention_on_edges.data import corpora
-from attention_on_edges.data.corpora.files import json_digest
-from attention_on_edges.data.preparation import prepared
-from attention_on_edges.data.tasks import ANSWERS, get_dataset
-from attention_on_edges.experiments import EXPERIMENTS, Experiment, UniversalConfig, artifacts, load_study
+from attention_on_edges import corpora, runs
+from attention_on_edges.corpora.files import json_digest
+from attention_on_edges.corpora.preparation import prepared
+from attention_on_edges.runs import EXPERIMENTS, Experiment, UniversalConfig, artifacts
+from attention_on_edges.studies import load_study
+from attention_on_edges.tasks import ANSWERS, get_dataset
 from edgewise.decoding import greedy
 from edgewise.graphs import GraphPool
 from support import assert_equal_as_stated
@@ -48,8 +48,8 @@ def restored(name):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(corpora, "load", tested_on)
-        patch.setattr("attention_on_edges.experiments.loading.get_dataset", toy_of)
-        return experiments.restore(artifacts.load(name))
+        patch.setattr("attention_on_edges.runs.loading.get_dataset", toy_of)
+        return runs.restore(artifacts.load(name))
 
 
 DECODED = {"exact_match", "token_accuracy", "bleu", "chrf", "bleu_tokenised", "references_reproduced"}
@@ -57,7 +57,7 @@ DECODED = {"exact_match", "token_accuracy", "bleu", "chrf", "bleu_tokenised", "r
 
 
 def test_every_finished_experiment_has_its_artifact():
-    assert set(artifacts.names()) == EXPERIMENTS.keys() - experiments.LARGE
+    assert set(artifacts.names()) == EXPERIMENTS.keys() - runs.LARGE
 
 
 @pytest.mark.parametrize("name", artifacts.names())
@@ -87,8 +87,8 @@ def test_it_was_trained_on_the_data_as_they_are_now(name):
 def found_figures(name, limit=None):
     """Yield each split and figure with what the weights score and what the artifact holds."""
     artifact, experiment = artifacts.load(name), EXPERIMENTS[name]
-    search = experiments.search_of(artifact)
-    found = experiments.final_figures(experiment, *restored(name), search, limit)
+    search = runs.search_of(artifact)
+    found = runs.final_figures(experiment, *restored(name), search, limit)
     assert found.keys() == set(experiment.tests)
     for split, figures in found.items():
         recorded = artifact.metrics[split]
@@ -114,10 +114,10 @@ def test_its_predictions_of_the_next_symbol_hold(name):
 @pytest.mark.parametrize("name", [*committed(KINDS)])
 def test_a_committed_run_can_be_repeated(name, tmp_path):
     experiment = EXPERIMENTS[name]
-    run = experiments.start(experiment, tmp_path)
+    run = runs.start(experiment, tmp_path)
     run.train(max_steps=5)
     assert len(run.losses) == 5 * experiment.training.grad_accum
-    assert experiments.deviation(run, experiment) < (1e-2 if experiment.training.autocast else 1e-4)
+    assert runs.deviation(run, experiment) < (1e-2 if experiment.training.autocast else 1e-4)
 
 
 @pytest.mark.parametrize("name", ["copy", "sort"])

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
-from attention_on_edges.experiments.complexity import (
+from attention_on_edges.studies.complexity import (
     LAYERS,
     fastest,
     fitted_exponent,

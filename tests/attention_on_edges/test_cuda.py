@@ -9,18 +9,19 @@ import torch
 from torch.overrides import TorchFunctionMode
 from typer.testing import CliRunner
 
-from attention_on_edges import experiments
-from attention_on_edges.benchmarks.engines import FLEX, KERNELS, LARGE, VARLEN, engines_case
-from attention_on_edges.benchmarks.harness import measure
-from attention_on_edges.benchmarks.training import Training, profile_training
-from attention_on_edges.commands import app as cli
-from attention_on_edges.data import tasks
-from attention_on_edges.experiments import EXPERIMENTS, artifacts, scores
+from attention_on_edges import runs, tasks
+from attention_on_edges.bench.engines import FLEX, KERNELS, LARGE, VARLEN, engines_case
+from attention_on_edges.bench.harness import measure
+from attention_on_edges.bench.training import Training, profile_training
+from attention_on_edges.cli import app as cli
+from attention_on_edges.runs import EXPERIMENTS, artifacts, scores
 from edgewise.decoding import beam_search, greedy
 from edgewise.graphs import AttentionGraph, GraphPool, bipartite, causal, complete, window
 from edgewise.layers import Embeddings
-from edgewise.message_passing import DGL_ENGINES, ENGINES, propagate_attention
-from edgewise.training import LabelSmoothing, NoamOpt, TrainingConfig, states_loss, take_step
+from edgewise.message_passing import ENGINES, propagate_attention
+from edgewise.message_passing.operation import DGL_ENGINES
+from edgewise.training import LabelSmoothing, TrainingConfig, states_loss, take_step
+from edgewise.tutorial import NoamOpt
 from support import VOCAB, assert_equal_as_stated, random_fields, random_pairs, small_model
 from workshop import FEW
 
@@ -106,6 +107,16 @@ def test_what_runs_on_a_device_says_where_it_makes_tensors(engine):
         update(model, batch)
 
 
+@pytest.mark.cuda
+def test_a_loader_pins_a_batch_whose_copy_does_not_wait():
+    batch = GraphPool()(*random_pairs([(5, 7), (1, 3)]))
+    [pinned] = torch.utils.data.DataLoader([batch], batch_size=None, pin_memory=True)
+    assert all(x.is_pinned() for x in (pinned.tgt_y, *pinned.src, *pinned.enc.intervals))
+    moved = pinned.to("cuda", non_blocking=True)
+    assert torch.equal(moved.tgt_y.cpu(), batch.tgt_y)
+    assert moved.cross.device.type == "cuda"
+
+
 def update(model, batch):
     """Make one update; return the loss, gradients and weights."""
     opt = NoamOpt(8, 1.0, 10, torch.optim.SGD(model.parameters(), lr=0.0))
@@ -189,7 +200,7 @@ def test_every_experiment_runs_from_end_to_end_at_reduced_size(name, device, tmp
     assert artifact.provenance["device"].startswith(device)
     assert artifact.provenance["device"] in artifact.caption
     assert {"accuracy", "loss"} <= artifact.metrics["test"].keys()
-    small = experiments.reduced(EXPERIMENTS[name])
+    small = runs.reduced(EXPERIMENTS[name])
     assert kind(small) == kind(EXPERIMENTS[name])
-    assert small.training == experiments.Experiment.of(json.loads(json.dumps(artifact.config))).training
+    assert small.training == runs.Experiment.of(json.loads(json.dumps(artifact.config))).training
     assert isinstance(small.training, TrainingConfig)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from attention_on_edges import experiments
-from attention_on_edges.experiments import artifacts
+from attention_on_edges import runs
 from attention_on_edges.live import AttentionPlayer, AttentionView, beam_tree, editable_graph, one_receiver
-from attention_on_edges.live.beam import search_tree
+from attention_on_edges.live.beam_tree import search_tree
+from attention_on_edges.runs import artifacts
 from browser import PHONE, SCREEN, chromium
 from edgewise.decoding import beam_search
 from edgewise.graphs import GraphPool, causal, complete
@@ -34,7 +34,7 @@ CAUSAL, CROSS = weights_of(4, 4, np.tri(4)), weights_of(4, 3)
 
 @pytest.fixture(scope="module")
 def translator():
-    return experiments.load_translator(artifacts.load("multi30k"))
+    return runs.load_translator(artifacts.load("multi30k"))
 
 
 @pytest.fixture(scope="module")

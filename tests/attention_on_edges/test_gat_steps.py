@@ -6,9 +6,9 @@ import torch
 from torch.nn.functional import elu
 from torch_geometric.nn import GATv2Conv
 
-from attention_on_edges.experiments import gat_steps, get_study
-from attention_on_edges.experiments.fitting import FitConfig
-from attention_on_edges.experiments.gat_steps import (
+from attention_on_edges.studies import gat_steps, get_study
+from attention_on_edges.studies.fitting import FitConfig
+from attention_on_edges.studies.gat_steps import (
     BY_GATV2,
     GATV2,
     LADDER,

@@ -112,7 +112,7 @@ def copy_stack(ours):
 
 def shaken(task, seed=5):
     """The model solution with the random parameters of the checks, in double precision."""
-    return getattr(lab.tasks, f"_Task{task}")(TASKS[task], seed).fresh().double()
+    return getattr(lab.checks, f"_Task{task}")(TASKS[task], seed).fresh().double()
 
 
 def assert_same(inputs, ours, theirs):

@@ -11,13 +11,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attention_on_edges import experiments
-from attention_on_edges.analysis.circuits import KINDS, CutTranslation
-from attention_on_edges.data import corpora
-from attention_on_edges.experiments import artifacts, load_study
-from attention_on_edges.experiments.circuits import HOLES
+from attention_on_edges import corpora, runs
 from attention_on_edges.live import page as live
 from attention_on_edges.live.element import read
+from attention_on_edges.runs import artifacts
+from attention_on_edges.studies import load_study
+from attention_on_edges.studies.circuits import HOLES
+from attention_on_edges.studies.cut_translation import KINDS, CutTranslation
 from browser import PHONE, SCREEN, chromium
 from edgewise.attention import MultiHeadAttention
 from edgewise.decoding import beam_search, greedy
@@ -84,7 +84,7 @@ def engine(browser, site):
 
 @pytest.fixture(scope="module")
 def translators():
-    return {name: experiments.load_translator(artifacts.load(name)) for name in MODELS}
+    return {name: runs.load_translator(artifacts.load(name)) for name in MODELS}
 
 
 def sentences(name, count):
@@ -365,8 +365,8 @@ def test_a_silenced_word_says_what_that_did_to_which_probability(page, translato
 def test_ninety_five_in_a_hundred_held_out_sentences_are_not_doubted(name):
     typical = json.loads(read("models.json"))[name]["typical"]
     artifact = artifacts.load(name)
-    translator = experiments.load_translator(artifact)
-    ids = [translator.encode(source) for source in experiments.test_sources(artifact)[:600]]
+    translator = runs.load_translator(artifact)
+    ids = [translator.encode(source) for source in runs.test_sources(artifact)[:600]]
     found = [
         h.log_prob / (len(h.ids) + h.finished)
         for start in range(0, len(ids), 100)

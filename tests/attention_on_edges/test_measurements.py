@@ -10,29 +10,22 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from attention_on_edges.analysis.heads import heads_of
-from attention_on_edges.commands.app import app
-from attention_on_edges.data.corpora import captions
-from attention_on_edges.data.corpora.annotated import AlignedPair, Parse
-from attention_on_edges.data.metrics import bleu, tokenized_bleu
-from attention_on_edges.data.tokenization import BPE
-from attention_on_edges.experiments import (
-    MEASUREMENTS,
-    ModelConfig,
-    TextDataset,
-    artifacts,
-    load_study,
-    measurements,
-)
-from attention_on_edges.experiments import annotated as against
-from attention_on_edges.experiments.annotated import measure_alignment, measure_syntax
-from attention_on_edges.experiments.circuits import HOLES
-from attention_on_edges.experiments.measurements import (
-    measure_bleu,
-    measure_pruning,
-    measure_windows,
-    paired_tests,
-)
+from attention_on_edges.cli.app import app
+from attention_on_edges.corpora import captions
+from attention_on_edges.corpora.gold import AlignedPair, Parse
+from attention_on_edges.corpora.text_dataset import TextDataset
+from attention_on_edges.corpora.tokenization import BPE
+from attention_on_edges.runs import ModelConfig, artifacts
+from attention_on_edges.runs.metrics import bleu, tokenized_bleu
+from attention_on_edges.studies import MEASUREMENTS, alignment, load_study, measurements, syntax
+from attention_on_edges.studies import bleu as bleu_study
+from attention_on_edges.studies import heads as heads_study
+from attention_on_edges.studies.alignment import measure_alignment
+from attention_on_edges.studies.bleu import measure_bleu, paired_tests
+from attention_on_edges.studies.circuits import HOLES
+from attention_on_edges.studies.heads import heads_of, measure_pruning
+from attention_on_edges.studies.measurements import measure_windows
+from attention_on_edges.studies.syntax import measure_syntax
 
 
 @pytest.fixture(scope="module")
@@ -78,9 +71,9 @@ class TestPruning:
             references = [target for _, target in data.corpus.splits["test"]]
             return ["nichts davon stimmt hier ."] * spoiled + references[spoiled:]
 
-        monkeypatch.setattr(measurements, "without_heads", without_heads)
-        monkeypatch.setattr(measurements, "translate", translate)
-        monkeypatch.setattr(measurements, "importance", lambda *_: weight)
+        monkeypatch.setattr(heads_study, "without_heads", without_heads)
+        monkeypatch.setattr(heads_study, "translate", translate)
+        monkeypatch.setattr(heads_study, "importance", lambda *_: weight)
         whole, *rows = measure_pruning(model, data, "test", step=5, seeds=2)
         assert whole == {"kind": "whole", "bleu": pytest.approx(100), "heads": 12}
         ones, orders = rows[:12], rows[12:]
@@ -102,8 +95,8 @@ class TestPruning:
 
     def test_p_values_count_differences_both_ways(self, monkeypatch):
         """Of systems that differ by chance, a tenth has p below 0.1; one-sided it would be a fifth."""
-        monkeypatch.setattr(measurements, "TRIALS", 300)
-        monkeypatch.setattr(measurements, "RESAMPLES", 100)
+        monkeypatch.setattr(bleu_study, "TRIALS", 300)
+        monkeypatch.setattr(bleu_study, "RESAMPLES", 100)
         references = [f"satz nummer {i} steht hier und da ." for i in range(60)]
         generator = np.random.default_rng(0)
         wrong = generator.random((2, 60, 60)) < 0.3
@@ -149,7 +142,7 @@ class TestAlignment:
         links = frozenset((i, i) for i in range(4))
         source, target = ("two", "dogs", "run", "."), ("zwei", "Hunde", "rennen", ".")
         pairs = [AlignedPair(source, target, links, links)] * 150
-        spans = [against.split_words(data.splitter, side)[1] for side in (pairs[0].source, pairs[0].target)]
+        spans = [alignment.split_words(data.splitter, side)[1] for side in (pairs[0].source, pairs[0].target)]
 
         def planted(batch, layer):
             weights = torch.full((2, batch.tgt_lengths[0], batch.src_lengths[0]), 1e-3)
@@ -171,7 +164,7 @@ class TestAlignment:
         assert all(2 < row["nats"] < 10 for row in rows[-2:])
 
     def test_the_two_parts_are_scored_apart(self, model, data, monkeypatch):
-        monkeypatch.setattr(against, "CHOSEN_ON", 10)
+        monkeypatch.setattr(alignment, "CHOSEN_ON", 10)
         wrong, right = (
             AlignedPair(("two", "dogs"), ("zwei", "Hunde"), frozenset(links), frozenset(links))
             for links in ([(0, 1), (1, 0)], [(0, 0), (1, 1)])
@@ -185,11 +178,11 @@ class TestSyntax:
 
     def test_planted_trees_are_found(self, model, data, monkeypatch):
         """Head 1 of layer 0 attends to a word's head, the other heads to the word before."""
-        monkeypatch.setattr(against, "COMMON", 3)
+        monkeypatch.setattr(syntax, "COMMON", 3)
         parse = self.PARSE
         alone = Parse(("yes",), (-1,), ("root",))
         splits = {"valid": [parse] * 4, "test": [parse, alone, parse, parse]}
-        _, spans = against.split_words(data.splitter, parse.words)
+        _, spans = alignment.split_words(data.splitter, parse.words)
 
         def planted(batch, layer):
             n = batch.src_lengths[0]
@@ -218,7 +211,7 @@ class TestSyntax:
         assert relations["obj"]["offset"] == -1
 
     def test_heads_and_offsets_are_chosen_on_the_other_split(self, model, data, monkeypatch):
-        monkeypatch.setattr(against, "COMMON", 1)
+        monkeypatch.setattr(syntax, "COMMON", 1)
         other = replace(self.PARSE, heads=(2, 2, -1, 2))
         rows = measure_syntax({"trained": model}, data, {"valid": [self.PARSE], "test": [other]})
         det = next(r for r in rows if r.get("relation") == "det")

@@ -1,6 +1,6 @@
 import pytest
 
-from attention_on_edges.data.metrics import (
+from attention_on_edges.runs.metrics import (
     alignment_error_rate,
     bleu,
     chrf,

@@ -9,18 +9,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attention_on_edges import experiments
-from attention_on_edges.data import corpora
-from attention_on_edges.data.familiarity import Familiarity
-from attention_on_edges.data.text_dataset import TextDataset
-from attention_on_edges.data.tokenization import BPE
-from attention_on_edges.data.tokenizer_config import TokenizerConfig
-from attention_on_edges.data.variation import invented, names, varied
-from attention_on_edges.experiments import artifacts
-from attention_on_edges.experiments.copying import copy_names, lost_names
-from attention_on_edges.experiments.loading import load_data
-from attention_on_edges.experiments.odd_inputs import longest_run, measure_odd_inputs, odd_inputs
-from attention_on_edges.experiments.translator import Translator
+from attention_on_edges import corpora, runs
+from attention_on_edges.corpora.text_dataset import TextDataset
+from attention_on_edges.corpora.tokenization import BPE
+from attention_on_edges.corpora.tokenizer_config import TokenizerConfig
+from attention_on_edges.corpora.variation import invented, names, varied
+from attention_on_edges.runs import artifacts
+from attention_on_edges.runs.copied_names import copy_names, lost_names
+from attention_on_edges.runs.familiarity import Familiarity
+from attention_on_edges.runs.loading import load_data
+from attention_on_edges.runs.translator import Translator
+from attention_on_edges.studies.odd_inputs import longest_run, measure_odd_inputs, odd_inputs
 
 PAIRS = [
     ("Tom has 3 dogs.", "Tom a 3 chiens."),
@@ -86,7 +85,7 @@ def test_without_variation_batches_are_as_ever_and_with_it_a_state_repeats_them(
 def test_merges_are_learned_from_varied_text_too(monkeypatch):
     full = corpora.load("captions", train=300, valid=5, test=5)
     monkeypatch.setattr(corpora, "load", lambda name: full)
-    experiment = replace(experiments.get_experiment("multi30k"), tokenizer=TokenizerConfig(600))
+    experiment = replace(runs.get_experiment("multi30k"), tokenizer=TokenizerConfig(600))
     capitals = "A MAN IS RIDING A BIKE."
     pieces = []
     for vary in (0.0, 0.5):
@@ -121,7 +120,7 @@ class TestFamiliarity:
 
 
 def test_a_translator_says_how_unlike_a_text_is_if_it_knows():
-    told = experiments.load_translator(artifacts.load("multi30k-one-layer"))
+    told = runs.load_translator(artifacts.load("multi30k-one-layer"))
     untold = Translator(told.model, told.splitter)
     texts = ["A man.", "Qzx!"]
     known = Familiarity.of([told.encode(texts[0])] * 3, told.vocabulary.vocab_size)
@@ -140,7 +139,7 @@ def test_the_committed_set_names_what_to_keep_and_runs_are_counted():
 
 @pytest.mark.parametrize("name", MODELS)
 def test_no_translation_of_an_odd_input_loops_or_runs_on(name):
-    translator = experiments.load_translator(artifacts.load(name))
+    translator = runs.load_translator(artifacts.load(name))
     assert sum(row.loops for row in measure_odd_inputs(translator, beam=1)) == 0
     texts = [text for one in odd_inputs() for text in one.texts if len(text) < 30]
     for text, (best,) in zip(texts, translator(texts, beam=1), strict=True):
@@ -149,7 +148,7 @@ def test_no_translation_of_an_odd_input_loops_or_runs_on(name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_names_and_numbers_are_copied_and_without_copying_most_are_lost(name):
-    translator = experiments.load_translator(artifacts.load(name))
+    translator = runs.load_translator(artifacts.load(name))
     share = []
     for copy in (True, False):
         rows = measure_odd_inputs(translator, copy=copy)

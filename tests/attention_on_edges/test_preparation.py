@@ -10,11 +10,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attention_on_edges import experiments
-from attention_on_edges.data import corpora
-from attention_on_edges.data.preparation import moses, plain, prepared
-from attention_on_edges.data.tokenizer_config import TokenizerConfig
-from attention_on_edges.experiments import Experiment, ModelConfig, scores
+from attention_on_edges import corpora, runs
+from attention_on_edges.corpora.preparation import moses, plain, prepared
+from attention_on_edges.corpora.tokenizer_config import TokenizerConfig
+from attention_on_edges.runs import Experiment, ModelConfig, scores
 from edgewise.training import TrainingConfig
 
 LANGUAGES = ("en", "de")
@@ -68,17 +67,17 @@ def test_a_model_of_prepared_text_reads_and_writes_plain_text(tmp_path, monkeypa
         TrainingConfig(epochs=1, batch_tokens=500, warmup=20),
         TokenizerConfig(400, moses=LANGUAGES),
     )
-    run = experiments.start(tiny, tmp_path)
+    run = runs.start(tiny, tmp_path)
     run.train()
     assert run.data.corpus.splits["test"] == published["test"]
-    artifact = experiments.finish(run, tiny)
+    artifact = runs.finish(run, tiny)
     assert Experiment.of(artifact.config) == tiny
     assert artifact.metrics["test"]["references_reproduced"] == 1
-    model, data = experiments.restore(artifact)
-    assert experiments.figures(model, data, "test", search=experiments.search_of(artifact)) == pytest.approx(
+    model, data = runs.restore(artifact)
+    assert runs.figures(model, data, "test", search=runs.search_of(artifact)) == pytest.approx(
         artifact.metrics["test"], rel=1e-5
     )
-    translator = experiments.load_translator(artifact)
+    translator = runs.load_translator(artifact)
     source = full.splits["test"][0][0]
     assert source != source.lower()
     assert translator.encode(source) == data.encode(data.splitter.split(moses([source], "en")[0]))

@@ -12,10 +12,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attention_on_edges import experiments
-from attention_on_edges.commands import app as cli
-from attention_on_edges.data import tasks
-from attention_on_edges.data.tasks import TranslationDataset
+from attention_on_edges import runs, tasks
+from attention_on_edges.cli import app as cli
+from attention_on_edges.tasks import TranslationDataset
 from edgewise.graphs import GraphPool
 from processes import ROOT, free_port, process, set_role
 from workshop import FEW, TINY_COPY
@@ -57,7 +56,7 @@ def call(rank, port, words, errors):
     with open(errors, "w") as file:
         os.dup2(file.fileno(), 2)
     torch.set_num_threads(1)
-    experiments.EXPERIMENTS["copy"], tasks.SIZES = TINY_COPY, FEW
+    runs.EXPERIMENTS["copy"], tasks.SIZES = TINY_COPY, FEW
     cli.app(words)
 
 
@@ -90,12 +89,12 @@ def test_the_first_process_alone_writes(tmp_path):
 WORKER = """
 import os, sys, time
 from pathlib import Path
-from attention_on_edges import experiments
-from attention_on_edges.commands import app as cli
-from attention_on_edges.data import tasks
+from attention_on_edges import runs
+from attention_on_edges.cli import app as cli
+from attention_on_edges import tasks
 from edgewise.training import Trainer
 from workshop import FEW, TINY_COPY
-experiments.EXPERIMENTS["copy"], tasks.SIZES = TINY_COPY, FEW
+runs.EXPERIMENTS["copy"], tasks.SIZES = TINY_COPY, FEW
 Path(sys.argv.pop(), os.environ["RANK"]).write_text(str(os.getpid()))
 write = Trainer._write
 Trainer._write = lambda run, **facts: (write(run, **facts), time.sleep(0.2))

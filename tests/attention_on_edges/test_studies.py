@@ -6,20 +6,12 @@ import pytest
 import torch
 from torch import nn
 
-from attention_on_edges import experiments
-from attention_on_edges.analysis import make_mixing_model
-from attention_on_edges.data import tasks
-from attention_on_edges.experiments import (
-    STUDIES,
-    Experiment,
-    ModelConfig,
-    Study,
-    artifacts,
-    load_study,
-    run_study,
-    studies,
-)
-from attention_on_edges.experiments.studies import Results
+from attention_on_edges import runs, tasks
+from attention_on_edges.models import make_mixing_model
+from attention_on_edges.runs import Experiment, ModelConfig, artifacts
+from attention_on_edges.studies import STUDIES, Study, load_study, run_study
+from attention_on_edges.studies import results as studies
+from attention_on_edges.studies.results import Results
 from edgewise.decoding import greedy
 from edgewise.graphs import GraphPool
 from edgewise.models.gnn import reduce_edges
@@ -67,9 +59,9 @@ class TestStudy:
         found, whole = (json.loads(Path(folder, "small.json").read_text("utf-8")) for folder in folders)
         assert found["rows"] == whole["rows"]
         assert found["config"] == small.config
-        runs = [(row["variant"], row["seed"]) for row in found["rows"]]
-        assert runs == [("h 1", 0), ("h 1", 1), ("h 2", 0), ("h 2", 1)]
-        run = experiments.start(small.entries[3], tmp_path / "again")
+        made = [(row["variant"], row["seed"]) for row in found["rows"]]
+        assert made == [("h 1", 0), ("h 1", 1), ("h 2", 0), ("h 2", 1)]
+        run = runs.start(small.entries[3], tmp_path / "again")
         run.train()
         assert found["rows"][3] == {"variant": "h 2", "seed": 1} | run.epochs[-1]["valid"]
         other = replace(small.entries[0], training=TrainingConfig(2, batch_size=20))
@@ -128,8 +120,8 @@ def test_committed_figures_are_of_the_studies_in_the_catalogue(name):
     ]
     assert recorded == STUDIES[name].config
     assert not results.provenance["changed"]
-    runs = [(row["variant"], row["seed"]) for row in results.rows]
-    assert runs == [(entry.name, entry.training.seed) for entry in STUDIES[name].entries]
+    made = [(row["variant"], row["seed"]) for row in results.rows]
+    assert made == [(entry.name, entry.training.seed) for entry in STUDIES[name].entries]
 
 
 def test_studies_go_by_their_names_and_name_each_run_once():

@@ -4,8 +4,8 @@ import json
 import pytest
 import torch
 
-from attention_on_edges.data import tasks
-from attention_on_edges.data.tasks import EOS, LETTERS, SOS, TranslationDataset, get_dataset, pairs_of_length
+from attention_on_edges import tasks
+from attention_on_edges.tasks import EOS, LETTERS, SOS, TranslationDataset, get_dataset, pairs_of_length
 from edgewise.graphs import GraphPool
 
 pool = GraphPool()

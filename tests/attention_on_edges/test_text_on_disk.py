@@ -10,24 +10,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.utils import parameters_to_vector
 
-from attention_on_edges import experiments
-from attention_on_edges.data import corpora
-from attention_on_edges.data.corpora.cleaning import cleaned, sampled
-from attention_on_edges.data.text_on_disk import PairsOnDisk, TextOnDisk, made_once, write_pairs
-from attention_on_edges.data.tokenization import BPE
-from attention_on_edges.experiments import EXPERIMENTS, Experiment, TextDataset, load_data, runs, scores
+from attention_on_edges import corpora, runs
+from attention_on_edges.corpora.cleaning import cleaned, sampled
+from attention_on_edges.corpora.text_dataset import TextDataset
+from attention_on_edges.corpora.text_on_disk import PairsOnDisk, TextOnDisk, made_once, write_pairs
+from attention_on_edges.corpora.tokenization import BPE
+from attention_on_edges.runs import EXPERIMENTS, Experiment, load_data, scores
 from edgewise.graphs import GraphPool
 from edgewise.training.checkpoint_files import CheckpointError
 from processes import in_team
 
-TINY = experiments.reduced(EXPERIMENTS["wmt14"])
+TINY = runs.reduced(EXPERIMENTS["wmt14"])
 
 
 @pytest.fixture
 def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("EDGEWISE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(scores, "PENALTIES", (0.0, 1.0))
-    monkeypatch.setattr(runs, "VALIDATED", 2)
+    monkeypatch.setattr("attention_on_edges.runs.running.VALIDATED", 2)
     torch.set_num_threads(1)
     return tmp_path / "cache"
 
@@ -114,10 +114,10 @@ def test_of_two_that_ask_at_once_one_makes_it(tmp_path):
 
 def resumed(folder):
     """Train whole and in two parts; return both runs' weights and losses."""
-    whole = experiments.start(TINY, folder / "whole")
+    whole = runs.start(TINY, folder / "whole")
     whole.train()
-    experiments.start(TINY, folder / "parts").train(3)
-    parts = experiments.start(TINY, folder / "parts", resume=True)
+    runs.start(TINY, folder / "parts").train(3)
+    parts = runs.start(TINY, folder / "parts", resume=True)
     parts.train()
     return [(parameters_to_vector(run.model.parameters()).tolist(), run.losses) for run in (whole, parts)]
 
@@ -128,18 +128,18 @@ def test_a_run_resumes_bit_for_bit_in_one_process_and_in_two(own_cache, tmp_path
 
 
 def test_a_run_leaves_an_artifact_and_refuses_another_tokenizer(own_cache, tmp_path):
-    run = experiments.start(TINY, tmp_path)
+    run = runs.start(TINY, tmp_path)
     run.train()
-    artifact = experiments.finish(run, TINY)
+    artifact = runs.finish(run, TINY)
     assert Experiment.of(json.loads(json.dumps(artifact.config))) == TINY
     assert artifact.provenance["data"] == run.data.digest
-    _, data = experiments.restore(artifact)
+    _, data = runs.restore(artifact)
     assert data.splits["train"][3] == run.data.splits["train"][3]
-    assert experiments.test_sources(artifact) == [s for s, _ in data.corpus.splits["test"]]
+    assert runs.test_sources(artifact) == [s for s, _ in data.corpus.splits["test"]]
     (learned,) = own_cache.rglob("*.json")
     learned.write_text(BPE.train((german for _, german in data.corpus.splits["valid"]), 400).to_json())
     with pytest.raises(CheckpointError, match="data"):
-        experiments.start(TINY, tmp_path, resume=True)
+        runs.start(TINY, tmp_path, resume=True)
 
 
 @pytest.mark.corpus

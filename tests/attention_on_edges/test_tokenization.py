@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attention_on_edges.data.tokenization import BPE, UNKNOWN, Words
-from attention_on_edges.experiments import artifacts, restore_splitter
+from attention_on_edges.corpora.tokenization import BPE, UNKNOWN, Words
+from attention_on_edges.runs import artifacts, restore_splitter
 from workshop import corpus_of
 
 LINES = [

@@ -9,22 +9,21 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from attention_on_edges import experiments
-from attention_on_edges.commands.app import app
-from attention_on_edges.data import corpora
-from attention_on_edges.data.metrics import bleu, tokenized_bleu
-from attention_on_edges.data.preparation import moses
-from attention_on_edges.data.tokenization import BPE
-from attention_on_edges.data.tokenizer_config import TokenizerConfig
-from attention_on_edges.experiments import (
+from attention_on_edges import corpora, runs
+from attention_on_edges.cli.app import app
+from attention_on_edges.corpora.preparation import moses
+from attention_on_edges.corpora.text_dataset import TextDataset
+from attention_on_edges.corpora.tokenization import BPE
+from attention_on_edges.corpora.tokenizer_config import TokenizerConfig
+from attention_on_edges.runs import (
     Experiment,
     ModelConfig,
     Search,
-    TextDataset,
     Translation,
     artifacts,
     scores,
 )
+from attention_on_edges.runs.metrics import bleu, tokenized_bleu
 from edgewise.decoding import Hypothesis, beam_search
 from edgewise.graphs import GraphPool
 from edgewise.training import TrainingConfig
@@ -66,7 +65,7 @@ def test_bpe_dropout_may_end_before_training_does(corpus, small, tmp_path):
     ending = replace(TINY, training=training, tokenizer=replace(TINY.tokenizer, dropout_epochs=2))
     assert Experiment.of(ending.config) == ending
     tokens = {}
-    straight = experiments.start(ending, tmp_path / "straight")
+    straight = runs.start(ending, tmp_path / "straight")
     straight.train()
     for line in map(json.loads, (tmp_path / "straight" / "metrics.jsonl").read_text().splitlines()):
         if "rate" in line:
@@ -111,12 +110,12 @@ def test_segmentations_are_resampled_in_training_only_and_repeat_from_the_same_s
 
 
 def test_a_run_on_text_leaves_an_artifact_that_translates_without_the_corpus(small, tmp_path, monkeypatch):
-    run = experiments.start(TINY, tmp_path)
+    run = runs.start(TINY, tmp_path)
     run.train()
     assert {"loss", "accuracy", "bleu", "chrf"} <= run.epochs[0]["valid"].keys()
-    artifact = experiments.finish(run, TINY)
+    artifact = runs.finish(run, TINY)
     assert Experiment.of(artifact.config) == TINY
-    search = experiments.search_of(artifact)
+    search = runs.search_of(artifact)
     by_penalty = artifact.metrics["valid_by_penalty"]
     assert (
         by_penalty[str(search.length_penalty)]
@@ -124,20 +123,20 @@ def test_a_run_on_text_leaves_an_artifact_that_translates_without_the_corpus(sma
         == artifact.metrics["valid"]["bleu"]
     )
     assert artifact.metrics["test"]["references_reproduced"] == 1.0
-    model, data = experiments.restore(artifact)
-    assert experiments.figures(model, data, "test", search=search) == pytest.approx(
+    model, data = runs.restore(artifact)
+    assert runs.figures(model, data, "test", search=search) == pytest.approx(
         artifact.metrics["test"], rel=1e-5
     )
     texts = ["A man rides a bike.", "🚲"]
-    expected = experiments.translate(model, data, texts, search)
+    expected = runs.translate(model, data, texts, search)
 
     def gone(name):
         raise corpora.CorpusError("no corpus here")
 
     monkeypatch.setattr(corpora, "load", gone)
     with pytest.raises(corpora.CorpusError):
-        experiments.restore(artifact)
-    alone = experiments.load_translator(artifact)
+        runs.restore(artifact)
+    alone = runs.load_translator(artifact)
     found = [best for best, *_ in alone(texts)]
     assert [one.text for one in found] == expected
     assert found[0].unlikeness < found[1].unlikeness == 1
@@ -148,9 +147,9 @@ def folder(corpus, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(corpora, "load", lambda name: corpus)
         patch.setattr(scores, "PENALTIES", (0.0, 1.0))
-        run = experiments.start(TINY, tmp_path_factory.mktemp("run"))
+        run = runs.start(TINY, tmp_path_factory.mktemp("run"))
         run.train()
-        return experiments.finish(run, TINY).folder
+        return runs.finish(run, TINY).folder
 
 
 WITHOUT_NETWORK = """
@@ -166,7 +165,7 @@ runpy.run_module("attention_on_edges", run_name="__main__")
 
 @pytest.fixture
 def translator(folder):
-    return experiments.load_translator(artifacts.load(folder))
+    return runs.load_translator(artifacts.load(folder))
 
 
 class TestTranslator:
@@ -228,10 +227,10 @@ class TestTranslator:
 
 
 def test_resuming_on_text_is_bit_for_bit(small, tmp_path):
-    whole = experiments.start(TINY, tmp_path / "whole")
+    whole = runs.start(TINY, tmp_path / "whole")
     whole.train()
-    experiments.start(TINY, tmp_path / "parts").train(max_steps=3)
-    parts = experiments.start(TINY, tmp_path / "parts", resume=True)
+    runs.start(TINY, tmp_path / "parts").train(max_steps=3)
+    parts = runs.start(TINY, tmp_path / "parts", resume=True)
     parts.train()
     assert parts.losses == whole.losses
     for one, other in zip(parts.model.parameters(), whole.model.parameters(), strict=True):
@@ -242,8 +241,8 @@ def test_figures_are_those_of_the_translations(corpus):
     data = TextDataset(corpus, BPE.train((t for pair in corpus.splits["train"] for t in pair), 400))
     model = TINY.build(data.vocab_size).eval()
     search = Search(3, 1.0, 0)
-    found = experiments.translate(model, data, [source for source, _ in corpus.splits["test"]], search)
-    figures = experiments.decoded_figures(model, data, "test", search=search)
+    found = runs.translate(model, data, [source for source, _ in corpus.splits["test"]], search)
+    figures = runs.decoded_figures(model, data, "test", search=search)
     assert figures["bleu"] == bleu(found, [target for _, target in corpus.splits["test"]]).value
     published = [target for _, target in corpus.tokenised["test"]]
     assert figures["bleu_tokenised"] == tokenized_bleu(moses(found, "de"), published).value
@@ -267,7 +266,7 @@ def test_validation_chooses_the_length_penalty(corpus, monkeypatch):
 
 def test_a_finished_run_decodes_with_the_search_of_its_recipe(small, tmp_path, monkeypatch):
     recipe = replace(TINY, search=Search(2, 1.0, 0))
-    run = experiments.start(recipe, tmp_path)
+    run = runs.start(recipe, tmp_path)
     run.train()
     ranked = []
 
@@ -275,11 +274,11 @@ def test_a_finished_run_decodes_with_the_search_of_its_recipe(small, tmp_path, m
         ranked.append((*arguments[4:6], length_offset))
         return beam_search(*arguments, length_offset=length_offset, **options)
 
-    monkeypatch.setattr("attention_on_edges.experiments.translator.beam_search", spy)
-    artifact = experiments.finish(run, recipe)
-    assert experiments.search_of(artifact) == recipe.search
+    monkeypatch.setattr("attention_on_edges.runs.translator.beam_search", spy)
+    artifact = runs.finish(run, recipe)
+    assert runs.search_of(artifact) == recipe.search
     assert ranked[-1] == (2, 1.0, 0)
-    assert experiments.load_translator(artifact).length_offset == 0
+    assert runs.load_translator(artifact).length_offset == 0
 
 
 def test_scores_are_of_the_model_alone(monkeypatch):

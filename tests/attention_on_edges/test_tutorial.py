@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from attention_on_edges.data import tasks
-from attention_on_edges.data.tasks import get_dataset
+from attention_on_edges import tasks
 from attention_on_edges.live import att_animation
+from attention_on_edges.tasks import get_dataset
 from edgewise.graphs import GraphPool
-from edgewise.models.transformer import make_model
-from edgewise.training import LabelSmoothing, NoamOpt, SimpleLossCompute
+from edgewise.training import LabelSmoothing
+from edgewise.tutorial import NoamOpt, SimpleLossCompute, make_model
 
 
 def criterion_of(data):

@@ -10,8 +10,8 @@ import sys
 
 import pytest
 
-from attention_on_edges.benchmarks.training import BY_HAND, PADDED, TRAININGS
-from attention_on_edges.experiments import load_study
+from attention_on_edges.bench.training import BY_HAND, PADDED, TRAININGS
+from attention_on_edges.studies import load_study
 from places import BOOK, ROOT
 
 
@@ -73,7 +73,7 @@ def test_a_built_package_works_in_an_empty_environment(tmp_path, kind):
     code, said = example()
     alone = {"cwd": tmp_path, "capture_output": True, "text": True}
     assert subprocess.run([python, "-c", code], check=True, **alone).stdout == said
-    asked = subprocess.run([python.with_name("edgewise"), "translate", "hello"], **alone)
+    asked = subprocess.run([python, "-m", "attention_on_edges", "translate", "hello"], **alone)
     assert asked.returncode == 1  # it asks for the chapters' extra
 
 

@@ -10,7 +10,8 @@ CODE = ROOT / "code"
 
 ROWS = {
     "edgewise": [
-        {"training", "decoding"},
+        {"interop", "training", "decoding"},
+        {"tutorial"},
         {"models"},
         {"graph_attention"},
         {"layers", "message_passing"},
@@ -19,11 +20,12 @@ ROWS = {
     ],
     "attention_on_edges": [
         {"__main__"},
-        {"commands"},
-        {"benchmarks", "lab", "live"},
-        {"experiments"},
-        {"analysis"},
-        {"data", "figures"},
+        {"cli"},
+        {"bench", "lab", "live"},
+        {"studies"},
+        {"runs"},
+        {"models", "corpora"},
+        {"tasks", "figures"},
     ],
 }
 """A room may import from rows below its own; the workshop from any of the library's, never the other way."""
@@ -63,11 +65,19 @@ def upward(package, room, names):
 
 
 def test_imports_point_one_way():
-    names = ["edgewise.models.dense.greedy", "edgewise.validation", "torch", "attention_on_edges.data.tasks"]
+    names = ["edgewise.models.dense.greedy", "edgewise.validation", "torch", "attention_on_edges.tasks"]
     assert upward("edgewise", "graphs", names) == [names[0], names[3]]
-    assert upward("attention_on_edges", "data", names) == []
+    assert upward("attention_on_edges", "corpora", names) == []
     found = {path: upward(*place(path), imports(path)) for path in FILES if place(path)[1] != "__init__"}
     assert {path: names for path, names in found.items() if names} == {}
+
+
+def test_a_file_is_found_by_its_name():
+    """No base name occurs twice, no folder holds one file alone."""
+    files = [path for path in FILES if path.name != "__init__.py"]
+    assert len({path.name for path in files}) == len(files) > 100
+    for folder in {path.parent for path in FILES}:
+        assert len(list(folder.glob("*.py"))) > 2, f"{folder} has one file"
 
 
 NEEDED = {"torch", "numpy", "edgewise"}

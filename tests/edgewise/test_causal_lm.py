@@ -20,8 +20,8 @@ from transformers import (
 
 from edgewise.decoding import KeyValueCache, continue_texts
 from edgewise.graphs import causal, prefix_lm, sinks
+from edgewise.interop.transformers import from_transformers
 from edgewise.models.causal_lm import CausalLM, CausalLMConfig
-from edgewise.models.from_transformers import from_transformers
 from edgewise.validation import InputError, UnknownNameError
 
 SIZES = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}

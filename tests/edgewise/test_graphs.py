@@ -15,11 +15,11 @@ from edgewise.graphs import (
     bipartite,
     causal,
     complete,
-    interop,
     load_dgl,
     window,
 )
-from edgewise.graphs.interop import dgl_available
+from edgewise.graphs import dgl as dgl_import
+from edgewise.graphs.dgl import dgl_available
 from support import edge_graphs, interval_graphs, random_pairs, sizes
 
 counts, reach = st.integers(0, 8), st.integers(0, 4)
@@ -161,6 +161,14 @@ class TestPool:
             ours = {(made.nids[of][i].item(), made.nids[to][j].item()) for i, j in edges(graph)}
             assert set(zip(src.tolist(), dst.tolist(), strict=True)) == ours
 
+    def test_it_moves_as_a_whole(self):
+        batch = GraphPool()(*random_pairs([(2, 3), (4, 2)]))
+        moved = batch.to("meta")
+        parts = (moved.enc, moved.dec, moved.cross, moved, *moved.src, *moved.tgt)
+        assert {x.device.type for x in parts} == {"meta"}
+        assert batch.to("cpu").enc is batch.enc
+        assert (moved.n_tokens, moved.tgt_lengths) == (batch.n_tokens, batch.tgt_lengths)
+
     @pytest.mark.parametrize(
         ("source", "target", "error", "message"),
         [
@@ -229,8 +237,8 @@ def test_what_dgl_warns_of_while_it_is_imported_is_not_shown(monkeypatch, recwar
     def warns(name):
         warnings.warn("no progress bars here", stacklevel=1)
 
-    monkeypatch.setattr(interop.importlib, "import_module", warns)
-    interop.load_dgl()
+    monkeypatch.setattr(dgl_import.importlib, "import_module", warns)
+    dgl_import.load_dgl()
     assert not recwarn.list
 
 
@@ -239,7 +247,7 @@ def test_without_a_dgl_that_works_the_message_says_how_to_get_it(monkeypatch, fa
     def raises(name):
         raise fault(f"no {name} here")
 
-    monkeypatch.setattr(interop.importlib, "import_module", raises)
+    monkeypatch.setattr(dgl_import.importlib, "import_module", raises)
     assert not dgl_available()
     with pytest.raises(ImportError, match=r"pip install 'edgewise\[dgl\]'.*'tiles' and 'scatter'"):
         complete(2).to_dgl()

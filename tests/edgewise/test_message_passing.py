@@ -9,12 +9,12 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from edgewise import message_passing
 from edgewise.graphs import AttentionGraph, bipartite, causal, complete, random_links, window
 from edgewise.message_passing import (
     ENGINES,
     attention_weights,
     cost,
+    operation,
     plan_tiles,
     propagate_attention,
 )
@@ -329,7 +329,7 @@ def test_auto_takes_what_the_law_says_with_few_exceptions(monkeypatch):
     def spy(name):
         return lambda *_: taken.append(name) or torch.zeros(1)
 
-    monkeypatch.setattr(message_passing, "ENGINES", {name: spy(name) for name in ENGINES})
+    monkeypatch.setattr(operation, "ENGINES", {name: spy(name) for name in ENGINES})
     twice = AttentionGraph(*torch.tensor([[0, 0, 1], [1, 1, 0]]), 2)
     some = (complete(8), twice, complete([200] * 5), complete([8] * 30), random_links(500, 3), ladder(300))
     for graph in some:
@@ -361,10 +361,10 @@ def test_without_dgl_its_engines_say_so_and_the_others_work(monkeypatch):
     monkeypatch.setitem(sys.modules, "dgl", None)
     graph = complete(3)
     fields = random_fields(graph, 1, 2)
-    for engine in message_passing.DGL_ENGINES:
+    for engine in operation.DGL_ENGINES:
         with pytest.raises(ImportError, match="DGL cannot be imported"):
             propagate_attention(graph, *fields, engine=engine)
-    assert message_passing.available_engines() == ["scatter", "csr", "tiles"]
+    assert operation.available_engines() == ["scatter", "csr", "tiles"]
     assert propagate_attention(graph, *fields).shape == (3, 1, 2)
 
 

@@ -5,19 +5,34 @@ import torch
 
 from edgewise.graphs import GraphPool
 from edgewise.models.recording import current_recording, recorded
-from support import random_pairs, small_model
+from edgewise.tutorial import make_model
+from support import VOCAB, random_pairs, small_model
 
 pool = GraphPool()
 
 
-def test_an_evaluated_batch_records_the_attention_of_its_sentence():
-    model = small_model()
+def test_the_tutorials_model_keeps_the_attention_that_its_script_asks_for():
+    torch.manual_seed(0)
+    model = make_model(VOCAB, VOCAB, N=2, dim_model=8, dim_ff=16, h=2)
     batch = pool(*random_pairs([(2, 3), (4, 2), (3, 3), (5, 4), (2, 2)]))
-    model(batch)
+    model.eval()(batch)
     assert model.att_weight_map == [], "nobody has asked"
     model.att_weight_map = None
+    model.train()(batch)
+    assert model.att_weight_map is None
+    model.eval()(pool(*random_pairs([(2, 2)] * 3)))
+    assert model.att_weight_map is None, "there is no sentence 3"
     model(batch)
-    e2e, e2d, d2d = model.att_weight_map
+    kept = model.att_weight_map
+    for weights, same in zip(kept, model.attention_of(batch, 3), strict=True):
+        assert torch.equal(weights, same)
+    model(batch)
+    assert model.att_weight_map is kept
+
+
+def test_attention_is_a_distribution_over_senders_and_causal_in_the_target():
+    batch = pool(*random_pairs([(2, 3), (4, 2), (3, 3), (5, 4), (2, 2)]))
+    e2e, e2d, d2d = small_model().attention_of(batch, 3)
     assert [tuple(x.shape) for x in (e2e, e2d, d2d)] == [(2, 5, 5), (2, 4, 5), (2, 4, 4)]
     for weights in (e2e, e2d, d2d):
         torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:2]))
@@ -28,7 +43,6 @@ def test_the_map_is_the_attention_that_made_the_output():
     """Rebuild the last layer's message from the map and compare with what was propagated."""
     model = small_model(N=1)
     batch = pool(*random_pairs([(4, 3)]))
-    model.viz_index, model.att_weight_map = 0, None
     seen = {}
     plain = type(model).propagate_attention
 
@@ -39,7 +53,8 @@ def test_the_map_is_the_attention_that_made_the_output():
 
     model.propagate_attention = record
     model(batch)
-    for weights, graph in zip(model.att_weight_map, (batch.enc, batch.cross, batch.dec), strict=True):
+    del model.propagate_attention
+    for weights, graph in zip(model.attention_of(batch, 0), (batch.enc, batch.cross, batch.dec), strict=True):
         v, wv = seen[id(graph)]
         torch.testing.assert_close(torch.einsum("hji,ihd->jhd", weights, v), wv)
 
@@ -51,19 +66,6 @@ def test_the_map_of_a_sentence_does_not_depend_on_its_neighbours():
         alone = model.attention_of(pool([pair[0]], [pair[1]]), 0)
         for mine, other in zip(model.attention_of(batch, i), alone, strict=True):
             torch.testing.assert_close(mine, other)
-
-
-def test_nothing_is_recorded_in_training_or_twice_or_beyond_the_batch():
-    model, batch = small_model(), pool(*random_pairs([(2, 2)] * 4))
-    model.att_weight_map = None
-    model.train()(batch)
-    assert model.att_weight_map is None
-    model.eval()(pool(*random_pairs([(2, 2)] * 3)))
-    assert model.att_weight_map is None, "there is no sentence 3"
-    model(batch)
-    first = model.att_weight_map
-    model(batch)
-    assert model.att_weight_map is first
 
 
 def test_attention_of_any_layer_and_sentence():

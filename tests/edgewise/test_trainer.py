@@ -14,7 +14,6 @@ from edgewise.models.transformer import make_model
 from edgewise.training import (
     DivergedError,
     LabelSmoothing,
-    NoamOpt,
     StoppedError,
     Trainer,
     TrainingConfig,
@@ -24,6 +23,7 @@ from edgewise.training import (
     trainer,
 )
 from edgewise.training.checkpoint_files import CheckpointError, checkpoints
+from edgewise.tutorial import NoamOpt
 from processes import process
 from support import SortingData, scale_states, small_model
 

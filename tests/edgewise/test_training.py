@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgewise.graphs import GraphPool
-from edgewise.training import LabelSmoothing, NoamOpt, SimpleLossCompute, output_loss, run_epoch
+from edgewise.training import LabelSmoothing, output_loss
 from edgewise.training.loss import batch_loss
+from edgewise.tutorial import NoamOpt, SimpleLossCompute, run_epoch
 from support import small_model
 
 VOCAB, PAD = 6, 2

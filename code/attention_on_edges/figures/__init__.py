@@ -2,7 +2,7 @@
 
 from attention_on_edges.figures.architecture import draw_architecture
 from attention_on_edges.figures.curves import bars, curves
-from attention_on_edges.figures.graphs import (
+from attention_on_edges.figures.graph_drawings import (
     draw_batch,
     draw_graph,
     draw_packing,

@@ -6,8 +6,8 @@ mistakes that each check knows by name.
 """
 
 from attention_on_edges.lab import given
+from attention_on_edges.lab.checks import task1, task2, task3, task4, task5, task6
 from attention_on_edges.lab.report import Finding, Report
 from attention_on_edges.lab.slips import SLIPS
-from attention_on_edges.lab.tasks import task1, task2, task3, task4, task5, task6
 
 __all__ = ["SLIPS", "Finding", "Report", "given", "task1", "task2", "task3", "task4", "task5", "task6"]

@@ -1,6 +1,6 @@
 """What a page computes and draws by itself, in JavaScript, and the Python that puts it there."""
 
-from attention_on_edges.live.beam import beam_tree
+from attention_on_edges.live.beam_tree import beam_tree
 from attention_on_edges.live.elements import editable_graph, one_receiver
 from attention_on_edges.live.player import AttentionPlayer, AttentionView, att_animation
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import torch
 
-from attention_on_edges.analysis.circuits import KINDS
-from attention_on_edges.experiments import artifacts, load_study, load_translator
 from attention_on_edges.live.element import compact, read
+from attention_on_edges.runs import artifacts, load_translator
+from attention_on_edges.studies import load_study
+from attention_on_edges.studies.cut_translation import KINDS
 from edgewise.decoding import greedy
 from edgewise.graphs import GraphPool
 

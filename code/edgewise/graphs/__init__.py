@@ -9,7 +9,7 @@ of a graph (spans) follow the ``n`` tokens of the sequence.
 from edgewise.graphs.attention_graph import AttentionGraph
 from edgewise.graphs.bigbird import bigbird, global_tokens, random_links
 from edgewise.graphs.constructors import batch, bipartite, causal, complete, dilated, window
-from edgewise.graphs.interop import dgl_available, load_dgl
+from edgewise.graphs.dgl import dgl_available, load_dgl
 from edgewise.graphs.intervals import from_runs, union
 from edgewise.graphs.partition import binary_partition, partition_spans
 from edgewise.graphs.pool import Batch, GraphPool

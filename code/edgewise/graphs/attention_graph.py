@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from edgewise.graphs.interop import load_dgl
+from edgewise.graphs.dgl import load_dgl
 from edgewise.validation import check_bool, check_count, check_counts, check_ids, kind_of
 
 if TYPE_CHECKING:
@@ -344,10 +344,17 @@ class AttentionGraph:
                 self._cache[name] = make()
         return self._cache[name]
 
-    def to(self, device: torch.device | str) -> "AttentionGraph":
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> "AttentionGraph":
         """Return the same graph on another device."""
+        return self._with_tensors(lambda x: x.to(device, non_blocking=non_blocking))
+
+    def pin_memory(self) -> "AttentionGraph":
+        """Return the same graph in pinned memory, from which ``to(..., non_blocking=True)`` does not wait."""
+        return self._with_tensors(Tensor.pin_memory)
+
+    def _with_tensors(self, change: Callable[[Tensor], Tensor]) -> "AttentionGraph":
         held = self.intervals or self._derive_edges()
-        first, second = (x.to(torch.device(device)) for x in held)
+        first, second = map(change, held)
         form = "edges" if self.intervals is None else "intervals"
         return self if first is held[0] else self._like(lengths=self.lengths, **{form: (first, second)})
 

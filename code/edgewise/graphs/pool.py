@@ -1,7 +1,7 @@
 """From pairs of sentences to the three graphs of a batch."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from edgewise.graphs.attention_graph import AttentionGraph
 from edgewise.graphs.constructors import bipartite, causal, complete
-from edgewise.graphs.interop import load_dgl
+from edgewise.graphs.dgl import load_dgl
 
 Sentence = Sequence[int] | Tensor
 
@@ -74,6 +74,21 @@ class Batch:
     def device(self) -> torch.device:
         """Device of the batch."""
         return self.tgt_y.device
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> "Batch":
+        """Return the same batch on another device."""
+        return self._with_parts(lambda x: x.to(device, non_blocking=non_blocking))
+
+    def pin_memory(self) -> "Batch":
+        """Return the same batch in pinned memory, as PyTorch's ``DataLoader`` asks of it."""
+        return self._with_parts(lambda x: x.pin_memory())
+
+    def _with_parts(self, change: Callable[[Any], Any]) -> "Batch":
+        """Change graphs and tensors."""
+        parts: dict[str, Any]
+        parts = {name: change(getattr(self, name)) for name in ("enc", "dec", "cross", "tgt_y")}
+        parts |= {name: tuple(map(change, getattr(self, name))) for name in ("src", "tgt")}
+        return replace(self, **parts)
 
     def sentence(self, index: int) -> tuple[slice, slice]:
         """Return the slices of sentence ``index`` in the packed source and target tokens.
@@ -182,17 +197,18 @@ class GraphPool:
                     what = "one id" if fewest == 1 else "two ids, the start and the end symbol"
                     raise ValueError(f"{name}[{i}] must hold at least {what}; got {len(ids)}")
         src_lengths, tgt_lengths = [len(s) for s in sources], [len(t) - 1 for t in targets]
-        return Batch(
-            enc=complete(src_lengths).to(device),
-            dec=causal(tgt_lengths).to(device),
-            cross=bipartite(src_lengths, tgt_lengths).to(device),
-            src=_pack(sources, src_lengths, device),
-            tgt=_pack([ids[:-1] for ids in targets], tgt_lengths, device),
-            tgt_y=torch.cat([ids[1:] for ids in targets]).to(device),
+        batch = Batch(
+            enc=complete(src_lengths),
+            dec=causal(tgt_lengths),
+            cross=bipartite(src_lengths, tgt_lengths),
+            src=(torch.cat(sources), _positions(src_lengths)),
+            tgt=(torch.cat([ids[:-1] for ids in targets]), _positions(tgt_lengths)),
+            tgt_y=torch.cat([ids[1:] for ids in targets]),
             src_lengths=src_lengths,
             tgt_lengths=tgt_lengths,
             pool=self,
         )
+        return batch.to(device)
 
     def pair_graph(self, num_src: int, num_tgt: int) -> Any:
         """Return the ``DGLGraph`` of one pair: nodes source then target, edges ``ee``, ``ed``, ``dd``.
@@ -215,10 +231,6 @@ def _ids(name: str, index: int, sentence: Sentence) -> Tensor:
     if ids.dim() != 1 or (ids.numel() and ids.dtype not in INTEGERS):
         raise TypeError(f"{name}[{index}] must be a list of integers, got {sentence!r}")
     return ids.long()
-
-
-def _pack(sentences: list[Tensor], lengths: list[int], device: torch.device | str) -> tuple[Tensor, Tensor]:
-    return torch.cat(sentences).to(device), _positions(lengths).to(device)
 
 
 def _positions(lengths: list[int]) -> Tensor:

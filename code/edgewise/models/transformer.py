@@ -136,15 +136,6 @@ class Transformer(nn.Module):
         States to predictions.
     engine : str
         How attention is executed; see :func:`edgewise.message_passing.propagate_attention`. An attribute too.
-
-    Attributes
-    ----------
-    att_weight_map : list of Tensor or None
-        Attention of the last layer on one sentence, ``[e2e, e2d, d2d]``, each [heads, receivers, senders].
-        Empty until you set it to ``None``, as the tutorial's script does: then in evaluation mode the next
-        batch that has a sentence ``viz_index`` fills it.
-    viz_index : int
-        Which sentence of the batch that is, from 0; 3 unless set. Smaller batches are skipped.
     """
 
     def __init__(
@@ -162,8 +153,6 @@ class Transformer(nn.Module):
         self.src_embed, self.encoder = src_embed, encoder
         self.tgt_embed, self.decoder = tgt_embed, decoder
         self.generator, self.pos_enc = generator, pos_enc
-        self.att_weight_map: list[Tensor] | None = []
-        self.viz_index = 3
 
     def propagate_attention(self, graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Attention on the edges of ``graph``: [num_dst, h, d_k]."""
@@ -251,20 +240,19 @@ class Transformer(nn.Module):
             )
         return state
 
-    def forward(self, batch: Batch) -> Tensor:
-        """Return log-probabilities of the next token, [n_tokens, vocabulary].
+    def logits(self, batch: Batch) -> Tensor:
+        """Return scores of the next token, [n_tokens, vocabulary]: for ``cross_entropy``.
 
         Raises
         ------
         ValueError
             If an id is outside the vocabulary or a position past the table.
         """
-        if self.training or self.att_weight_map is not None or self.viz_index >= batch.n_sentences:
-            return self.generator(self.hidden(batch))
-        with recorded() as recording:
-            hidden = self.hidden(batch)
-        self.att_weight_map = recording.maps(batch, self.viz_index, -1)
-        return self.generator(hidden)
+        return self.generator.logits(self.hidden(batch))
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Return log-probabilities of the next token, [n_tokens, vocabulary], as in the tutorial."""
+        return self.generator(self.hidden(batch))
 
     @torch.no_grad()
     def attention_of(self, batch: Batch, sentence: int, layer: int = -1) -> list[Tensor]:

@@ -6,14 +6,10 @@ from edgewise.training.dataset import TrainingData
 from edgewise.training.loss import DivergedError, batch_loss, states_loss, take_step
 from edgewise.training.smoothing import LabelSmoothing
 from edgewise.training.trainer import StoppedError, Trainer, evaluate
-from edgewise.training.tutorial import EpochResult, NoamOpt, SimpleLossCompute, run_epoch
 
 __all__ = [
     "DivergedError",
-    "EpochResult",
     "LabelSmoothing",
-    "NoamOpt",
-    "SimpleLossCompute",
     "StoppedError",
     "Trainer",
     "TrainingConfig",
@@ -21,7 +17,6 @@ __all__ = [
     "batch_loss",
     "evaluate",
     "output_loss",
-    "run_epoch",
     "states_loss",
     "take_step",
 ]

@@ -16,7 +16,7 @@ from edgewise.models.transformer import Transformer
 from edgewise.training.chunked_loss import output_loss
 from edgewise.training.distributed import world_size
 from edgewise.training.smoothing import LabelSmoothing
-from edgewise.training.tutorial import NoamOpt
+from edgewise.tutorial import NoamOpt
 
 
 class DivergedError(Exception):

@@ -32,7 +32,7 @@ from edgewise.training.distributed import (
 )
 from edgewise.training.loss import BatchLoss, DivergedError, batch_loss, multiplies_bfloat16, take_step
 from edgewise.training.smoothing import LabelSmoothing
-from edgewise.training.tutorial import NoamOpt, Progress
+from edgewise.tutorial import NoamOpt, Progress
 from edgewise.validation import check_choice
 
 

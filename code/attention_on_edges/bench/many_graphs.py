@@ -1,0 +1,274 @@
+"""Graphs of many kinds: what attention on them takes, and the law that says so beforehand."""
+
+import json
+import statistics
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import networkx
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from attention_on_edges.bench.harness import Case, Row, Run, in_turns
+from edgewise.graphs import AttentionGraph, window
+from edgewise.message_passing import available_engines, cost, plan_tiles, propagate_attention
+from edgewise.message_passing.law import TERMS, count_edges, count_scores, expand, price
+
+Make = Callable[[], AttentionGraph]
+
+
+def _shuffled(make: Make) -> AttentionGraph:
+    graph = make()
+    place = torch.randperm(graph.num_src, generator=torch.Generator().manual_seed(0))
+    return AttentionGraph(place[graph.src], place[graph.dst], graph.num_src)
+
+
+def _symmetric(near: Tensor) -> AttentionGraph:
+    mask = near | near.T | torch.eye(len(near), dtype=torch.bool)
+    return AttentionGraph.from_mask(mask, self_attention=True)
+
+
+def _geometric(n: int, degree: float) -> AttentionGraph:
+    """Points in a unit square, sorted by their column; neighbours are nearer than a radius."""
+    points = torch.rand(n, 2, generator=torch.Generator().manual_seed(n))
+    points = points[points[:, 0].argsort()]
+    return _symmetric(torch.cdist(points, points) < (degree / (torch.pi * n)) ** 0.5)
+
+
+def _communities(count: int, size: int) -> AttentionGraph:
+    """Nine of ten pairs within a community, one pair of two thousand besides."""
+    drawn = torch.rand(count * size, count * size, generator=torch.Generator().manual_seed(size)).triu(1)
+    block = torch.arange(count * size) // size
+    within = (block[:, None] == block) & (drawn < 0.9)
+    return _symmetric((within | (drawn < 0.0005)) & (drawn > 0))
+
+
+def _networkx(make: Callable[..., networkx.Graph], *sizes: float, **options: int) -> AttentionGraph:
+    return AttentionGraph.from_networkx(
+        networkx.convert_node_labels_to_integers(make(*sizes, **options)), self_loops=True
+    )
+
+
+def _texts(shortest: int, longest: int, count: int, causal: bool = False) -> AttentionGraph:
+    drawn = torch.Generator().manual_seed(longest)
+    lengths = torch.randint(shortest, longest + 1, (count,), generator=drawn)
+    return AttentionGraph.from_lengths(lengths.tolist(), causal=causal)
+
+
+_grid = partial(_networkx, networkx.grid_2d_graph)
+_tree = partial(_networkx, networkx.random_labeled_tree, seed=1)
+_scale_free = partial(_networkx, networkx.barabasi_albert_graph, seed=1)
+
+
+def _random(n: int, degree: float) -> AttentionGraph:
+    return _networkx(networkx.fast_gnp_random_graph, n, degree / n, seed=1)
+
+
+FITTED: dict[str, Make] = {
+    "grid, 4,096 nodes": partial(_grid, 64, 64),
+    "grid, 400": partial(_grid, 20, 20),
+    "tree, 4,000": partial(_tree, 4000),
+    "tree, 20,000": partial(_tree, 20_000),
+    "geometric, degree 12": partial(_geometric, 4000, 12),
+    "geometric, degree 40": partial(_geometric, 4000, 40),
+    "geometric, degree 40, shuffled": partial(_shuffled, partial(_geometric, 4000, 40)),
+    "communities of 40": partial(_communities, 100, 40),
+    "communities of 40, shuffled": partial(_shuffled, partial(_communities, 100, 40)),
+    "scale-free, 5 links": partial(_scale_free, 4000, 5),
+    "scale-free, 20 links": partial(_scale_free, 4000, 20),
+    "random, degree 60": partial(_random, 2000, 60),
+    "dense, half of 300 x 300": partial(_random, 300, 150),
+    "window of 17 on 8,192": partial(window, 8192, 8, 8),
+    "window of 129 on 4,096": partial(window, 4096, 64, 64),
+    "200 texts of 8-20": partial(_texts, 8, 20, 200),
+    "200 causal texts of 8-20": partial(_texts, 8, 20, 200, causal=True),
+    "40 texts of 8-20": partial(_texts, 8, 20, 40),
+    "100 texts of 20-40": partial(_texts, 20, 40, 100),
+    "100 causal texts of 20-40": partial(_texts, 20, 40, 100, causal=True),
+    "60 texts of 40-80": partial(_texts, 40, 80, 60),
+    "60 causal texts of 40-80": partial(_texts, 40, 80, 60, causal=True),
+    "25 texts of 80-160": partial(_texts, 80, 160, 25),
+    "25 causal texts of 80-160": partial(_texts, 80, 160, 25, causal=True),
+    "6 texts of 250-350": partial(_texts, 250, 350, 6),
+    "6 causal texts of 250-350": partial(_texts, 250, 350, 6, causal=True),
+}
+"""To which the law is fitted."""
+
+OTHERS: dict[str, Make] = {
+    "grid, 10,000 nodes": partial(_grid, 100, 100),
+    "tree, 1,000": partial(_tree, 1000),
+    "geometric, degree 25, 2,000": partial(_geometric, 2000, 25),
+    "geometric, degree 25, 6,000, shuffled": partial(_shuffled, partial(_geometric, 6000, 25)),
+    "communities of 25": partial(_communities, 60, 25),
+    "scale-free, 10 links, 8,000": partial(_scale_free, 8000, 10),
+    "random, degree 30": partial(_random, 3000, 30),
+    "dense, a third of 500 x 500": partial(_random, 500, 170),
+    "window of 33 on 6,000": partial(window, 6000, 16, 16),
+    "window of 257 on 3,000": partial(window, 3000, 128, 128),
+    "causal window of 100 on 4,000": partial(window, 4000, 99, 0),
+    "128 texts of 5-30": partial(_texts, 5, 30, 128),
+    "128 causal texts of 5-30": partial(_texts, 5, 30, 128, causal=True),
+    "40 texts of 50-60": partial(_texts, 50, 60, 40),
+    "30 causal texts of 60-120": partial(_texts, 60, 120, 30, causal=True),
+    "8 texts of 200-300": partial(_texts, 200, 300, 8),
+    "300 texts of 4-8": partial(_texts, 4, 8, 300),
+}
+"""Not fitted, for the law to be held against."""
+
+SMALL: dict[str, Make] = {
+    f"{n} tokens, a third of all pairs": partial(_random, n, n / 3) for n in (8, 16, 32)
+}
+"""One tile each."""
+
+SHAPES = ((4, 32), (8, 48), (2, 128))
+"""Heads and their width, of the graphs to which the law is fitted; of the others:"""
+
+OTHER_SHAPES = ((8, 64), (4, 16))
+
+
+def graphs_plan(small: bool = False) -> dict[str, Run]:
+    """Each graph, 4 heads of 32, by every engine that can run."""
+    graphs = _few(SMALL | FITTED | OTHERS, small)
+    return {name: in_turns(partial(graph_case, name, make, 4, 32, ())) for name, make in graphs.items()}
+
+
+def law_plan(small: bool = False) -> dict[str, Run]:
+    """Graphs to which the law is fitted, and others, with heads of several widths."""
+    parts = [(_few(FITTED, small), SHAPES, True), (_few(OTHERS, small), OTHER_SHAPES, False)]
+    runs = {
+        f"{name}, {heads} x {width}": in_turns(
+            partial(graph_case, name, make, heads, width, tuple(TERMS), fitted=fitted)
+        )
+        for graphs, shapes, fitted in parts
+        for name, make in graphs.items()
+        for heads, width in shapes
+    }
+    order = torch.randperm(len(runs), generator=torch.Generator().manual_seed(0))  # a machine's speed drifts
+    return {name: runs[name] for name in (list(runs)[i] for i in order.tolist())}
+
+
+def _few(graphs: dict[str, Make], small: bool) -> dict[str, Make]:
+    names = [name for name in graphs if not small or name in ("grid, 400", "40 texts of 8-20", "tree, 1,000")]
+    return {name: graphs[name] for name in names}
+
+
+def graph_case(
+    name: str,
+    make: Make,
+    heads: int,
+    width: int,
+    engines: Sequence[str],
+    device: torch.device | str = "cpu",
+    *,
+    fitted: bool = True,
+) -> Case:
+    """Attention on a graph, forward and backward, plans and patterns made beforehand.
+
+    Rows hold what the law counts and what it predicts. Without ``engines`` all run that can, but ``mailbox``,
+    tiles only if they are economical; and ``auto`` with the graph made anew, and a dense mask if a third of
+    all pairs are edges.
+    """
+    torch.manual_seed(0)
+    graph = make().to(device)
+    q, k, v, upstream = (torch.randn(graph.num_src, heads, width, device=device) for _ in range(4))
+    fields = [x.requires_grad_() for x in (q, k, v)]
+    names = [e for e in engines or available_engines(device) if e != "mailbox"]
+    if "tiles" in names and not plan_tiles(graph).economical:
+        names.remove("tiles")
+    predicted = cost(graph, heads, width)
+    counts = {"csr": count_edges(graph, heads), "tiles": count_scores(graph)}
+
+    def both_ways(engine: str) -> str:
+        torch.autograd.grad(propagate_attention(graph, *fields, engine=engine), fields, upstream)
+        return engine
+
+    def facts(engine: str | None) -> Row:
+        row: Row = {"fitted": fitted, "auto": predicted.engine}
+        if engine in predicted.seconds:
+            row["predicted"] = predicted.seconds[engine]
+        return row | ({"terms": expand(counts[engine], heads, width)} if engine in counts else {})
+
+    def backwards(output: Tensor) -> None:
+        torch.autograd.grad(output, fields, upstream)
+
+    contestants: dict[str, Callable[[], Any]] = {engine: partial(both_ways, engine) for engine in names}
+    if not engines:
+        src, dst, mask = (
+            graph.src,
+            graph.dst,
+            graph.to_mask() if 3 * graph.num_edges >= graph.num_src**2 else None,
+        )
+
+        def masked() -> Tensor:
+            dense = (x.transpose(0, 1)[None] for x in fields)
+            return scaled_dot_product_attention(*dense, attn_mask=mask)[0].transpose(0, 1)
+
+        contestants["auto"] = lambda: backwards(propagate_attention(graph, *fields))
+        contestants["auto, graph made anew"] = lambda: backwards(
+            propagate_attention(AttentionGraph(src, dst, graph.num_src), *fields)
+        )
+        if mask is not None:
+            contestants["a dense mask"] = lambda: backwards(masked())
+    return Case(f"{name}, {heads} x {width}", contestants, first="csr", facts=facts)
+
+
+def fit(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
+    """Nanoseconds of each term by engine, none negative, that keep the relative errors small."""
+    return {
+        engine: dict(zip(names, _fit([r for r in rows if r["contestant"] == engine]), strict=True))
+        for engine, names in TERMS.items()
+    }
+
+
+def _fit(rows: Sequence[Row]) -> list[float]:
+    """Least squares of relative errors; terms with negative coefficients go, the most negative first."""
+    terms = torch.tensor([row["terms"] for row in rows], dtype=torch.float64)
+    terms = terms / torch.tensor([[row["seconds"] * 1e9] for row in rows])
+    kept = list(range(terms.shape[1]))
+    while True:
+        found = torch.linalg.lstsq(terms[:, kept], torch.ones(len(rows), 1).double(), driver="gelsd").solution
+        if (found >= 0).all():
+            whole = torch.zeros(terms.shape[1], dtype=torch.float64)
+            whole[kept] = found[:, 0]
+            return [float(f"{x:.4g}") for x in whole]
+        kept.pop(int(found.argmin()))
+
+
+def held_against(rows: Sequence[Row], law: dict[str, dict[str, float]]) -> dict[str, float]:
+    """How far a law is off on some rows, and the chosen engine's time over the best one's.
+
+    Returns
+    -------
+    dict of str to float
+        Median and worst of both: errors are relative.
+    """
+    off, lost = [], []
+    for workload in dict.fromkeys(row["workload"] for row in rows):
+        here = {row["contestant"]: row for row in rows if row["workload"] == workload}
+        predicted = {engine: price(law[engine], row["terms"]) for engine, row in here.items()}
+        off += [abs(predicted[e] / r["seconds"] - 1) for e, r in here.items()]
+        chosen = here[min(predicted, key=lambda engine: predicted[engine])]["seconds"]
+        lost.append(chosen / min(r["seconds"] for r in here.values()))
+    return {
+        "error, median": statistics.median(off),
+        "error, worst": max(off),
+        "chosen over best, median": statistics.median(lost),
+        "chosen over best, worst": max(lost),
+    }
+
+
+def conclude(rows: Sequence[Row], facts: dict[str, Any], out: Path | None) -> str:
+    """Fit the law, write it to a folder, and say how well it holds."""
+    law = fit([row for row in rows if row["fitted"]])
+    document = {"nanoseconds": law, "fitted": facts | {"workloads": sum(row["fitted"] for row in rows)}}
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "law.json").write_text(json.dumps(document, indent=2) + "\n", "utf-8")
+    lines = [f"{engine}: " + ", ".join(f"{x} ns {name}" for name, x in law[engine].items()) for engine in law]
+    for what, fitted in (("fitted", True), ("not fitted", False)):
+        held = held_against([row for row in rows if row["fitted"] == fitted], law)
+        lines.append(f"{what}: " + ", ".join(f"{name} {x:.2f}" for name, x in held.items()))
+    return "\n".join(lines)

@@ -1,0 +1,118 @@
+"""``python -m attention_on_edges translate``: a line out for each line in."""
+
+import codecs
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Annotated, BinaryIO
+
+import typer
+
+from attention_on_edges import runs
+from attention_on_edges.cli.one_line_errors import one_line_errors, tell, write
+from attention_on_edges.cli.options import Model
+from attention_on_edges.runs import artifacts
+from attention_on_edges.runs.translator import Translator
+from edgewise.validation import InputError
+
+MOST_BYTES = 100_000
+"""Longest line that is read."""
+
+TOGETHER = 100
+"""Lines read before they are translated; one, where somebody types them."""
+
+MOST_HYPOTHESES = 64
+"""Largest beam."""
+
+
+def translate(
+    texts: Annotated[
+        list[str] | None, typer.Argument(help="What to translate; lines of input if none.")
+    ] = None,
+    model: Model = "multi30k",
+    beam: Annotated[int, typer.Option(min=1, max=MOST_HYPOTHESES, help="Hypotheses kept for each text.")] = 5,
+    nbest: Annotated[
+        int, typer.Option(min=1, max=MOST_HYPOTHESES, help="Translations shown for each text, with scores.")
+    ] = 1,
+    attention: Annotated[bool, typer.Option("--attention", help="Show what each piece attended to.")] = False,
+) -> None:
+    """Translate with a committed model; needs no corpus and no network.
+
+    A text that cannot be translated gets an empty line and an error; the others are translated, and the exit
+    code is 1.
+    """
+    if nbest > beam:
+        raise typer.BadParameter(f"--nbest must be at most --beam ({beam}), got {nbest}")
+    with one_line_errors():
+        translator = runs.load_translator(artifacts.load(model))
+        given = iter(texts) if texts else lines_of(sys.stdin.buffer)
+        together = 1 if not texts and sys.stdin.isatty() else TOGETHER
+        numbered = enumerate(given, 1)
+        failed = False
+        while part := list(islice(numbered, together)):
+            for text, found in _translated(translator, part, beam, nbest):
+                failed |= not found
+                for line in _shown(translator, text, found, nbest > 1, attention):
+                    write(line)
+        if failed:
+            raise typer.Exit(1)
+
+
+def lines_of(stream: BinaryIO) -> Iterator[bytes | None]:
+    """Iterate over the lines of a stream, without a byte-order mark; ``None`` for one that is too long."""
+    first = True
+    while line := stream.readline(MOST_BYTES + 1):
+        if len(line) > MOST_BYTES:
+            while line and not line.endswith(b"\n"):
+                line = stream.readline(MOST_BYTES)
+            yield None
+        else:
+            yield line.removeprefix(codecs.BOM_UTF8) if first else line
+        first = False
+
+
+def _translated(
+    translator: Translator, texts: Iterable[tuple[int, str | bytes | None]], beam: int, n_best: int
+) -> Iterator[tuple[str, list[runs.Translation]]]:
+    """Translate numbered texts; report those that cannot be, which get no translation."""
+    readable: dict[int, str] = {}
+    numbers = []
+    for number, given in texts:
+        numbers.append(number)
+        try:
+            readable[number] = text = _decoded(given, number)
+            translator.encode(text, f"text {number}")
+        except InputError as error:
+            readable.pop(number, None)
+            tell(f"error: {error}")
+    found = translator(list(readable.values()), beam=beam, n_best=n_best)
+    lists = dict(zip(readable, found, strict=True))
+    for number in numbers:
+        yield readable.get(number, ""), lists.get(number, [])
+
+
+def _decoded(given: str | bytes | None, number: int) -> str:
+    if given is None:
+        raise InputError(f"text {number} must have at most {MOST_BYTES:,} bytes")
+    if isinstance(given, str):
+        return given
+    try:
+        return given.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"text {number} is not UTF-8 ({error})") from None
+
+
+def _shown(
+    translator: Translator,
+    text: str,
+    found: list[runs.Translation],
+    scores: bool,
+    attention: bool,
+) -> Iterator[str]:
+    """Yield what is printed for a text."""
+    if not found:
+        yield ""
+    for translation in found:
+        yield (f"{translation.hypothesis.score:8.3f}  " if scores else "") + translation.text
+        if attention:
+            yield from (f"    {line}" for line in translator.most_attended(text, translation))

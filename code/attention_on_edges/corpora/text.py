@@ -1,0 +1,77 @@
+"""Chapter 8: parallel text files and corpora."""
+
+import gzip
+import tarfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from zipfile import ZipFile
+
+from attention_on_edges.corpora.files import File
+
+Pair = tuple[str, str]
+"""A sentence and its translation."""
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Sentence pairs of two languages in named splits.
+
+    Attributes
+    ----------
+    name : str
+        Its name.
+    languages : tuple of str
+        Of source and target.
+    splits : mapping of str to list of Pair
+        Sentence pairs by split; of the largest corpus, those to train on are read from disk one by one.
+    terms : str
+        Its licence and citation.
+    files : tuple of File
+        Its source files; none if it is rule-based.
+    tokenised : mapping of str to list of Pair
+        Lower-cased, tokenised versions of some splits, where published: references for BLEU.
+    """
+
+    name: str
+    languages: tuple[str, str]
+    splits: Mapping[str, list[Pair]]
+    terms: str
+    files: tuple[File, ...] = ()
+    tokenised: Mapping[str, list[Pair]] = field(default_factory=dict)
+
+
+def clean(line: str) -> str:
+    """Normalise white space to single spaces, and strip the ends.
+
+    Tabs, the no-break space U+00A0 and the narrow ones before French punctuation, U+202F and U+2009, are
+    white space. Everything else is kept, soft hyphens and zero-width spaces included.
+    """
+    return " ".join(line.split())
+
+
+def lines(path: Path, member: str = "") -> Iterator[str]:
+    r"""Iterate over the lines of a text file, which end in ``\n`` and nothing else.
+
+    Parameters
+    ----------
+    path : Path
+        Text, compressed by gzip if its name ends in ``.gz``; or a zip or tar archive.
+    member : str
+        The name of the text in an archive, which is not unpacked.
+    """
+    if not member:
+        with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
+            yield from map(bytes.decode, file)
+    elif path.suffix == ".zip":
+        with ZipFile(path) as archive, archive.open(member) as file:
+            yield from map(bytes.decode, file)
+    else:
+        with tarfile.open(path) as archive:
+            yield from map(bytes.decode, archive.extractfile(member))
+
+
+def pairs(source: Path, target: Path, members: tuple[str, str] = ("", "")) -> Iterator[Pair]:
+    """Iterate over the clean sentence pairs of two texts, one line in memory at a time; see :func:`lines`."""
+    sides = [map(clean, lines(path, member)) for path, member in zip((source, target), members, strict=True)]
+    return zip(*sides, strict=True)

@@ -1,0 +1,130 @@
+"""Chapters 8 and 12: WMT14 English-German, a sample of it and the published parts."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+from attention_on_edges.corpora.cleaning import detokenised
+from attention_on_edges.corpora.files import File, fetch, github_file
+from attention_on_edges.corpora.text import Corpus, Pair, pairs
+
+TERMS = "For research. Bojar et al.: Findings of the 2014 Workshop on Statistical Machine Translation (2014)."
+
+SIDES = ("en", "de")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A pair of files in one archive.
+
+    Attributes
+    ----------
+    archive : File
+        What to download.
+    members : tuple of str
+        English and German text in it.
+    """
+
+    archive: File
+    members: tuple[str, str]
+
+    def __iter__(self) -> Iterator[Pair]:
+        """Iterate over its pairs, one line in memory at a time."""
+        archive = fetch(self.archive)
+        return pairs(archive, archive, self.members)
+
+
+def _part(address: str, sha256: str, member: str) -> Part:
+    addresses = tuple(f"{scheme}://{address}" for scheme in ("https", "http"))
+    archive = File(f"wmt14/{address.rsplit('/', 1)[-1]}", sha256, addresses)
+    return Part(archive, (member + SIDES[0], member + SIDES[1]))
+
+
+TRAINING = (
+    _part(
+        "www.statmt.org/wmt13/training-parallel-europarl-v7.tgz",
+        "0224c7c710c8a063dfd893b0cc0830202d61f4c75c17eb8e31836103d27d96e7",
+        "training/europarl-v7.de-en.",
+    ),
+    _part(
+        "www.statmt.org/wmt13/training-parallel-commoncrawl.tgz",
+        "c7a74e2ea01ac6c920123108627e35278d4ccb5701e15428ffa34de86fa3a9e5",
+        "commoncrawl.de-en.",
+    ),
+    _part(
+        "www.statmt.org/wmt14/training-parallel-nc-v9.tgz",
+        "cb8953f292298e6877ae433c98912b927cb0766b303f4540512ddd286c748485",
+        "training/news-commentary-v9.de-en.",
+    ),
+)
+"""All 4.5 million pairs: cased, not tokenised. Checksums are those that TensorFlow Datasets records."""
+
+NEWSTEST2013 = _part(
+    "data.statmt.org/wmt19/translation-task/dev.tgz",
+    "7a7deccf82ebb05ba508dba5eb21356492224e8f630ec4f992132b029b4b25e7",
+    "dev/newstest2013.",
+)
+"""The usual validation set: cased, not tokenised."""
+
+NEWSTEST2014 = Part(
+    github_file(
+        "wmt14/newstest2014.tar.gz",
+        "eeb5a5fd3ec96c325f8e6c92d29ee57a77f16857a4406f34036c3fa6f631942a",
+        "A11MiND/pytorch-wmt14",
+        "be285de18670fc3f0136bf29677c30b3013006b7",
+        "test.tar.gz",
+    ),
+    ("test.en", "test.de"),
+)
+"""The test set: cased, not tokenised."""
+
+
+def _sample(name: str, sha256: str) -> File:
+    commit = "3518fbab3092b21f12d78f9054097dffabb4025e"
+    return github_file(f"wmt14/{name}", sha256, "OpenNMT/OpenNMT-py", commit, f"data/{name}")
+
+
+SAMPLE = {
+    "train": (
+        _sample("src-train.txt", "db668a7d798bddf21d1ab8fcb403efbc724ba01b70472ad30d1e2049fd46e12b"),
+        _sample("tgt-train.txt", "fe1f824a189baa650eec46269e66eef07f7304ba7572598ebbe61c55eeff7d01"),
+    ),
+    "valid": (
+        _sample("src-val.txt", "a32a3554fb6c1073b7ed8e0e43828e88ff35d2292e13b42503b479f43c69c782"),
+        _sample("tgt-val.txt", "df700a3ffe2b4309af3bdaba9c6385b5e6fe647ac408e36759a136eef43959ed"),
+    ),
+}
+"""10,000 training pairs and newstest2012, Moses-tokenised."""
+
+
+def load() -> Corpus:
+    """Return the sample as plain text: 10,000 pairs, newstest2012 to validate, newstest2014 to test.
+
+    Raises
+    ------
+    CorpusError
+        If a file cannot be had.
+    """
+    splits = {split: list(detokenised(pairs(*map(fetch, SAMPLE[split])), SIDES)) for split in SAMPLE}
+    splits["test"] = list(NEWSTEST2014)
+    return Corpus("wmt14", SIDES, splits, TERMS, (*SAMPLE["train"], *SAMPLE["valid"], NEWSTEST2014.archive))
+
+
+def load_full() -> Corpus:
+    """Return all 4.5 million pairs, newstest2013 to validate and newstest2014 to test.
+
+    Raises
+    ------
+    CorpusError
+        If a file cannot be had.
+    """
+    splits = {"train": Published(), "valid": list(NEWSTEST2013), "test": list(NEWSTEST2014)}
+    parts = (*TRAINING, NEWSTEST2013, NEWSTEST2014)
+    return Corpus("wmt14-full", SIDES, splits, TERMS, tuple(part.archive for part in parts))
+
+
+class Published:
+    """All published training pairs, read from their archives at each iteration."""
+
+    def __iter__(self) -> Iterator[Pair]:
+        return chain.from_iterable(TRAINING)

@@ -1,0 +1,198 @@
+"""A translator: a trained model and its tokeniser."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from attention_on_edges.runs.familiarity import Familiarity
+from attention_on_edges.corpora.preparation import Languages, moses, plain
+from attention_on_edges.tasks import TranslationDataset
+from attention_on_edges.corpora.tokenization import BPE
+from attention_on_edges.runs.copied_names import copy_names, lost_names
+from edgewise.decoding import Hypothesis, beam_search
+from edgewise.graphs import Batch, GraphPool
+from edgewise.layers import evaluating
+from edgewise.models.recording import recorded
+from edgewise.models.transformer import Transformer
+from edgewise.validation import InputError
+
+MOST_PIECES = 250
+"""Longest text that is translated, in pieces: about five times the longest in training."""
+
+MOST_REPEATS = 3
+"""Most times that a piece, or a run of several, stands in a row in a translation; only loops have more."""
+
+BATCH = 100
+"""Texts decoded together."""
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A translation, and the pieces and the hypothesis that the model found.
+
+    In ``text``, names and numbers are copied from the source, if the translator was to do so.
+    ``unlikeness`` is of the text that was translated, as :class:`Familiarity` computes it, if the translator
+    knows what its model was trained on: from 0.99 on, expect little.
+    """
+
+    text: str
+    pieces: list[str]
+    hypothesis: Hypothesis
+    unlikeness: float | None = None
+
+
+class Translator:
+    """Translates texts.
+
+    Parameters
+    ----------
+    model : Transformer
+        Trained on symbols of the splitter.
+    splitter : BPE
+        Text to pieces and back.
+    length_penalty, length_offset : float
+        Of beam search; the penalty is a default.
+    moses : tuple of two str, optional
+        Languages of source and target, if the model was trained on text prepared by
+        ``preparation.moses``: texts are prepared alike, and translations are detokenised.
+    known : Familiarity, optional
+        Of the model's training sources.
+
+    Raises
+    ------
+    ValueError
+        If the model's vocabulary is not the splitter's plus the three special symbols.
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        splitter: BPE,
+        length_penalty: float = 0.6,
+        moses: Languages | None = None,
+        known: Familiarity | None = None,
+        length_offset: float = 5,
+    ):
+        self.model, self.splitter, self.moses, self.known = model, splitter, moses, known
+        self.length_penalty, self.length_offset = length_penalty, length_offset
+        self.vocabulary = TranslationDataset({}, splitter.symbols)
+        size = model.src_embed.lut.num_embeddings
+        if size != self.vocabulary.vocab_size:
+            raise ValueError(f"the model knows {size} symbols, the splitter {self.vocabulary.vocab_size}")
+        if known is not None and len(known.counts) != size:
+            raise ValueError(f"the model knows {size} symbols, {len(known.counts)} were counted")
+
+    def __call__(
+        self,
+        texts: Sequence[str],
+        beam: int = 5,
+        length_penalty: float | None = None,
+        n_best: int = 1,
+        max_repeats: int | None = MOST_REPEATS,
+        copy: bool = True,
+    ) -> list[list[Translation]]:
+        """Return the ``n_best`` translations of each text, best first, as ``beam_search`` ranks them.
+
+        It takes ``max_repeats``, too. With ``copy``, names and numbers that a translation lost are copied
+        into it as :func:`copy_names` does. Benchmarks use neither.
+
+        Raises
+        ------
+        InputError
+            If a text is empty, longer than ``MOST_PIECES`` or not Unicode; says which.
+        """
+        penalty = self.length_penalty if length_penalty is None else length_penalty
+        ids = [self.encode(text, f"text {number}") for number, text in enumerate(texts, 1)]
+        order = sorted(range(len(ids)), key=lambda i: len(ids[i]))  # texts of similar length end together
+        found: dict[int, list[Translation]] = {}
+        symbols = (self.vocabulary.sos_id, self.vocabulary.eos_id)
+        for first in range(0, len(order), BATCH):
+            part = order[first : first + BATCH]
+            sources = [ids[i] for i in part]
+            lists = beam_search(
+                self.model,
+                sources,
+                *symbols,
+                beam,
+                penalty,
+                n_best=n_best,
+                max_repeats=max_repeats,
+                length_offset=self.length_offset,
+            )
+            for i, ended in zip(part, lists, strict=True):
+                found[i] = [self._translation(h, ids[i], copy) for h in ended]
+        return [found[i] for i in range(len(ids))]
+
+    def encode(self, text: str, name: str = "text") -> list[int]:
+        """Text to the ids that the model reads.
+
+        Raises
+        ------
+        InputError
+            If the text is empty, longer than ``MOST_PIECES`` or not Unicode; says so of ``name``.
+        """
+        text = text.strip()
+        if not text:
+            raise InputError(f"{name} must not be empty")
+        try:
+            text.encode()
+        except UnicodeEncodeError:  # what the system does with arguments that are not UTF-8
+            raise InputError(f"{name} must be Unicode, got half a character or none: {text[:40]!r}") from None
+        pieces = self.split(text)
+        if len(pieces) > MOST_PIECES:
+            raise InputError(
+                f"{name} must have at most {MOST_PIECES} pieces, got {len(pieces)}: {text[:40]!r}..."
+            )
+        return self.vocabulary.encode(pieces)
+
+    def split(self, text: str) -> list[str]:
+        """Text to the pieces that the model reads."""
+        return self.splitter.split(moses([text], self.moses[0])[0] if self.moses else text)
+
+    def attention(self, text: str, translation: Translation, layer: int = -1) -> list[Tensor]:
+        """Return a layer's attention for this translation: ``[e2e, e2d, d2d]``.
+
+        Decoder rows are its inputs: the start symbol, then all pieces of the translation.
+        """
+        return self.model.attention_of(self._batch(self.encode(text), translation.hypothesis.ids), 0, layer)
+
+    def most_attended(self, text: str, translation: Translation) -> list[str]:
+        """Return for each piece of a translation the piece of the text that the last layer attended to most.
+
+        Weights are means over heads, in the row that predicts the piece.
+        """
+        weights = self.attention(text, translation)[1].mean(0)  # [pieces + 1, pieces of the text]
+        senders = self.splitter.show(self.split(text.strip()))
+        lines = []
+        for piece, row in zip(self.splitter.show(translation.pieces), weights, strict=False):
+            weight, sender = row.max(0)
+            lines.append(f"{piece:16} {senders[int(sender)]:16} {float(weight):.2f}")
+        return lines
+
+    def _batch(self, source: Sequence[int], target: Sequence[int]) -> Batch:
+        return GraphPool()([source], [[self.vocabulary.sos_id, *target, self.vocabulary.eos_id]])
+
+    def _translation(self, hypothesis: Hypothesis, source: Sequence[int], copy: bool) -> Translation:
+        special = {self.vocabulary.sos_id, self.vocabulary.eos_id, self.vocabulary.pad_id}
+        ids = [i for i in hypothesis.ids if i not in special]
+        pieces = self.vocabulary.decode(ids)
+        text = self._with_names(source, ids) if copy and ids else self.splitter.join(pieces)
+        if self.moses:
+            (text,) = plain([text], self.moses[1])
+        unlikeness = None if self.known is None else self.known.unlikeness(source)
+        return Translation(text, pieces, hypothesis, unlikeness)
+
+    @torch.no_grad()
+    def _with_names(self, source: Sequence[int], target: Sequence[int]) -> str:
+        read, written = self.vocabulary.decode(source), self.vocabulary.decode(target)
+        lost = lost_names(self.splitter, read, written)
+        if not lost:
+            return self.splitter.join(written)
+        batch = self._batch(source, target)
+        with evaluating(self.model), recorded() as recording:
+            log_probs = self.model.generator(self.model.hidden(batch))
+        probabilities = [float(row[i].exp()) for row, i in zip(log_probs, target, strict=False)]
+        weights = recording.maps(batch, 0, -1)[1].mean(0)  # [pieces + 1, pieces of the text]
+        return copy_names(self.splitter, read, written, lost, weights, probabilities)

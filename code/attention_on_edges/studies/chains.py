@@ -1,0 +1,238 @@
+"""Chapter 11's study: whether adaptive depth finds how many steps a token needs, on chains of pointers."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from attention_on_edges.runs.experiment import Described, check_cpu
+from attention_on_edges.studies.fitting import FitConfig, fit
+from attention_on_edges.studies.gat_steps import STEPS, NodeBatch, StepModel
+from edgewise.graphs import AttentionGraph
+from edgewise.layers import Embeddings, Generator, PositionalEncoding, draw_weights, layer_pair
+from edgewise.models.halting import HaltingUnit
+from edgewise.models.transformer import Encoder, Output
+from edgewise.models.universal import Encoding, UTransformer
+
+TOKENS, VALUES, DEEPEST = 16, 16, 6
+"""Tokens of a graph, values that they may have, and depth of the longest chains in training."""
+
+DIM, DIM_FF, HEADS = 64, 128, 4
+
+TEST_GRAPHS, TEST_SEED = 500, 2_000_000
+
+LONGER = (12, 20)
+"""Depth of longer chains than in training, and the most steps that an adaptive model may take there."""
+
+
+@dataclass(frozen=True)
+class ChainBatch(NodeBatch):
+    """Chains of pointers side by side.
+
+    Each token attends to itself and to the token that it points to. Its symbols are whether it is the end of
+    its chain, 0 or 1, and its value; its answer is the value there.
+
+    Attributes
+    ----------
+    depth : Tensor
+        int64 [n]: pointers from a token to the end of its chain.
+    """
+
+    depth: Tensor
+
+
+def draw_chains(count: int, deepest: int, generator: torch.Generator) -> ChainBatch:
+    """Cut the tokens of each graph into chains, in a random order, of depths up to ``deepest``.
+
+    What a token is asked for is as many edges away as the token is deep, so no model can know it after fewer
+    steps.
+    """
+    target, depth = torch.empty(2, count * TOKENS, dtype=torch.int64)
+    end = torch.empty(count * TOKENS, dtype=torch.int64)
+    for first in range(0, count * TOKENS, TOKENS):
+        order, place = first + torch.randperm(TOKENS, generator=generator), 0
+        while place < TOKENS:
+            length = int(torch.randint(1, deepest + 2, (), generator=generator))
+            chain = order[place : place + length]
+            target[chain] = chain[(torch.arange(len(chain)) - 1).clamp(min=0)]
+            depth[chain], end[chain] = torch.arange(len(chain)), chain[0]
+            place += length
+    value = torch.randint(VALUES, end.shape, generator=generator)
+    token, points = torch.arange(len(end)), depth > 0
+    src, dst = torch.cat([token, target[points]]), torch.cat([token, token[points]])
+    graph = AttentionGraph(src, dst, len(end))
+    return ChainBatch(graph, torch.stack([(~points).long(), value], 1), value[end], depth)
+
+
+class ChainReader(UTransformer):
+    """One layer that is applied to each token until it halts: an encoder alone, without positions.
+
+    Steps are not encoded either, so that a model can take more of them than in training. Its arguments are as
+    in :class:`edgewise.models.universal.UTransformer`.
+    """
+
+    def __init__(self, halting: str, max_steps: int, weight: float):
+        layer, _ = layer_pair(DIM, DIM_FF, HEADS, 0.0)
+        encoder, places = Encoder(layer, 1), PositionalEncoding(DIM, 0.0)
+        unit = None if halting == "fixed" else HaltingUnit(DIM, 1.0 if halting == "act" else -1.0)
+        words = Embeddings(1, DIM)  # not used
+        super().__init__(
+            encoder, encoder, words, words, places, places, Generator(DIM, VALUES), None, unit, max_steps,
+            halting=halting, prior=0.2, ponder_weight=weight, ponder_warmup=300, engine="scatter",
+        )  # fmt: skip
+        draw_weights(self)
+        self.fields = nn.ModuleList(nn.Embedding(size, DIM) for size in (2, VALUES))
+
+    def advance(self, positions: Tensor) -> Callable[[int, Tensor, Tensor], Tensor]:
+        """Return a function that leaves a step's input as it is."""
+        return lambda n, rows, x: x
+
+    def run(self, batch: ChainBatch) -> Output:
+        """Revise the tokens until all have halted."""
+        x = torch.stack([f(ids) for f, ids in zip(self.fields, batch.symbols.T, strict=True)]).sum(0)
+        found = self.until_halted("dec", Encoding(self, batch), x, torch.zeros(len(x), dtype=torch.int64))
+        return Output(self.decoder.norm(found.output), {"dec": found})
+
+    def loss(self, batch: ChainBatch, step: int) -> Tensor:
+        """Return the loss per token, after ``step`` updates, that of halting included."""
+        output = self.run(batch)
+        several = self.predictions(output)
+        if several is None:
+            loss = cross_entropy(self.generator.logits(output.hidden), batch.answers)
+        else:
+            states, weights = several
+            logits = self.generator.logits(states).flatten(0, 1)
+            each = cross_entropy(logits, batch.answers.repeat(len(states)), reduction="none")
+            loss = (each.view_as(weights) * weights).sum(0).mean()
+        extra = self.extra_loss(output, step)
+        return loss if extra is None else loss + extra
+
+    def answer(self, batch: ChainBatch) -> tuple[Tensor, Tensor]:
+        """Return each token's answer and the steps that it took."""
+        output = self.run(batch)
+        return self.generator.logits(output.hidden).argmax(1), output.pondered["dec"].steps
+
+
+class OrdinaryReader(StepModel):
+    """Different layers, all of which every token takes; as :class:`ChainReader` otherwise."""
+
+    def __init__(self, num_layers: int):
+        super().__init__(2, VALUES, VALUES, STEPS, num_layers, DIM, HEADS, DIM_FF)
+
+    def answer(self, batch: ChainBatch) -> tuple[Tensor, Tensor]:
+        """Return each token's answer and the layers that it took."""
+        return self(batch).argmax(1), torch.full_like(batch.answers, len(self.layers))
+
+
+def _batches(count: int, generator: torch.Generator) -> Iterator[ChainBatch]:
+    while True:
+        yield draw_chains(count, DEEPEST, generator)
+
+
+TRAINING = FitConfig(1000, 16)
+
+
+def train_chains(
+    model: str, steps: int, weight: float = 0.0, config: FitConfig = TRAINING
+) -> ChainReader | OrdinaryReader:
+    """Train a new model to find the end of chains; arguments as in :class:`ChainRun`."""
+    ordinary = model == "ordinary"
+    make = partial(OrdinaryReader, steps) if ordinary else partial(ChainReader, model, steps, weight)
+    return fit(make, partial(_batches, config.size), config)[0]
+
+
+def rank_correlation(one: Tensor, two: Tensor) -> float:
+    """Spearman's correlation of two lists of integers [n], or zero if all of one are equal."""
+    ranks = []
+    for numbers in (one, two):
+        _, which, count = numbers.unique(return_inverse=True, return_counts=True)
+        rank = (count.cumsum(0) - (count + 1) / 2)[which].double()
+        ranks.append(rank - rank.mean())
+    spread = ranks[0].norm() * ranks[1].norm()
+    return float((ranks[0] * ranks[1]).sum() / spread) if spread > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class ChainRun(Described):
+    """A model that follows pointers, tested on new graphs and on longer chains.
+
+    Attributes
+    ----------
+    name : str
+        Its variant in the study.
+    model : str
+        A halting rule of :class:`ChainReader`, or ``"ordinary"``.
+    steps : int
+        Most steps, or layers.
+    weight : float
+        Of the loss of halting.
+    training : FitConfig
+        How it is trained, on so many graphs at a time.
+    """
+
+    name: str
+    model: str
+    steps: int
+    weight: float
+    training: FitConfig
+
+    def figures(self, device: torch.device | str = "cpu") -> dict[str, Any]:
+        """Train and test.
+
+        For chains as in training, and for ``longer`` ones: the share of tokens that are ``right``, mean
+        ``steps``, the ``rank`` correlation of steps and depth, and both of the former for each depth. Then
+        seconds of training, and of answering the graphs as in training.
+        """
+        check_cpu(device)
+        began = time.perf_counter()
+        model = train_chains(self.model, self.steps, self.weight, self.training)
+        row: dict[str, Any] = {"training seconds": time.perf_counter() - began}
+        for name, deepest in (("", DEEPEST), (" longer", LONGER[0])):
+            batch = draw_chains(TEST_GRAPHS, deepest, torch.Generator().manual_seed(TEST_SEED))
+            if name and isinstance(model, ChainReader):
+                fixed = self.model == "fixed"
+                model.max_steps = self.steps * LONGER[0] // DEEPEST if fixed else LONGER[1]
+            with torch.no_grad():
+                began = time.perf_counter()
+                found, steps = model.answer(batch)
+                seconds = time.perf_counter() - began
+            right = found == batch.answers
+            row |= {
+                f"right{name}": float(right.double().mean()),
+                f"steps{name}": float(steps.double().mean()),
+                f"rank{name}": rank_correlation(steps, batch.depth),
+                f"right by depth{name}": _by_depth(right, batch.depth),
+                f"steps by depth{name}": _by_depth(steps, batch.depth),
+                f"seconds{name}": seconds,
+            }
+        return row
+
+
+def _by_depth(values: Tensor, depth: Tensor) -> list[float]:
+    return [float(values[depth == d].double().mean()) for d in range(int(depth.max()) + 1)]
+
+
+KINDS = {
+    "ACT": ("act", 10, 0.05),
+    "PonderNet": ("pondernet", 10, 0.3),
+    "3 steps": ("fixed", 3, 0.0),
+    "6 steps": ("fixed", 6, 0.0),
+    "10 steps": ("fixed", 10, 0.0),
+    "6 layers": ("ordinary", 6, 0.0),
+    "10 layers": ("ordinary", 10, 0.0),
+}
+"""Adaptive depth, a fixed number of steps of one layer, and different layers."""
+
+
+def chain_runs() -> list[ChainRun]:
+    """All runs: seven models, three seeds."""
+    return [
+        ChainRun(name, *settings, replace(TRAINING, seed=seed))
+        for name, settings in KINDS.items()
+        for seed in range(3)
+    ]

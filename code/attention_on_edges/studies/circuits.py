@@ -1,0 +1,129 @@
+"""Chapter 9 and edge golf: circuits of committed translators, the edges that keep a translation."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from attention_on_edges.runs.artifacts import Artifact
+from attention_on_edges.runs.running import load_translator
+from attention_on_edges.studies.cut_translation import (
+    CutTranslation,
+    lightest_first,
+    longest_cut,
+    prune,
+    refine,
+)
+from attention_on_edges.studies.results import Rows
+from edgewise.models.transformer import Transformer
+
+SENTENCES, DRAWS, ROUNDS = 200, 3, 40
+
+HOLES = {
+    "tatoeba": (
+        "Where is the station?",
+        "I love you.",
+        "Can you help me tomorrow?",
+        "We have been waiting for two hours.",
+        "My brother is older than I am.",
+        "She is reading a book.",
+        "It is raining today.",
+        "Do you speak French?",
+        "I would like a cup of coffee.",
+        "He works in a big office.",
+        "They live near the river.",
+        "I have never seen him before.",
+        "You must not open the window.",
+        "How much does this cost?",
+    ),
+    "multi30k": (
+        "Two dogs run through the snow.",
+        "A man in a blue shirt is standing on a ladder cleaning a window.",
+        "A little girl climbs into a wooden playhouse.",
+        "A woman is reading a book on a bench.",
+        "A boy in a red jacket jumps over a puddle.",
+        "An old man sits on a bench and feeds the birds.",
+        "A young woman rides her bike through the city.",
+        "Two men are playing guitar on a stage.",
+        "A brown dog catches a ball in the water.",
+        "A group of people is waiting for the bus.",
+        "A girl in a yellow dress is eating ice cream.",
+        "Several people are skiing down a mountain.",
+        "A man and a woman are dancing in the street.",
+        "A dog is sleeping under a table.",
+        "Three boys are sitting on a wall.",
+        "A child in a green coat is playing with a ball.",
+    ),
+}
+"""The sentences of edge golf, for each model."""
+
+
+def measure_golf(artifact: Artifact, rounds: int = ROUNDS) -> Rows:
+    """Return par for each sentence of edge golf: the edges left by pruning, refined ``rounds`` times.
+
+    Returns
+    -------
+    list of dict
+        Text and translation, the number of ``edges`` of the whole graph, and the numbers of those ``kept``.
+    """
+    translator = load_translator(artifact)
+    rows: Rows = []
+    for text in HOLES[artifact.name]:
+        sentence = CutTranslation(translator.model, translator.encode(text))
+        kept = refine(sentence, prune(sentence, sentence.weights.argsort()), rounds)
+        said = translator.splitter.join(translator.vocabulary.decode(list(sentence.ids)))
+        found = {"edges": len(kept), "kept": kept.nonzero()[:, 0].tolist()}
+        rows.append({"text": text, "translation": said} | found)
+    return rows
+
+
+def measure_circuits(model: Transformer, sources: Sequence[Sequence[int]]) -> Rows:
+    """Return for each source how few edges keep its translation, found in several ways.
+
+    Returns
+    -------
+    list of dict
+        Tokens of ``source`` and ``target``; ``edges`` of the whole graph; edges left by pruning
+        (``pruned``), by cutting the lightest first (``lightest``) and at random (``random``, one for each
+        draw); ``groups``, the pruned graph's edges as [graph, layer, head, count]; the mean
+        log-probability of a piece ``whole`` and ``pruned_log_prob``; and the share of pieces still
+        predicted without any edge (``nothing``) and in the pruned graph of another sentence of the same
+        lengths (``transferred``, missing if there is none).
+    """
+    sentences = [CutTranslation(model, source) for source in sources]
+    pruned = [prune(s, s.weights.argsort()) for s in sentences]
+    rows: Rows = []
+    for sentence, kept in zip(sentences, pruned, strict=True):
+        drawn = [torch.randperm(len(kept), generator=torch.Generator().manual_seed(i)) for i in range(DRAWS)]
+        trials = torch.stack([torch.ones_like(kept), kept, torch.zeros_like(kept)])
+        whole, left, _ = sentence.chosen(trials).mean(-1).tolist()
+        rows.append({
+            "source": len(sentence.source), "target": len(sentence.read), "edges": len(kept),
+            "pruned": int(kept.sum()), "lightest": int(lightest_first(sentence).sum()),
+            "random": [int(longest_cut(sentence, order).sum()) for order in drawn],
+            "groups": _groups(sentence.edges[kept]), "whole": whole, "pruned_log_prob": left,
+            "nothing": float(sentence.predicted(trials[2:]).float().mean()),
+        })  # fmt: skip
+    for row, share in zip(rows, _transferred(sentences, pruned), strict=True):
+        row |= {} if share is None else {"transferred": share}
+    return rows
+
+
+def _groups(edges: Tensor) -> list[list[int]]:
+    """[graph, layer, head, count] of the groups that have an edge."""
+    groups, counts = edges[:, :3].unique(dim=0, return_counts=True)
+    return torch.cat([groups, counts[:, None]], 1).tolist()
+
+
+def _transferred(sentences: Sequence[CutTranslation], pruned: Sequence[Tensor]) -> list[float | None]:
+    """Share of a sentence's pieces that are predicted in the pruned graph of the next one of its lengths."""
+    alike = defaultdict(list)
+    for number, sentence in enumerate(sentences):
+        alike[len(sentence.source), len(sentence.read)].append(number)
+    found: list[float | None] = [None] * len(sentences)
+    for numbers in alike.values():
+        for own, other in zip(numbers, [*numbers[1:], numbers[0]], strict=True):
+            if own != other:
+                found[own] = float(sentences[own].predicted(pruned[other][None]).float().mean())
+    return found

@@ -1,0 +1,263 @@
+"""Chapter 3's study: the five steps from GAT to the Transformer, added and left out one by one."""
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, elu, leaky_relu
+
+from attention_on_edges.runs.experiment import Described, check_cpu
+from attention_on_edges.studies.fitting import FitConfig, fit
+from edgewise.graphs import AttentionGraph, complete
+from edgewise.layers import PositionwiseFeedForward
+from edgewise.message_passing import propagate_attention, softmax_over_in_edges
+from edgewise.models.gnn import GATLayer, reduce_edges
+
+STEPS = ("dot product", "output matrix", "residual", "norm", "feed-forward")
+"""What separates a layer of GAT from one of the Transformer, in the chapter's order."""
+
+GATV2 = "GATv2 score"
+"""A step of another kind, in place of the dot product."""
+
+
+class GATv2Layer(GATLayer):
+    r"""GAT with the nonlinearity before the attention vector (Brody et al. 2022, eq. 7).
+
+    .. math::
+        s_{ij} = b^\top\, \mathrm{LeakyReLU}(W_r h_j + W h_i)
+
+    ``as_sender`` is :math:`b`, and the values are :math:`W h_i` as in GAT.
+    """
+
+    def __init__(self, dim_in: int, dim_out: int, num_heads: int = 1):
+        super().__init__(dim_in, dim_out, num_heads)
+        self.receiver = nn.Linear(dim_in, dim_out, bias=False)
+        del self.as_receiver
+
+    def forward(self, graph: AttentionGraph, x: Tensor) -> Tensor:
+        """States [n, dim_in] to states [n, dim_out]."""
+        sending, receiving = (f(x).unflatten(-1, (self.num_heads, -1)) for f in (self.value, self.receiver))
+        sent = sending.index_select(0, graph.src)  # [E, h, d_k]
+        bent = leaky_relu(receiving.index_select(0, graph.dst) + sent, self.negative_slope)
+        weight = softmax_over_in_edges(graph, (bent * self.as_sender).sum(-1))
+        return reduce_edges(graph, weight[..., None] * sent).flatten(-2) + self.bias
+
+
+class StepLayer(nn.Module):
+    """A layer of graph attention with some of ``STEPS``, or with ``GATV2`` instead of the dot product.
+
+    With none of them it is GAT (Veličković et al. 2018) with its ELU; with all, the encoder layer of
+    :class:`edgewise.models.gnn.GraphTransformerLayer`. The feed-forward network takes the place of the ELU.
+    """
+
+    def __init__(self, dim: int, num_heads: int, dim_ff: int, steps: Collection[str] = STEPS):
+        super().__init__()
+        self.num_heads, self.residual = num_heads, "residual" in steps
+        norm: Callable[[], nn.Module] = partial(nn.LayerNorm, dim) if "norm" in steps else nn.Identity
+        self.norms = nn.ModuleList(norm() for _ in range(1 + ("feed-forward" in steps)))
+        self.dot = "dot product" in steps
+        if self.dot:
+            self.qkv = nn.Linear(dim, 3 * dim)
+        else:
+            self.gat = (GATv2Layer if GATV2 in steps else GATLayer)(dim, dim, num_heads)
+        self.out = nn.Linear(dim, dim) if "output matrix" in steps else nn.Identity()
+        self.feed_forward = PositionwiseFeedForward(dim, dim_ff) if "feed-forward" in steps else None
+        for parameter in self.parameters():
+            if parameter.dim() == 2 and min(parameter.shape) > num_heads:
+                nn.init.xavier_uniform_(parameter)
+
+    def forward(self, graph: AttentionGraph, x: Tensor) -> Tensor:
+        """States [n, dim] to states [n, dim]."""
+        x = self._update(x, self.out(self._attend(graph, self.norms[0](x))), last=self.feed_forward is None)
+        if self.feed_forward is not None:
+            x = self._update(x, self.feed_forward(self.norms[1](x)))
+        return x
+
+    def _attend(self, graph: AttentionGraph, x: Tensor) -> Tensor:
+        if not self.dot:
+            return self.gat(graph, x)
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.num_heads, -1)).unbind(1)
+        engine = "scatter" if graph.has_edge_lists else "auto"  # a plan for each new graph would not pay
+        return propagate_attention(graph, q, k, v, engine=engine).flatten(1)
+
+    def _update(self, x: Tensor, new: Tensor, last: bool = False) -> Tensor:
+        new = elu(new) if last else new
+        return x + new if self.residual else new
+
+
+@dataclass(frozen=True)
+class NodeBatch:
+    """Graphs side by side: the graph, symbols int64 [n, fields], and each node's answer int64 [n]."""
+
+    enc: AttentionGraph
+    symbols: Tensor
+    answers: Tensor
+
+
+class StepModel(nn.Module):
+    """Sums of embeddings, a few layers with the same steps, and a prediction for each node.
+
+    Parameters
+    ----------
+    fields, symbols, answers : int
+        Symbols of each node, and how many symbols and answers there are.
+    steps : collection of str
+        As in :class:`StepLayer`.
+    num_layers, dim, num_heads, dim_ff : int
+        Sizes.
+    """
+
+    def __init__(
+        self,
+        fields: int,
+        symbols: int,
+        answers: int,
+        steps: Collection[str],
+        num_layers: int = 4,
+        dim: int = 64,
+        num_heads: int = 4,
+        dim_ff: int = 128,
+    ):
+        super().__init__()
+        self.embed = nn.ModuleList(nn.Embedding(symbols, dim) for _ in range(fields))
+        self.layers = nn.ModuleList(StepLayer(dim, num_heads, dim_ff, steps) for _ in range(num_layers))
+        self.norm = nn.LayerNorm(dim) if "norm" in steps else nn.Identity()
+        self.predict = nn.Linear(dim, answers)
+
+    def forward(self, batch: NodeBatch) -> Tensor:
+        """Return logits [n, answers]."""
+        x = torch.stack([embed(ids) for embed, ids in zip(self.embed, batch.symbols.T, strict=True)]).sum(0)
+        for layer in self.layers:
+            x = layer(batch.enc, x)
+        return self.predict(self.norm(x))
+
+    def loss(self, batch: NodeBatch, step: int) -> Tensor:
+        """Return the loss per node, after any number of updates."""
+        return cross_entropy(self(batch), batch.answers)
+
+
+NODES, DEGREE, LONGEST, LETTERS = 16, 5, 16, 26
+
+
+def _two_hops(count: int, generator: torch.Generator) -> NodeBatch:
+    """Graphs of 16 nodes; each asks a neighbour, and that one a neighbour of its own.
+
+    A node has a key of its own, a value, the key of the neighbour that it asks, and edges from five others
+    and itself. Its answer is the value of the node that is asked by the one that it asks.
+    """
+    order = torch.rand(count, NODES, NODES, generator=generator)
+    order.diagonal(dim1=1, dim2=2).fill_(2.0)  # nobody is a neighbour of itself, but for the loop
+    near = order.argsort(2)[:, :, :DEGREE]
+    key = torch.rand(count, NODES, generator=generator).argsort(1)
+    value = torch.randint(NODES, (count, NODES), generator=generator)
+    asked = near[:, :, 0]
+    symbols = torch.stack([key, value, key.gather(1, asked)], 2)
+    answers = value.gather(1, asked.gather(1, asked))
+    first = torch.arange(count)[:, None, None] * NODES
+    own = torch.arange(NODES)[None, :, None].expand(count, -1, 1)
+    src = (first + torch.cat([near, own], 2)).flatten()
+    dst = torch.arange(count * NODES).repeat_interleave(DEGREE + 1)
+    return NodeBatch(AttentionGraph(src, dst, count * NODES), symbols.flatten(0, 1), answers.flatten())
+
+
+def _sorting(count: int, generator: torch.Generator) -> NodeBatch:
+    """Strings of 8 to 16 letters on complete graphs; at each place, the letter that is there once sorted."""
+    lengths = torch.randint(LONGEST // 2, LONGEST + 1, (count,), generator=generator).tolist()
+    strings = [torch.randint(LETTERS, (n,), generator=generator) for n in lengths]
+    places = torch.cat([torch.arange(n) for n in lengths])
+    symbols = torch.stack([torch.cat(strings), places], 1)
+    return NodeBatch(complete(lengths), symbols, torch.cat([s.sort().values for s in strings]))
+
+
+@dataclass(frozen=True)
+class StepTask:
+    """Batches, and how many symbols and answers they have."""
+
+    draw: Callable[[int, torch.Generator], NodeBatch]
+    fields: int
+    symbols: int
+    answers: int
+
+    def batches(self, count: int, generator: torch.Generator) -> Iterator[NodeBatch]:
+        """Draw batches of so many graphs, without end."""
+        while True:
+            yield self.draw(count, generator)
+
+
+STEP_TASKS = {
+    "two hops": StepTask(_two_hops, 3, NODES, NODES),
+    "sorting": StepTask(_sorting, 2, LETTERS, LETTERS),
+}
+
+TEST_GRAPHS, VALIDATION, TEST = 500, 1_000_000, 2_000_000
+"""Graphs, and the seeds of those by which a learning rate is chosen and whose accuracy is reported."""
+
+
+@torch.no_grad()
+def nodes_right(model: StepModel, task: str, seed: int) -> float:
+    """Return the share of nodes of new graphs that are answered correctly."""
+    batch = STEP_TASKS[task].draw(TEST_GRAPHS, torch.Generator().manual_seed(seed))
+    return float((model(batch).argmax(1) == batch.answers).double().mean())
+
+
+@dataclass(frozen=True)
+class StepsRun(Described):
+    """A model with some of the steps, trained at each learning rate; the best on validation counts.
+
+    Attributes
+    ----------
+    name : str
+        Its variant in the study.
+    task : str
+        One of ``STEP_TASKS``.
+    steps : tuple of str
+        As in :class:`StepLayer`.
+    rates : tuple of float
+        Peak learning rates, in place of that of ``training``.
+    training : FitConfig
+        How it is trained, on so many graphs at a time.
+    """
+
+    name: str
+    task: str
+    steps: tuple[str, ...]
+    training: FitConfig
+    rates: tuple[float, ...] = (5e-4, 2e-3)
+
+    def figures(self, device: torch.device | str = "cpu") -> dict[str, Any]:
+        """Train; return the accuracy on new graphs, and the learning rate that was chosen."""
+        check_cpu(device)
+        models = {rate: self.train(rate) for rate in self.rates}
+        rate = max(models, key=lambda rate: nodes_right(models[rate], self.task, VALIDATION))
+        return {"right": nodes_right(models[rate], self.task, TEST), "rate": rate}
+
+    def train(self, rate: float) -> StepModel:
+        """Return a model trained at one rate."""
+        task = STEP_TASKS[self.task]
+        make = partial(StepModel, task.fields, task.symbols, task.answers, self.steps)
+        batches = partial(task.batches, self.training.size)
+        return fit(make, batches, replace(self.training, rate=rate))[0]
+
+
+LADDER = {"GAT": ()} | {f"+ {STEPS[i]}": STEPS[: i + 1] for i in range(len(STEPS))}
+"""GAT, and steps added one after the other; the last has all of them."""
+
+WITHOUT = {f"without {step}": tuple(other for other in STEPS if other != step) for step in STEPS[:-1]}
+"""All steps but one; without the last is a rung of the ladder."""
+
+BY_GATV2 = {"GATv2": (GATV2,), "GATv2's score in the whole": (GATV2, *STEPS[1:])}
+"""GATv2, and the Transformer's layer with GATv2's score for its dot product."""
+
+
+def step_runs() -> list[StepsRun]:
+    """All runs: two tasks, twelve kinds of layer, three seeds."""
+    return [
+        StepsRun(f"{task}, {name}", task, steps, FitConfig(600, 32, seed=seed))
+        for kinds in (LADDER | WITHOUT, BY_GATV2)
+        for task in STEP_TASKS
+        for name, steps in kinds.items()
+        for seed in range(3)
+    ]

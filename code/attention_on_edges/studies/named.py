@@ -1,0 +1,170 @@
+"""All studies of trained models, by name."""
+
+from dataclasses import replace
+
+from attention_on_edges.corpora.tokenizer_config import TokenizerConfig
+from attention_on_edges.runs.experiment import Experiment, MixingConfig, ModelConfig, SparseConfig
+from attention_on_edges.studies.chains import chain_runs
+from attention_on_edges.studies.fitting import FitConfig
+from attention_on_edges.studies.gat_steps import step_runs
+from attention_on_edges.studies.recall import LONG_GRAPHS, TASKS, ReaderRun
+from attention_on_edges.studies.results import Study
+from attention_on_edges.studies.tagging import WORD_GRAPHS, TaggerRun
+from edgewise.training import TrainingConfig
+from edgewise.validation import check_choice
+
+SEEDS = range(3)
+
+
+READING = FitConfig(1200, 2048, 0.00625, decay="root", betas=(0.9, 0.98), eps=1e-9, clip=None)
+"""The rate of the Transformer's paper, half as high, for a width of 64."""
+
+
+DISTANCES = [
+    ReaderRun(f"{task}, {graph}", task, graph, replace(READING, seed=seed))
+    for task in TASKS
+    for graph in LONG_GRAPHS
+    for seed in SEEDS
+]
+
+
+TREES = [
+    TaggerRun(graph, graph, replace(READING, updates=500, seed=seed))
+    for graph in WORD_GRAPHS
+    for seed in SEEDS
+]
+
+
+def _sources() -> list[Experiment]:
+    """Small translators that differ only in the graph over the source."""
+    graphs = [("complete", 0), ("window", 0), ("window", 2), ("binary partition", 1)]
+    course = TrainingConfig(
+        epochs=4, batch_tokens=4096, factor=2.0, warmup=200, clip=1.0, decay_epochs=2, autocast=True
+    )
+    size = {"N": 2, "dim_model": 128, "dim_ff": 256, "h": 4, "dropout": 0.1, "shared": True}
+    return [
+        Experiment(
+            f"{graph} {reach}" if reach or graph == "window" else graph,
+            "Translate captions with an encoder that has fewer edges.",
+            "multi30k",
+            SparseConfig(**size, source_graph=graph, reach=reach),
+            replace(course, seed=seed),
+            TokenizerConfig(6000),
+        )
+        for graph, reach in graphs
+        for seed in SEEDS
+    ]
+
+
+GRAPH_STUDIES = (
+    Study("distances", "Which graphs carry an answer over a distance?", tuple(DISTANCES)),
+    Study("trees", "What is it worth to attend along a parse?", tuple(TREES)),
+    Study("sources", "What must a translator's encoder attend to?", tuple(_sources())),
+)
+
+
+COPY = TrainingConfig(epochs=4, batch_size=128, warmup=400)
+
+
+SORT = replace(COPY, epochs=6)
+
+
+def _heads() -> Study:
+    entries = [
+        Experiment(
+            f"{h} heads" if h > 1 else "1 head",
+            "Learn to copy.",
+            "copy",
+            ModelConfig(N=1, dim_model=128, dim_ff=128, h=h, shared=True),
+            replace(COPY, seed=seed),
+        )
+        for h in (1, 2, 4, 8)
+        for seed in range(10)
+    ]
+    return Study("heads", "Do several heads make it likelier that training succeeds?", tuple(entries))
+
+
+def _mixing(name: str, task: str, course: TrainingConfig, heads: tuple[int, ...]) -> Study:
+    entries = [
+        Experiment(
+            f"{how}, {h} head{'s' if h > 1 else ''}",
+            f"Learn to {task}, with or without attention.",
+            task,
+            MixingConfig(N=1, dim_model=128, dim_ff=256, h=h, shared=True, how=how),
+            replace(course, seed=seed),
+        )
+        for how in ("sum", "mean", "max", "convolution", "attention")
+        for h in heads
+        for seed in range(3)
+    ]
+    return Study(name, "What can be done without attention?", tuple(entries))
+
+
+def _feed_forward() -> Study:
+    """Widths of the feed-forward layer; the model's width shrinks to keep the number of weights."""
+    wide = {"0": (164, 0), "1/2": (152, 76), "1": (144, 144)}
+    narrow = {"2": (128, 256), "4": (108, 432), "8": (88, 704)}
+    entries = [
+        Experiment(
+            f"width {ratio}",
+            "Learn to sort with a feed-forward layer of another width.",
+            "sort",
+            ModelConfig(N=1, dim_model=dim_model, dim_ff=dim_ff, h=4, shared=True),
+            replace(SORT, seed=seed),
+        )
+        for ratio, (dim_model, dim_ff) in (wide | narrow).items()
+        for seed in range(3)
+    ]
+    return Study("feed-forward", "Is the feed-forward layer only a re-scaler?", tuple(entries))
+
+
+def _stability() -> Study:
+    """Where three layers on each side train successfully, pre-norm and post-norm."""
+    course = TrainingConfig(epochs=3, batch_size=128, warmup=100)
+    entries = [
+        Experiment(
+            f"{'pre' if norm_first else 'post'}-norm, {'warm-up' if rises else 'no warm-up'}, "
+            f"{'decay' if falls else 'no decay'}, rate {rate:g}",
+            "Learn to sort at some rate.",
+            "sort",
+            ModelConfig(N=3, dim_model=64, dim_ff=128, h=4, shared=True, norm_first=norm_first),
+            replace(course, factor=rate * 80.0, with_warmup=rises, with_decay=falls, seed=seed),
+        )
+        for norm_first in (True, False)
+        for rises in (True, False)
+        for falls in (True, False)
+        for rate in RATES
+        for seed in range(3)
+    ]
+    return Study("stability", "Why is training hard: where does it fail?", tuple(entries))
+
+
+RATES = (0.0003, 0.001, 0.003, 0.01, 0.03)
+"""Peak learning rates: 80 is the root of 64, the width, times that of 100, the warm-up."""
+
+
+STUDIES = {
+    study.name: study
+    for study in (
+        _heads(),
+        _feed_forward(),
+        _mixing("mixing", "sort", SORT, (1, 4)),
+        _mixing("mixing-copy", "copy", COPY, (4,)),
+        _stability(),
+        Study("chains", "Does adaptive depth find how many steps a token needs?", tuple(chain_runs())),
+        Study("gat-steps", "Which step makes a Transformer of a GAT?", tuple(step_runs())),
+        *GRAPH_STUDIES,
+    )
+}
+
+
+def get_study(name: str) -> Study:
+    """Return a named study.
+
+    Raises
+    ------
+    ValueError
+        If there is none of that name; lists the existing ones.
+    """
+    check_choice("study", name, STUDIES)
+    return STUDIES[name]

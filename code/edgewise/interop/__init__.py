@@ -1,0 +1,6 @@
+"""Chapter 13: models and layers of other libraries, with their weights, as this library's."""
+
+from edgewise.interop.pyg import from_pyg
+from edgewise.interop.transformers import from_transformers
+
+__all__ = ["from_pyg", "from_transformers"]

@@ -1,0 +1,235 @@
+"""The one operation: arguments are checked, an engine is chosen, and what is not finite is computed anew."""
+
+import contextlib
+import importlib
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.linalg import vector_norm
+
+from edgewise.graphs import AttentionGraph, dgl_available
+from edgewise.message_passing.csr import csr
+from edgewise.message_passing.law import cost, in_a_transform
+from edgewise.message_passing.precision import HALF, Engine, OnEdges, in_full_precision
+from edgewise.message_passing.scatter import edge_softmax, scatter, with_attributes
+from edgewise.message_passing.tiles import tiles
+from edgewise.validation import check_choice, check_floats, check_probability, check_real
+
+
+def _dgl_engine(name: str) -> Engine:
+    def engine(graph: AttentionGraph, *fields: Tensor | None) -> Tensor:
+        engines = importlib.import_module("edgewise.message_passing.dgl_engines")
+        return getattr(engines, name)(graph, *fields)
+
+    return engine
+
+
+DGL_ENGINES = ("mailbox", "builtin", "fused")
+"""Engines that need DGL, and the CPU."""
+
+ENGINES: dict[str, Engine] = {
+    **{name: _dgl_engine(name) for name in DGL_ENGINES},
+    "scatter": scatter,
+    "csr": csr,
+    "tiles": tiles,
+}
+"""How the sum over edges is executed."""
+
+
+def available_engines(device: torch.device | str = "cpu") -> list[str]:
+    """Return the names of the engines that run here."""
+    of_dgl = torch.device(device).type == "cpu" and dgl_available()
+    return [name for name in ENGINES if of_dgl or name not in DGL_ENGINES]
+
+
+def propagate_attention(
+    graph: AttentionGraph,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    engine: str = "auto",
+    scale: float | None = None,
+    edge_bias: Tensor | None = None,
+    edge_attr: Tensor | None = None,
+    edge_weight: Tensor | None = None,
+    dropout: float = 0.0,
+) -> Tensor:
+    r"""Give each receiver the softmax-weighted sum of its senders' values, head by head.
+
+    .. math::
+        \mathrm{wv}_j = \sum_{i \to j} w_{ij} \, v_i, \qquad
+        w_{ij} = \frac{\exp(q_j^\top k_i / \sqrt{d} + b_{ij})}
+                      {\sum_{i' \to j} \exp(q_j^\top k_{i'} / \sqrt{d} + b_{i'j})}
+
+    With attributes :math:`a` of edges and their weight :math:`W`, :math:`W^\top a_{ij}` is added to the key
+    and the value that receiver :math:`j` gets from :math:`i` (Shi et al. 2021, eq. 3 and 4).
+
+    NaN and infinities spread along edges, as they do in a dense softmax over a receiver's senders, and
+    nowhere else; in compiled programs, on a GPU and in gradients, ``tiles`` may spread them within a tile.
+    ``tiles``, ``csr`` and ``fused`` refuse second derivatives.
+
+    Parameters
+    ----------
+    graph : AttentionGraph
+        Which token attends to which. Two edges between the same tokens are two edges; ``tiles`` refuses them.
+    q : Tensor
+        Queries [num_dst, h, d].
+    k : Tensor
+        Keys [num_src, h, d], or fewer heads, each for as many of the queries' (grouped queries).
+    v : Tensor
+        Values [num_src, h, d_v], with as many heads as keys; ``d_v`` is often ``d``.
+    engine : str
+        ``tiles``, ``csr``, ``scatter``; ``fused``, ``builtin`` or ``mailbox``, which need DGL; or ``"auto"``:
+        see :func:`cost`.
+    scale : float, optional
+        Of scores, in place of :math:`1 / \sqrt{d}`.
+    edge_bias : Tensor, optional
+        [E, h], in the order of ``graph.src``: added to the scores (relative positions, ALiBi). It and
+        the next two may be float32 where queries are of half precision.
+    edge_attr : Tensor, optional
+        [E, c], in the order of ``graph.src``. ``csr`` and ``scatter`` take them; ``d_v`` must be ``d``.
+    edge_weight : Tensor, optional
+        [c, h, d]; given if ``edge_attr`` is.
+    dropout : float
+        Probability in [0, 1) of dropping a weight; those kept are scaled up. The draws depend on PyTorch's
+        seed, not on the engine.
+
+    Returns
+    -------
+    Tensor
+        [num_dst, h, d_v]; zeros for a receiver without in-edges, or whose scores are all minus infinity.
+
+    Raises
+    ------
+    TypeError
+        If a tensor is no floating-point tensor.
+    ValueError
+        If shapes, dtypes or devices do not fit, ``dropout`` is no probability below one, or the engine is
+        unknown, takes no attributes of edges or has limits that the graph exceeds.
+    MissingPackageError
+        If the engine needs DGL and it cannot be imported.
+    """
+    check_choice("engine", engine, ["auto", *ENGINES])
+    q, k, v = _check_tensors(graph, scale, q=q, k=k, v=v)
+    _check_bias(graph, q, edge_bias)
+    features = _check_features(graph, q, v, engine, edge_attr, edge_weight)
+    keep = None
+    if check_probability("dropout", dropout):
+        keep = q.new_empty(graph.num_edges, q.shape[1]).bernoulli_(1 - dropout).div_(1 - dropout)
+    if engine == "auto" and features:
+        engine = "scatter" if in_a_transform() else "csr"
+    elif engine == "auto":
+        engine = cost(graph, *q.shape[1:]).engine
+    if graph.num_edges == 0:
+        engine = "scatter"
+    with _without_autocast(q.device.type):
+        output = ENGINES[engine](graph, q, k, v, edge_bias, keep, *features)
+        if engine not in ("csr", "scatter") and not _finite(output):
+            # Tiles multiply what is masked by zero; DGL's softmax knows no receiver without a finite score.
+            other = csr if engine in ("tiles", "fused") else scatter
+            output = other(graph, q, k, v, edge_bias, keep)
+        return output
+
+
+def _without_autocast(device: str) -> contextlib.AbstractContextManager[object]:
+    """Under which engines would differ in the dtype that they return."""
+    on = torch.is_autocast_enabled(device)
+    return torch.autocast(device, enabled=False) if on else contextlib.nullcontext()
+
+
+def _finite(output: Tensor) -> bool:
+    """Whether all numbers are finite, asked of a CPU alone: it would halt a GPU or end a compiled program."""
+    if output.device.type != "cpu" or torch.compiler.is_compiling() or in_a_transform():
+        return True
+    return math.isfinite(vector_norm(output.detach(), dtype=torch.promote_types(output.dtype, torch.float32)))
+
+
+def attention_weights(
+    graph: AttentionGraph,
+    q: Tensor,
+    k: Tensor,
+    *,
+    scale: float | None = None,
+    edge_bias: Tensor | None = None,
+    edge_attr: Tensor | None = None,
+    edge_weight: Tensor | None = None,
+) -> Tensor:
+    """Return the attention weights: one per edge and head, [E, h], in the order of ``graph.src``.
+
+    The weights on each receiver's in-edges sum to one. Parameters and errors as in
+    :func:`propagate_attention`.
+    """
+    q, k = _check_tensors(graph, scale, q=q, k=k)
+    _check_bias(graph, q, edge_bias)
+    features = _check_features(graph, q, q, "auto", edge_attr, edge_weight)
+    return in_full_precision(_weights)(graph, q, k, edge_bias, *(features or (None, None)))
+
+
+def _weights(graph: AttentionGraph, q: Tensor, k: Tensor, bias: OnEdges, *features: Tensor | None) -> Tensor:
+    return edge_softmax(graph, q, k, with_attributes(graph, q, bias, *features))
+
+
+def _check_tensors(graph: AttentionGraph, scale: float | None, **tensors: Tensor) -> list[Tensor]:
+    """Return the tensors, scaled and with as many heads as queries have."""
+    if not isinstance(graph, AttentionGraph):
+        raise TypeError(f"graph must be an AttentionGraph, got {type(graph).__name__}")
+    for name, x in tensors.items():
+        check_floats(name, x)
+    q = tensors["q"]
+    if q.dim() != 3 or 0 in q.shape[1:]:
+        raise ValueError(f"q must be [num_dst, h, d] with h and d at least 1, got {list(q.shape)}")
+    k = tensors["k"]
+    fewer = k.dim() == 3 and 0 < k.shape[1] < q.shape[1] and q.shape[1] % k.shape[1] == 0
+    heads = k.shape[1] if fewer else q.shape[1]
+    for name, x in tensors.items():
+        side, tokens = ("num_dst", graph.num_dst) if name == "q" else ("num_src", graph.num_src)
+        width = x.shape[-1] if name == "v" and x.dim() == 3 and x.shape[-1] else q.shape[-1]
+        expected = torch.Size((tokens, q.shape[1] if name == "q" else heads, width))
+        if x.shape != expected:
+            raise ValueError(f"{name} must be [{side}, h, d] = {list(expected)}, got {list(x.shape)}")
+        if x.dtype != q.dtype:
+            raise ValueError(f"{name} must have q's dtype {q.dtype}, got {x.dtype}")
+        if x.device != graph.device:
+            raise ValueError(f"{name} must be on the graph's device {graph.device}, got {x.device}")
+    if scale is not None:
+        q = q * (check_real("scale", scale) * math.sqrt(q.shape[-1]))
+    rest = [x for name, x in tensors.items() if name != "q"]
+    return [q, *(x.repeat_interleave(q.shape[1] // heads, 1) if fewer else x for x in rest)]
+
+
+def _check_bias(graph: AttentionGraph, q: Tensor, edge_bias: Tensor | None) -> None:
+    if edge_bias is not None:
+        _check_like(q, "edge_bias", edge_bias, (graph.num_edges, q.shape[1]), "[E, h]")
+
+
+def _check_like(q: Tensor, name: str, x: Tensor, shape: Sequence[int], axes: str) -> None:
+    check_floats(name, x)
+    if x.shape != torch.Size(shape):
+        raise ValueError(f"{name} must be {axes} = {list(shape)}, got {list(x.shape)}")
+    wider = q.dtype in HALF and x.dtype == torch.float32
+    if (x.dtype != q.dtype and not wider) or x.device != q.device:
+        raise ValueError(f"{name} must be {q.dtype} on {q.device} as q is, got {x.dtype} on {x.device}")
+
+
+def _check_features(
+    graph: AttentionGraph, q: Tensor, v: Tensor, engine: str, attr: Tensor | None, weight: Tensor | None
+) -> list[Tensor]:
+    if attr is None and weight is None:
+        return []
+    if attr is None or weight is None:
+        raise ValueError("edge_attr and edge_weight go together, got one of them")
+    width = len(weight) if isinstance(weight, Tensor) and weight.dim() else 0
+    _check_like(q, "edge_weight", weight, (width, *q.shape[1:]), "[c, h, d]")
+    _check_like(q, "edge_attr", attr, (graph.num_edges, width), "[E, c]")
+    if width == 0:
+        return []
+    if v.shape[-1] != q.shape[-1]:
+        raise ValueError(
+            f"attributes of edges need values of the keys' width {q.shape[-1]}, got {v.shape[-1]}"
+        )
+    if engine not in ("auto", "csr", "scatter"):
+        raise ValueError(f"engine {engine!r} takes no attributes of edges: use 'csr', 'scatter' or 'auto'")
+    return [attr, weight]

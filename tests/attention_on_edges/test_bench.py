@@ -1,0 +1,390 @@
+import json
+import os
+import sys
+from dataclasses import replace
+from itertools import chain
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+from typer.testing import CliRunner
+
+from attention_on_edges.bench import language_models, long_texts
+from attention_on_edges.bench.baselines import (
+    LocalAttention,
+    PaddedAttention,
+    PaddedTransformer,
+    Recomputation,
+)
+from attention_on_edges.bench.decoding import WAYS, cache_case
+from attention_on_edges.bench.depth import READERS, depth_case
+from attention_on_edges.bench.engines import FLEX, KERNELS, LARGE, Workload, engines_case
+from attention_on_edges.bench.harness import Case, format_rows, measure
+from attention_on_edges.bench.many_graphs import fit, held_against
+from attention_on_edges.bench.memory import alone
+from attention_on_edges.bench.timing import interleave
+from attention_on_edges.bench.training import (
+    CONTESTANTS,
+    TRAININGS,
+    Training,
+    _padded_around,
+    matrix_work,
+)
+from attention_on_edges.cli.app import app
+from attention_on_edges.cli.benchmarking import ON_GPU
+from attention_on_edges.studies.fitting import FitConfig
+from edgewise.decoding import Continuation
+from edgewise.graphs import GraphPool, complete, window
+from edgewise.interop.transformers import from_transformers
+from edgewise.layers import Dropout
+from edgewise.message_passing import available_engines, propagate_attention
+from edgewise.message_passing.law import TERMS, expand
+from edgewise.models.transformer import make_model
+from edgewise.training.chunked_loss import output_loss
+from support import copy_to_torch, random_fields, random_pairs, small_model
+
+TINY = Training("tiny", 1, 8, 12, 2, num_batches=1)
+SYMBOLS = (0, 1)
+
+
+def command(*words):
+    result = CliRunner().invoke(app, ["bench", *words, "--repeats", "1"])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+class TestHarness:
+    def test_functions_take_turns(self):
+        order = []
+        interleave({name: lambda name=name: order.append(name) for name in "ab"}, repeats=2)
+        turns = "".join(order).removeprefix("aabb")
+        assert turns == ("a" * (len(turns) // 4) + "b" * (len(turns) // 4)) * 2
+
+    def test_a_row_tells_what_is_known_and_why_a_contestant_failed(self, monkeypatch):
+        times = {"quick": 0.5, "slow": 2.0, "one large matrix product": 4.0}
+        monkeypatch.setattr(
+            "attention_on_edges.bench.harness.interleave",
+            lambda running, repeats, device: {name: times[name] for name in running},
+        )
+        monkeypatch.setattr("attention_on_edges.bench.harness.matrix_product", lambda *_: (lambda: None, 400))
+
+        def failing():
+            raise NotImplementedError("no kernel")
+
+        case = Case(
+            "sums",
+            {"quick": lambda: 3, "slow": lambda: 4, "missing": failing},
+            first="quick",
+            work=10,
+            facts=lambda found: {"tokens": 2 * found, "error": 0.5},
+            peak={"quick": 2**20, "slow": 2**21}.get,
+        )
+        quick = {"error": 0.5, "seconds": 0.5, "ratio": 1.0, "tokens_per_second": 12.0, "share": 0.2}
+        slow = {"error": 0.5, "seconds": 2.0, "ratio": 4.0, "tokens_per_second": 4.0, "share": 0.05}
+        rows = measure(case)
+        assert rows == [
+            {"workload": "sums", "contestant": "quick", "peak": 2**20} | quick,
+            {"workload": "sums", "contestant": "slow", "peak": 2**21} | slow,
+            {"workload": "sums", "contestant": "missing", "failed": "NotImplementedError: no kernel"},
+        ]
+        lines = [line.split() for line in str(format_rows(rows, ["seconds", "ratio", "failed"])).splitlines()]
+        assert lines[3] == ["slow", "2,000.00", "4.00"]
+        assert lines[4] == ["missing", "NotImplementedError:", "no", "kernel"]
+        table = str(format_rows(rows, across=True))
+        assert "500.00 (1.00 x, 12, 20%, 1, 5e-01 error)" in table
+        assert "sums" in table.splitlines()[0]
+        assert [row["contestant"] for row in measure(case, only=["low"])] == ["slow"]
+
+    def test_a_process_of_its_own_has_its_environment_and_its_peak(self, monkeypatch):
+        monkeypatch.setenv("KEPT", "7")
+        assert alone(os.getenv, "KEPT", KEPT="8", ADDED="x") == "8"
+        assert os.environ["KEPT"] == "7"
+        assert "ADDED" not in os.environ
+        with pytest.raises(RuntimeError, match="terminated abruptly"):
+            alone(os._exit, 1)
+
+
+SMALL = {
+    "engines": ["--large", "--only", "5-30, 4"],
+    "graphs": [],
+    "law": [],
+    "pyg": [],
+    "training": ["--only", "d 512", "--contestant", "nn.Transformer"],
+    "profile": [],
+    "causal": [],
+    "memory": ["--only", "tiles"],
+    "long": ["--only", "window"],
+    "decoding": [],
+    "depth": ["--only", "answering"],
+}
+
+
+@pytest.mark.parametrize(
+    ("subject", "device"),
+    [(name, "cpu") for name in SMALL]
+    + [pytest.param(name, "cuda", marks=pytest.mark.cuda) for name in ON_GPU],
+)
+def test_every_benchmark_runs_at_a_small_size(subject, device, tmp_path):
+    output = command(subject, "--small", "--device", device, "--out", str(tmp_path), *SMALL[subject])
+    name = subject if subject == "long" else f"{'bench' if device == 'cpu' else 'gpu'}-{subject}"
+    study = json.loads((tmp_path / f"{name}.json").read_text())
+    assert study["config"]["name"] == name
+    assert len({(row["workload"], row["contestant"]) for row in study["rows"]}) == len(study["rows"])
+    for row in study["rows"]:
+        assert row["contestant"] in output
+        assert row.get("seconds", 1) > 0
+        assert row.get("error", 0) < (0.05 if "bfloat16" in row["contestant"] else 1e-5)
+        assert "failed" not in row
+
+
+TRUE_LAW = {"csr": [4.0, 0.1, 20.0, 1.0, 1e5], "tiles": [0.5, 0.1, 30.0, 2.0, 0.0]}
+
+
+class TestLaw:
+    def rows(self, laws=TRUE_LAW, count=40):
+        drawn = torch.Generator().manual_seed(0)
+        for i in range(count):
+            counts = (10 ** (2 + 3 * torch.rand(2, generator=drawn, dtype=torch.float64))).tolist()
+            for engine, true in laws.items():
+                terms = expand((*counts, 1 + i % 4), 1 + i % 8, 16 * (1 + i % 3))
+                seconds = 1e-9 * sum(a * b for a, b in zip(true, terms, strict=True))
+                yield {"workload": str(i), "contestant": engine, "terms": terms, "seconds": seconds}
+
+    def test_it_is_found_again_from_what_it_predicts(self):
+        rows = list(self.rows())
+        law = fit(rows)
+        assert {engine: list(found) for engine, found in law.items()} == {
+            e: list(t) for e, t in TERMS.items()
+        }
+        for engine, true in TRUE_LAW.items():
+            assert list(law[engine].values()) == pytest.approx(true, rel=0.02, abs=1e-3)
+        held = held_against(rows, law)
+        assert held["error, worst"] < 0.01
+        assert held["chosen over best, worst"] < 1.01
+
+    def test_no_coefficient_is_negative(self):
+        """Nodes cannot save time: their term goes, and the others are fitted without it."""
+        laws = TRUE_LAW | {"csr": [4.0, 0.0, -0.5, 0.0, 1e5]}
+        rows = [row for row in self.rows(laws) if row["seconds"] > 0]
+        found = list(fit(rows)["csr"].values())
+        assert min(found) == found[2] == 0
+
+
+@pytest.mark.parametrize(("subject", "package"), [("pyg", "torch_geometric"), ("causal", "transformers")])
+def test_a_missing_package_is_named(subject, package, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    result = CliRunner().invoke(app, ["bench", subject, "--small"])
+    assert result.exit_code == 1
+    assert f"pip install {package}" in result.output
+
+
+class TestAttention:
+    @pytest.mark.parametrize("lengths", [(3, 3), (1, 4, 2)])
+    def test_the_padded_rival_computes_the_same(self, lengths):
+        fields = [torch.randn(sum(lengths), 2, 3) for _ in range(3)]
+        expected = propagate_attention(complete(lengths), *fields)
+        torch.testing.assert_close(PaddedAttention(lengths)(*fields), expected)
+
+    def test_a_window_by_hand_computes_the_same(self):
+        fields = random_fields(window(24, 4, 4), 2, 3)
+        by_hand = LocalAttention(24, 4)(*fields)
+        by_graph = propagate_attention(window(24, 4, 4), *fields)
+        torch.testing.assert_close(by_hand, by_graph)
+        upstream = torch.randn_like(by_hand)
+        ours, theirs = (torch.autograd.grad(found, fields, upstream) for found in (by_graph, by_hand))
+        torch.testing.assert_close(ours, theirs)
+
+    def test_every_engine_and_the_graph_made_anew_are_contestants(self):
+        case = engines_case(Workload("tiny", (2, 3), 1, 2))
+        anew = {"padded", "padded, set-up included", "auto, set-up included"}
+        assert case.contestants.keys() == anew | {*available_engines()}
+        assert case.work == 7 * 2 * (2 * 2 + 3 * 3) * 2
+
+    @pytest.mark.parametrize("workload", LARGE, ids=lambda workload: workload.name)
+    def test_the_mask_of_flex_attention_is_the_graph(self, workload):
+        small = replace(workload, lengths=(3, 20, 7), reach=workload.reach and 4)
+        fields = [torch.randn(30, 2, 16) for _ in range(3)]
+        found = KERNELS[FLEX](small, torch.device("cpu"))(*fields)
+        torch.testing.assert_close(found, propagate_attention(small.graph(), *fields))
+
+
+class TestTraining:
+    def test_attention_padded_by_hand_is_the_models_own(self):
+        torch.manual_seed(0)
+        model, batch = small_model(), GraphPool()(*random_pairs([(5, 2), (3, 4), (4, 6)]))
+        expected = model(batch)
+        model.propagate_attention = _padded_around(batch)
+        torch.testing.assert_close(model(batch), expected)
+
+    def test_the_padded_rival_is_the_same_model(self):
+        sizes = (20, 20, 2, 8, 12, 2)
+        ours, rival = make_model(*sizes, dropout=0.5), PaddedTransformer(20, 2, 8, 12, 2, dropout=0.5)
+        copy_to_torch(ours, rival.body)
+        for name in ("src_embed", "tgt_embed"):
+            getattr(rival, name).load_state_dict(getattr(ours, name).state_dict())
+        rival.generator.load_state_dict(ours.generator.state_dict())
+        sources = [torch.tensor([3, 4, 5]), torch.tensor([6])]
+        targets = [torch.tensor([0, 7]), torch.arange(5)]
+        logits, wanted = rival.eval()(sources, targets)
+        batch = GraphPool()(sources, targets)
+        torch.testing.assert_close(logits.log_softmax(1), ours.eval()(batch), atol=1e-5, rtol=1e-5)
+        assert torch.equal(wanted, batch.tgt_y)
+        tuned = PaddedTransformer(20, 2, 8, 12, 2, dropout=0.5, fast_dropout=True)
+        for model, kind in ((ours, Dropout), (rival, torch.nn.Dropout), (tuned, Dropout)):
+            assert sum(isinstance(m, kind) and m.p == 0.5 for m in model.modules()) == 11
+        assert all(m.dropout == 0 for m in rival.modules() if isinstance(m, torch.nn.MultiheadAttention))
+
+    def test_its_tuned_form_has_the_loss_of_the_packed_model(self, monkeypatch):
+        seen = []
+
+        def spy(hidden, *arguments, **options):
+            seen.append(hidden.shape)
+            return output_loss(hidden, *arguments, **options)
+
+        monkeypatch.setattr("edgewise.training.loss.output_loss", spy)
+        for name in ("packed", "nn.Transformer, our dropout and loss"):
+            CONTESTANTS[name](TINY, TINY.batches(), torch.device("cpu"))()
+        assert seen[0] == seen[1]
+
+    @pytest.mark.parametrize("training", TRAININGS, ids=lambda training: training.name)
+    def test_batches_are_as_described(self, training):
+        batches = training.batches()
+        lengths = [[len(source) for source, _ in pairs] for pairs in batches]
+        every = [*chain(*lengths)]
+        if training.long:
+            assert all(200 <= n <= 300 for n in every)
+            return
+        assert [len(pairs) for pairs in batches] == [128] * training.num_batches
+        assert max(every) <= 45
+        assert sum(every) / len(every) == pytest.approx(14, abs=1)
+        spread = max(max(part) - min(part) for part in lengths[:-1] or lengths)
+        assert (spread < 10) == training.bucketed
+
+    def test_matrix_work_is_what_torch_counts_for_one_sentence_pair(self):
+        """For one pair nothing is padded; only the causal half of the target's scores is not drawn."""
+        training = Training("one", 2, 8, 16, 2, num_batches=1)
+        ((pair, *_),) = training.batches()
+        model = make_model(6000, 6000, 2, 8, 16, 2, engine="scatter")
+        with FlopCounterMode(display=False) as counter:
+            model(GraphPool()([pair[0]], [pair[1]])).sum().backward()
+        n, m = len(pair[0]), len(pair[1]) - 1
+        attention = 3 * 4 * 8 * 2 * (n * n + n * m + m * (m + 1) / 2)
+        assert matrix_work(training, [[pair]]) - attention == pytest.approx(
+            counter.get_total_flops(), rel=0.01
+        )
+
+
+class TestLanguageModels:
+    def test_converted_models_are_those_of_transformers(self):
+        rows = language_models.compare_with_transformers()
+        assert [row["contestant"] for row in rows] == ["GPT-2", "Llama", "Mistral"]
+        assert all(row["logits"] < 1e-5 and row["gradients"] < 1e-4 for row in rows)
+
+    def test_the_contestants_compute_one_loss_and_update(self):
+        texts = language_models.TRAINED["128 texts of about 14 tokens"][:5]
+        sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1}
+        losses = {}
+        for name, loss in language_models.LOSSES.items():
+            torch.manual_seed(0)
+            model = language_models.ARCHITECTURES["Llama"](**sizes)
+            model = from_transformers(model) if name == "packed" else model
+            first = loss(model, texts)
+            language_models._update(model, loss, texts)()
+            losses[name] = first.item(), loss(model, texts).item()
+            assert losses[name] == pytest.approx(losses["packed"], abs=1e-5)
+            assert losses[name][1] < losses[name][0]
+
+
+class TestLongTexts:
+    def run(self, monkeypatch, name, lengths, failing=()):
+        """Processes that take what power laws say: time n ** 2 or n, memory n ** 1.5 or n."""
+        asked = []
+
+        def measured(function, name, n, repeats, **environment):
+            asked.append(n)
+            assert environment == long_texts.KEEPING
+            if n in failing:
+                raise RuntimeError
+            quadratic = name in long_texts.QUADRATIC
+            seconds, memory = 1e-9 * n ** (1 + quadratic), 1e3 * n ** (1.5 if quadratic else 1)
+            return {"seconds": seconds, "first": 2 * seconds, "memory": memory}
+
+        monkeypatch.setattr(long_texts, "alone", measured)
+        return asked, long_texts._growth(name, lengths, torch.device("cpu"), 1, [])
+
+    def test_what_takes_too_long_is_extrapolated_by_its_power_law(self, monkeypatch):
+        asked, rows = self.run(monkeypatch, "dense", long_texts.LENGTHS)
+        assert asked == [1024, 2048, 4096, 8192, 16384, 32768]
+        assert [row["measured"] for row in rows] == [True] * 6 + [False] * 3
+        for row in rows:
+            assert row["edges"] == row["tokens"] ** 2
+            assert row["seconds"] == pytest.approx(1e-9 * row["tokens"] ** 2)
+            assert row["memory"] == pytest.approx(1e3 * row["tokens"] ** 1.5)
+        assert long_texts.exponents(rows, "dense", 4096) == pytest.approx((2, 1.5))
+
+    def test_nothing_longer_is_run_than_memory_allows(self, monkeypatch):
+        monkeypatch.setattr(long_texts, "MOST_MEMORY", 1.2e3 * 8192)
+        asked, rows = self.run(monkeypatch, "window", (4096, 8192, 16384, 32768))
+        assert asked == [4096, 8192]
+        assert rows[-1]["memory"] == pytest.approx(1e3 * 32768)
+        asked, rows = self.run(monkeypatch, "window", (1024, 2048, 4096), failing=[2048])
+        assert asked == [1024, 2048]
+        assert rows[1]["failed"] == "RuntimeError"
+        assert "seconds" not in rows[2]
+
+    @pytest.mark.parametrize("name", long_texts.EDGES)
+    def test_every_contestant_computes_its_own_graph(self, name):
+        tokens, attend = long_texts.layer(name, 200)
+        fields = [torch.randn(tokens, 2, 4) for _ in range(3)]
+        graph = long_texts.GRAPHS.get(name, complete)(200)
+        torch.testing.assert_close(attend(*fields), propagate_attention(graph, *fields, engine="scatter"))
+        assert graph.num_edges == long_texts.EDGES[name](200)
+
+    @pytest.mark.parametrize("tokens", [8192, pytest.param(65_536, marks=pytest.mark.nightly)])
+    def test_a_window_takes_less_than_20_kib_per_token_of_a_process_of_its_own(self, tokens):
+        """On 65,536 tokens that is 1.25 GiB."""
+        ballast = torch.ones(2**28)  # a GiB that the measured process does not hold
+        for name in ("blocks by hand", "tiles"):
+            row = alone(long_texts._cost, name, tokens, 1)
+            assert 0 < row["before"] < ballast.nbytes
+            assert row["before"] < row["peak"] < row["before"] + 20 * 1024 * tokens
+            assert 2 * 3 * tokens * 128 * 4 < row["memory"] < row["peak"]
+
+
+class TestDecoding:
+    @torch.no_grad()
+    def test_the_rival_computes_the_same_states(self):
+        model = small_model()
+        sources, targets = random_pairs([(3, 6), (5, 6), (2, 6)])
+        ids = torch.tensor(targets)
+        ours, rival = Continuation(model, sources), Recomputation(model, sources)
+        for position in range(6):
+            if position == 3:
+                rows = torch.tensor([2, 0, 2, 1])
+                ids = ids[rows]
+                ours.keep(rows)
+                rival.keep(rows)
+            torch.testing.assert_close(*(way.step(ids[:, position]) for way in (ours, rival)))
+
+    def test_what_differs_is_counted(self, monkeypatch):
+        class Wrong(Continuation):
+            def step(self, ids):
+                return super().step(ids).flip(1)
+
+        monkeypatch.setitem(WAYS, "recomputed", Wrong)
+        case = cache_case(small_model(), [[3, 4, 5]], SYMBOLS, 4)
+        assert [case.facts(do())["error"] for do in case.contestants.values()] == [0, 1]
+
+
+def test_depth_is_timed_on_trained_models_and_the_same_input():
+    config = FitConfig(updates=3, size=2)
+    answered = {name: do() for name, do in depth_case("answering", config).contestants.items()}
+    assert [*answered] == [*READERS]
+    assert len({len(answers) for answers, _ in answered.values()}) == 1
+    steps = {name: int(steps.max()) for name, (_, steps) in answered.items() if name != "ACT"}
+    assert steps == {"6 steps": 6, "10 steps": 10, "6 layers": 6}
+    for do in depth_case("training", config).contestants.values():
+        do()
+        (model,) = do.args
+        gradients = [x.grad for x in model.parameters() if x.grad is not None]
+        assert torch.nn.utils.get_total_norm(gradients) > 0

@@ -1,0 +1,224 @@
+import codecs
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from attention_on_edges import runs, studies, tasks
+from attention_on_edges.cli import app as cli
+from attention_on_edges.cli.translating import MOST_BYTES
+from attention_on_edges.corpora.tokenization import BPE
+from attention_on_edges.corpora.tokenizer_config import TokenizerConfig
+from attention_on_edges.runs import artifacts
+from edgewise.message_passing import available_engines
+from edgewise.training.checkpoint_files import checkpoints
+from edgewise.validation import InputError
+from workshop import FEW, TINY
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch):
+    torch.set_num_threads(1)
+    monkeypatch.setitem(runs.EXPERIMENTS, "copy", TINY)
+    monkeypatch.setattr(tasks, "SIZES", FEW)
+
+
+def call(*words):
+    return CliRunner().invoke(cli.app, [str(word) for word in words])
+
+
+def one_line(result):
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    return result.stderr
+
+
+def test_train_stops_resumes_and_leaves_an_artifact(tmp_path):
+    words = ["train", "copy", "--out", tmp_path]
+    first = call(*words, "--steps", 3)
+    assert first.exit_code == 0, first.output
+    assert "stopped at step 3; go on with the same command and --resume" in first.output
+    assert "holds a run already" in one_line(call(*words))
+    second = call(*words, "--resume")
+    assert second.exit_code == 0, second.output
+    assert "exact_match" in second.output
+    assert (tmp_path / "artifact" / "provenance.json").exists()
+    assert call(*words, "--resume").exit_code == 0
+    scored = call("evaluate", tmp_path / "artifact", "--limit", 20)
+    assert scored.exit_code == 0, scored.output
+    names = [[word for word in line.split() if "_" in word] for line in scored.output.splitlines()[1:3]]
+    assert names[0] == names[1] == ["exact_match", "token_accuracy"]
+    for word in ("found", "recorded"):
+        assert f"test, {word}" in scored.output
+
+
+def test_the_default_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert call("train", "copy", "--steps", 1).exit_code == 0
+    assert (tmp_path / "runs" / "copy" / "metrics.jsonl").exists()
+
+
+def test_a_study_is_made_in_parts(tmp_path, monkeypatch):
+    monkeypatch.setitem(studies.STUDIES, "s", studies.Study("s", "Why?", (TINY, TINY)))
+    words = ["study", "s", "--out", tmp_path]
+    assert call(*words, "--runs", 1).output == "1 runs are missing\n"
+    assert call(*words).output == f"{tmp_path / 's.json'}\n"
+
+
+@pytest.mark.parametrize("step", [None, 2])
+def test_a_full_disk_is_one_line_and_nothing_is_lost(step, tmp_path, monkeypatch):
+    """Whether a checkpoint is there already or not."""
+    words = ["train", "copy", "--out", tmp_path, "--resume"]
+    if step:
+        assert call(*words, "--steps", step).exit_code == 0
+    sync = os.fsync
+
+    def full(fd):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert "No space left on device" in one_line(call(*words, "--steps", 3))
+    monkeypatch.setattr(os, "fsync", sync)
+    assert call(*words, "--steps", 3).exit_code == 0
+    log = (tmp_path / "metrics.jsonl").read_text()
+    assert [json.loads(line)["step"] for line in log.splitlines()] == [1, 2, 3]
+
+
+def test_what_goes_wrong_is_one_line(tmp_path, monkeypatch):
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    words = ["train", "copy", "--out", blocked / "run"]
+    assert "Not a directory" in one_line(call(*words))
+    with pytest.raises(OSError, match="Not a directory"):
+        CliRunner().invoke(cli.app, ["--traceback", *map(str, words)], catch_exceptions=False)
+    wild = replace(TINY, training=replace(TINY.training, factor=1e30, warmup=1))
+    monkeypatch.setitem(runs.EXPERIMENTS, "copy", wild)
+    assert "after step" in one_line(call("train", "copy", "--out", tmp_path / "run"))
+
+
+@pytest.mark.parametrize(("error", "shown"), [(InputError("x"), True), (ValueError("x"), False)])
+def test_a_fault_inside_the_program_keeps_its_traceback(error, shown, monkeypatch):
+    def fail(*given):
+        raise error
+
+    monkeypatch.setattr(artifacts, "find", fail)
+    result = call("evaluate", "copy")
+    assert result.exit_code == 1
+    assert result.stderr == ("error: x\n" if shown else "")
+    assert (result.exception is error) == (not shown)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["train", "nothing"],
+        ["train", "copy", "--device", "gpu"],
+        ["train", "copy", "--device", "cpu:first"],
+        ["train", "copy", "--device", "cuda:99"],
+        ["train", "copy", "--steps", "0"],
+        ["train"],
+        ["evaluate", "copy", "--limit", "0"],
+        ["translate", "x", "--nbest", "9"],
+        ["bench", "engines", "--only", "nothing"],
+        ["bench", "nothing"],
+        ["train", "copy", "--nothing"],
+        ["dance"],
+    ],
+)
+def test_wrong_usage_is_one_line(words):
+    result = call(*words)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    assert not result.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["evaluate", "nothing"], "no artifact 'nothing'; there are: copy"),
+        (["evaluate", "./nothing"], "there is no folder ./nothing"),
+        (["study", "../x"], "study must be one of"),
+    ],
+)
+def test_a_name_of_nothing_is_one_line_and_exit_code_2(words, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = call(*words)
+    assert result.exit_code == 2
+    assert message in result.stderr.splitlines()[-1]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory):
+    """A model of text with drawn weights."""
+    experiment = replace(TINY, task="captions", tokenizer=TokenizerConfig(260))
+    torch.manual_seed(0)
+    weights = artifacts.halved(dict(experiment.model.build(263).named_parameters()))
+    facts = {"commit": "", "seed": 0, "seconds": 1.0} | dict.fromkeys(("date", "device", "torch"), "any")
+    folder, tokenizer = tmp_path_factory.mktemp("made") / "text", BPE.train(["a dog runs"], 260).to_json()
+    artifacts.write(folder, weights, experiment.config, {"losses": [1.0]}, facts, tokenizer)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("given", "lines", "messages"),
+    [
+        (b"a dog\r\na man", 2, []),
+        ("\u05e9\u05dc\u05d5\u05dd 🚲\n\u0000 字\n".encode(), 2, []),
+        (b"a dog\n\na man\n", 3, ["text 2 must not be empty"]),
+        (b"a dog\na \xff man\na man\n", 3, ["text 2 is not UTF-8"]),
+        (b"a dog\n" + b"x y " * 1000 + b"\na man\n", 3, ["text 2 must have at most 250 pieces, got"]),
+        (b"x" * (3 * MOST_BYTES) + b"\n\na man", 3, ["text 1 must have at most", "text 2 must not be empty"]),
+    ],
+)
+def test_a_line_out_for_each_line_in(given, lines, messages, translator):
+    """In order; for one that cannot be translated an empty one, and an error."""
+    words = ["translate", "--model", str(translator), "--beam", "1"]
+    result = CliRunner().invoke(cli.app, words, input=given)
+    assert result.exit_code == (1 if messages else 0), result.output
+    out = result.stdout.split("\n")[:-1]
+    assert len(out) == lines
+    errors = result.stderr.splitlines()
+    assert len(errors) == len(messages)
+    for error, message in zip(errors, messages, strict=True):
+        assert error.startswith(f"error: {message}")
+        assert out[int(message.split()[1]) - 1] == ""
+    if given.startswith(b"a dog") and messages:
+        whole = CliRunner().invoke(cli.app, [*words, "a dog", "a man"])
+        assert [out[0], out[2], ""] == whole.stdout.split("\n")
+    marked = CliRunner().invoke(cli.app, words, input=codecs.BOM_UTF8 + given)
+    assert marked.stdout == result.stdout
+
+
+def test_info():
+    result = call("info")
+    assert result.exit_code == 0
+    for word in ("edgewise", torch.__version__, "cpu", *available_engines(), "artifacts"):
+        assert word in result.output
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
+    command = [sys.executable, "-m", "attention_on_edges", "train", "sort", "--out", str(tmp_path)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    log = tmp_path / "metrics.jsonl"
+    deadline = time.monotonic() + 300
+    while not (log.exists() and log.stat().st_size):
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "go on with the same command and --resume" in errors
+    (path,) = checkpoints(tmp_path / "checkpoints")
+    assert f"stopped at step {int(path.stem.split('-')[1])};" in errors

@@ -1,0 +1,216 @@
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from attention_on_edges import runs, tasks
+from attention_on_edges.corpora.tokenization import BPE
+from attention_on_edges.runs import EXPERIMENTS, Experiment, artifacts, load_data
+from edgewise.training.checkpoint_files import CheckpointError
+from edgewise.validation import InputError
+from workshop import FEW, TINY
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch):
+    torch.set_num_threads(1)
+    monkeypatch.setattr(tasks, "SIZES", FEW)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tasks, "SIZES", FEW)
+        run = runs.start(TINY, tmp_path_factory.mktemp("run"))
+        run.train()
+        return run, runs.finish(run, TINY)
+
+
+def test_an_artifact_tells_all_about_its_run(finished):
+    run, artifact = finished
+    assert sorted(p.name for p in artifact.folder.iterdir()) == [
+        "config.json", "metrics.json", "model.safetensors", "provenance.json"
+    ]  # fmt: skip
+    assert Experiment.of(artifact.config) == TINY
+    assert artifact.metrics["losses"] == run.losses
+    assert len(run.losses) == 18
+    facts = artifact.provenance
+    assert facts["seed"] == 0
+    assert facts["torch"] == torch.__version__
+    assert facts["device"].startswith("cpu")
+    assert facts["data"] == runs.digest_of(load_data(TINY))
+    assert facts["seconds"] == sum(stage["seconds"] for stage in facts["stages"]) > 0
+    assert facts["stages"][-1]["to_step"] == 18
+    for fact in ("copy", facts["date"], facts["device"], facts["torch"], "seed 0", facts["commit"][:10]):
+        assert fact in artifact.caption
+
+
+def test_its_figures_are_those_of_the_weights_as_saved(finished):
+    _, artifact = finished
+    model, data = runs.restore(artifact)
+    assert all(torch.equal(x, x.half().float()) for x in model.state_dict().values())
+    assert runs.figures(model, data, "test") == pytest.approx(artifact.metrics["test"], rel=1e-5)
+
+
+def test_decoded_figures_are_of_the_models_own_decoding():
+    """A model that always ends at once gets nothing right, though it is never asked about later tokens."""
+    data = load_data(TINY)
+    model = TINY.build(data.vocab_size)
+    model.generator.proj.bias.data[data.eos_id] = 100.0
+    scores = runs.figures(model, data, "valid", limit=50)
+    assert scores["exact_match"] == scores["token_accuracy"] == 0
+    ends = sum(1 for _ in data.splits["valid"])
+    tokens = sum(len(target) + 1 for _, target in data.splits["valid"])
+    assert scores["accuracy"] == pytest.approx(ends / tokens)
+
+
+def test_a_matrix_with_three_names_is_kept_once(tmp_path):
+    shared = replace(TINY, model=replace(TINY.model, shared=True))
+    run = runs.start(shared, tmp_path)
+    run.train()
+    artifact = runs.finish(run, shared)
+    table = torch.Size((29, 16))
+    assert sum(x.shape == table for x in artifact.weights.values()) == 1
+    model, data = runs.restore(artifact)
+    assert model.generator.proj.weight is model.src_embed.lut.weight
+    assert runs.figures(model, data, "test") == pytest.approx(artifact.metrics["test"], rel=1e-5)
+
+
+def test_weights_of_another_model_are_refused():
+    model = TINY.build(29)
+    weights = dict(model.named_parameters())
+    name = "encoder.norm.weight"
+    for wrong in (
+        {n: x for n, x in weights.items() if n != name},
+        weights | {"more": weights[name]},
+        weights | {name: torch.ones(1)},
+    ):
+        with pytest.raises(ValueError, match="weights must be those of the model"):
+            runs.load_weights(model, wrong)
+
+
+def test_the_same_seed_builds_the_same_model_and_another_one_does_not():
+    data = load_data(TINY)
+    one, two = TINY.build(data.vocab_size), TINY.build(data.vocab_size)
+    other = replace(TINY, training=replace(TINY.training, seed=1)).build(data.vocab_size)
+    weight = "encoder.layers.0.self_attn.in_proj.weight"
+    assert torch.equal(one.state_dict()[weight], two.state_dict()[weight])
+    assert not torch.equal(one.state_dict()[weight], other.state_dict()[weight])
+
+
+@pytest.mark.parametrize("other", ["pairs", "vocabulary"])
+def test_a_run_does_not_go_on_with_other_data(other, tmp_path, monkeypatch):
+    runs.start(TINY, tmp_path).train(max_steps=2)
+    data = load_data(TINY)
+    if other == "pairs":
+        data.splits["train"][0] = data.splits["train"][1]
+    else:
+        data.symbols = [*data.symbols[:-2], *data.symbols[:-3:-1]]
+    monkeypatch.setattr("attention_on_edges.runs.running.load_data", lambda *given: data)
+    with pytest.raises(CheckpointError, match=rf"data\.{other} is '[0-9a-f]+' there and '[0-9a-f]+' here"):
+        runs.start(TINY, tmp_path, resume=True)
+
+
+def test_an_unfinished_run_leaves_no_artifact(tmp_path):
+    run = runs.start(TINY, tmp_path)
+    run.train(max_steps=2)
+    with pytest.raises(ValueError, match="is not finished: 0 of 1 epochs"):
+        runs.finish(run, TINY)
+    assert not (tmp_path / "artifact").exists()
+
+
+def test_a_write_that_breaks_off_leaves_the_old_artifact(finished, tmp_path, monkeypatch):
+    _, artifact = finished
+    parts = artifact.config, artifact.metrics, artifact.provenance
+    weights = artifacts.halved(artifact.weights)
+    folder = tmp_path / "copy"
+    artifacts.write(folder, weights, *parts)
+    before = {p.name: p.read_bytes() for p in folder.iterdir()}
+
+    def full(*arguments):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(artifacts, "sha256_of", full)
+    with pytest.raises(OSError, match="No space"):
+        artifacts.write(folder, weights, parts[0], {"other": 1}, parts[2])
+    assert {p.name: p.read_bytes() for p in folder.iterdir()} == before
+    monkeypatch.undo()
+    artifacts.write(folder, weights, parts[0], {"other": 1}, parts[2])
+    assert artifacts.load(folder).metrics == {"other": 1}
+    assert [p.name for p in tmp_path.iterdir()] == ["copy"]
+
+
+@pytest.mark.parametrize("file", ["config.json", "metrics.json", "model.safetensors", "tokenizer.json"])
+def test_a_file_of_another_model_is_refused_by_name(file, finished, tmp_path):
+    """Of the same size, in the place of the one that was written; a tokenizer, for instance."""
+    _, artifact = finished
+    parts = artifact.config, artifact.metrics, artifact.provenance
+    artifacts.write(
+        tmp_path / "copy", artifacts.halved(artifact.weights), *parts, BPE.train(["a b"], 256).to_json()
+    )
+    path = tmp_path / "copy" / file
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(InputError, match=f"{file} is damaged, or another model's"):
+        artifacts.load(tmp_path / "copy")
+
+
+def test_weights_that_are_not_numbers_are_refused(finished, tmp_path):
+    _, artifact = finished
+    weights = artifacts.halved(artifact.weights)
+    weights["encoder.norm.weight"][0] = float("nan")
+    parts = artifact.config, artifact.metrics, artifact.provenance
+    with pytest.raises(InputError, match=r"encoder\.norm\.weight holds NaN or infinities"):
+        runs.restore(artifacts.write(tmp_path / "copy", weights, *parts))
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "message"),
+    [
+        ("model", {"N": 0}, "model: N must be at least 1"),
+        ("model", {"N": "2"}, "model: N must be an integer"),
+        ("model", {"h": 3}, "model: .*divisible"),
+        ("model", {"N": 2}, "weights must be those of the model"),
+        ("training", {"more": 1}, "training: .*'more'"),
+        ("tokenizer", {"vocab_size": 3}, "tokenizer: vocab_size must be at least 256, got 3"),
+    ],
+)
+def test_a_configuration_that_fits_no_model_is_refused(part, change, message, finished, tmp_path):
+    _, artifact = finished
+    config = artifact.config | {part: (artifact.config[part] or {}) | change}
+    weights = artifacts.halved(artifact.weights)
+    changed = artifacts.write(tmp_path / "copy", weights, config, artifact.metrics, artifact.provenance)
+    with pytest.raises(InputError, match=message):
+        runs.restore_model(changed, 29)
+
+
+def test_a_folder_does_not_shadow_a_model_nor_take_its_name(finished, tmp_path, monkeypatch):
+    _, artifact = finished
+    parts = artifact.config, artifact.metrics, artifact.provenance
+    for name in ("copy", "sort"):
+        artifacts.write(tmp_path / "committed" / name, artifacts.halved(artifact.weights), *parts)
+    monkeypatch.setattr(artifacts, "artifacts_folder", lambda: tmp_path / "committed")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "copy").mkdir()
+    assert artifacts.load("copy").folder == tmp_path / "committed" / "copy"
+    assert artifacts.load("./committed/copy").name == "copy"
+    for name, message in (("./copy", "does not exist"), ("sort", "another model"), ("x", "are: copy, sort")):
+        with pytest.raises(InputError, match=message):
+            artifacts.load(name)
+
+
+def test_outside_of_a_clone_there_are_no_models(monkeypatch):
+    monkeypatch.setattr(artifacts, "artifacts_folder", lambda: None)
+    with pytest.raises(ValueError, match="come with a clone of the book"):
+        artifacts.load("copy")
+    assert artifacts.names() == []
+
+
+def test_experiments_go_by_their_names_and_through_json():
+    for name, experiment in EXPERIMENTS.items():
+        assert experiment.name == name
+        assert Experiment.of(json.loads(json.dumps(experiment.config))) == experiment
+    with pytest.raises(ValueError, match=r"experiment must be one of .*; got 'nothing'"):
+        runs.get_experiment("nothing")

@@ -1,0 +1,314 @@
+"""Readers, taggers and translators on sparse graphs."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attention_on_edges.corpora.gold import Parse
+from attention_on_edges.models import on_source_graph
+from attention_on_edges.models.reader import Questions, Reader
+from attention_on_edges.models.sparse_translator import partitions
+from attention_on_edges.studies import LONG_GRAPHS, ReaderRun, TaggerRun, recall, tagging
+from attention_on_edges.studies.fitting import FitConfig
+from attention_on_edges.studies.recall import (
+    FIRST,
+    GAP,
+    HUB,
+    NUM_HUBS,
+    NUM_QUESTIONS,
+    PERIOD,
+    SPAN,
+    TASKS,
+    LongData,
+)
+from attention_on_edges.studies.tagging import WORD_GRAPHS, Tags, shared_links
+from edgewise.decoding import greedy
+from edgewise.graphs import (
+    GraphPool,
+    bigbird,
+    binary_partition,
+    causal,
+    complete,
+    dependency_tree,
+    receptive_field,
+    window,
+)
+from edgewise.models.transformer import make_model
+
+GRAPHS = {
+    "complete": complete,
+    "causal": causal,
+    "window": lambda n: window(n, 3, 3),
+    "bigbird": lambda n: bigbird(n, 3, 8, 2),
+    "binary partition": lambda n: binary_partition(n, 2),
+}
+lengths = st.integers(24, 90)
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+class TestTexts:
+    @given(lengths, st.integers(0, 9))
+    def test_marks_of_copy_ask_for_the_letters_in_their_order(self, length, seed):
+        ids, positions, answers = TASKS["copy"].draw(length, 5, seeded(seed))
+        first = slice(NUM_HUBS, NUM_HUBS + NUM_QUESTIONS)
+        assert torch.equal(ids[:, first], answers)
+        assert torch.equal(positions[:, first], positions[:, -NUM_QUESTIONS:])
+        assert bool((ids[:, -NUM_QUESTIONS:] == FIRST + 16).all())
+        assert bool((ids[:, NUM_HUBS + NUM_QUESTIONS : -NUM_QUESTIONS] == GAP).all())
+
+    @given(lengths, st.integers(0, 9))
+    def test_questions_of_recall_have_one_answer_in_the_text(self, length, seed):
+        ids, _, answers = TASKS["recall"].draw(length, 5, seeded(seed))
+        for text, wanted in zip(ids.tolist(), answers.tolist(), strict=True):
+            body = text[NUM_HUBS:-NUM_QUESTIONS]
+            pairs = dict(divmod(i - FIRST, 16) for i in body if i != GAP)
+            assert len(pairs) == sum(i != GAP for i in body) == NUM_QUESTIONS
+            keys = [i - FIRST - 256 for i in text[-NUM_QUESTIONS:]]
+            assert sorted(keys) == sorted(pairs)
+            assert [FIRST + 256 + 16 + pairs[key] for key in keys] == wanted
+
+    @pytest.mark.parametrize("task", TASKS)
+    def test_longer_texts_show_no_new_symbol_or_position(self, task):
+        ids, positions, answers = TASKS[task].draw(700, 20, seeded())
+        assert int(positions.max()) == PERIOD - 1
+        assert max(int(ids.max()), int(answers.max())) < TASKS[task].vocab_size
+        assert bool((ids[:, :NUM_HUBS] == HUB).all())
+        assert answers.unique().numel() == 16
+
+    def test_places_and_order_of_recall_are_drawn_alike(self):
+        """Nothing but the text tells the answer: any place may hold a pair, and no order is kept."""
+        ids, _, _ = TASKS["recall"].draw(32, 2000, seeded())
+        held = (ids[:, NUM_HUBS:-NUM_QUESTIONS] != GAP).float().mean(0)
+        torch.testing.assert_close(held, torch.full_like(held, 0.5), atol=0.06, rtol=0)
+        pairs = [(row[NUM_HUBS:-NUM_QUESTIONS] - FIRST) for row in ids]
+        in_text = torch.stack([p[p >= 0] // 16 for p in pairs])
+        asked = ids[:, -NUM_QUESTIONS:] - FIRST - 256
+        same = (in_text[:, :, None] == asked[:, None]).float().mean(0)
+        torch.testing.assert_close(same, torch.full_like(same, 1 / 8), atol=0.04, rtol=0)
+
+    @pytest.mark.parametrize("name", GRAPHS)
+    @pytest.mark.parametrize("task", TASKS)
+    def test_a_batch_packs_texts_and_additional_tokens(self, name, task):
+        batch = LongData(task, GRAPHS[name]).batch(40, 3, seeded(3))
+        ids, positions, answers = TASKS[task].draw(40, 3, seeded(3))
+        every = GRAPHS[name](40).num_src
+        packed = [x.view(3, every) for x in batch.src]
+        assert batch.enc.num_src == 3 * every
+        assert torch.equal(packed[0][:, :40], ids)
+        assert torch.equal(packed[1][:, :40], positions)
+        assert bool((packed[0][:, 40:] == SPAN).all())
+        assert torch.equal(batch.src[0][batch.asked].view(3, -1), ids[:, -NUM_QUESTIONS:])
+        assert torch.equal(batch.tgt_y.view(3, -1), answers)
+
+    def test_graphs_are_made_once_and_texts_anew(self):
+        asked = []
+        batches = LongData("copy", lambda n: asked.append(n) or complete(n)).batches((30, 40), 120, seeded())
+        first, _, third, fourth = (next(batches) for _ in range(4))
+        assert asked == [30, 40]
+        assert [len(b.src[0]) for b in (first, fourth)] == [120, 120]
+        assert first.enc is third.enc
+        assert not torch.equal(first.src[0], third.src[0])
+
+
+class TestReader:
+    @pytest.mark.parametrize("name", GRAPHS)
+    @torch.no_grad()
+    def test_texts_of_a_batch_do_not_meet(self, name):
+        model = Reader(TASKS["recall"].vocab_size, 300, dim_model=16, dim_ff=16).eval()
+        data = LongData("recall", GRAPHS[name])
+        both, one = data.batch(30, 2, seeded()), data.batch(30, 1, seeded())
+        together, every = model(both), len(one.src[0])
+        for text in range(2):
+            src = tuple(x[text * every : (text + 1) * every] for x in both.src)
+            mine = together[text * NUM_QUESTIONS : (text + 1) * NUM_QUESTIONS]
+            alone = model(Questions(one.enc, src, one.asked, one.tgt_y))
+            torch.testing.assert_close(alone, mine, atol=1e-5, rtol=1e-5)
+
+    @pytest.mark.parametrize("name", GRAPHS)
+    def test_an_answer_depends_on_its_receptive_field_and_on_nothing_else(self, name):
+        """With two layers, gradients reach an answer from just those tokens that the graph lets through."""
+        data, graph, embedded = LongData("copy", GRAPHS[name]), GRAPHS[name](32), []
+        model, batch = Reader(21, 21, dim_model=16, dim_ff=16), data.batch(32, 1, seeded())
+        model.src_embed.register_forward_hook(lambda module, inputs, output: embedded.append(output))
+        result = model(batch)
+        for question in (0, NUM_QUESTIONS - 1):
+            grad = torch.autograd.grad(result[question] @ torch.randn(21), embedded, retain_graph=True)[0]
+            expected = receptive_field(graph, 2)[2, batch.asked[question]]
+            assert torch.equal(grad.norm(dim=1) > 0, expected)
+
+    def test_it_learns_to_copy_and_is_tested_on_new_texts(self, monkeypatch):
+        monkeypatch.setattr(recall, "LENGTHS", (26, 32))
+        run = ReaderRun("", "copy", "complete", FitConfig(150, 256, 6e-3, warmup=30), tested=(48,), texts=8)
+        model, losses = run.train()
+        assert losses[-1] < 0.7 * losses[0]
+        found = run.figures()
+        assert found == {
+            "loss": sum(losses[-100:]) / 100,
+            "edges 48": 48,
+            "right 48": run.accuracy(model, 48),
+        }
+        assert found["right 48"] > 3 / 16
+        model.forward = lambda batch: torch.nn.functional.one_hot(batch.tgt_y, 21).roll(1, 0).float()
+        assert run.accuracy(model, 48) < 0.2
+        model.forward = lambda batch: torch.nn.functional.one_hot(batch.tgt_y, 21).float()
+        assert run.accuracy(model, 48) == 1
+
+    def test_sparse_graphs_have_about_as_many_edges(self):
+        for name, graph_of in LONG_GRAPHS.items():
+            edges = graph_of(512).num_edges / 512
+            assert edges == 512 if name == "complete" else 35 < edges < 60, (name, edges)
+
+
+PARSES = [
+    Parse(("the", "man", "sings", "the", "song"), (1, 2, -1, 4, 2), ("det", "nsubj", "root", "det", "obj")),
+    Parse(("the", "song", "sings"), (1, 2, -1), ("det", "nsubj:pass", "root")),
+    Parse(("sings",), (-1,), ("root",)),
+]
+
+
+def parse_of(heads):
+    return Parse(("word",) * len(heads), tuple(heads), ("dep",) * len(heads))
+
+
+class TestTags:
+    def test_words_of_a_batch_are_packed_and_all_asked_about(self):
+        tags = Tags(PARSES, "tree")
+        assert tags.words == {"sings": 1, "song": 2, "the": 3}  # the others stood there once
+        assert tags.relations == {"det": 1, "nsubj": 2, "obj": 3, "root": 4}
+        batch = tags.batch(PARSES[:2])
+        assert batch.src[0].tolist() == [3, 0, 1, 3, 2, 3, 2, 1]
+        assert batch.src[1].tolist() == [0, 1, 2, 3, 4, 0, 1, 2]
+        assert batch.asked.tolist() == list(range(8))
+        assert batch.tgt_y.tolist() == [1, 2, 4, 1, 3, 1, 2, 4]
+        parts = [dependency_tree(parse.heads).to_mask() for parse in PARSES[:2]]
+        assert torch.equal(batch.enc.to_mask(), torch.block_diag(*parts).bool())
+
+    @pytest.mark.parametrize("name", WORD_GRAPHS)
+    def test_sparse_graphs_have_as_many_edges(self, name):
+        for n in (1, 2, 7, 30):
+            graph = WORD_GRAPHS[name](parse_of(range(-1, n - 1)))
+            assert graph.num_edges == {"complete": n * n, "itself": n}.get(name, 3 * n - 2)
+            assert bool(receptive_field(graph, n)[n].all()) == (name != "itself" or n == 1)
+
+    @given(st.integers(2, 40), st.integers(0, 100))
+    def test_the_control_for_locality_has_the_distances_of_the_parse(self, n, seed):
+        generator = seeded(seed)
+        parse = parse_of([-1] + [int(torch.randint(i, (1,), generator=generator)) for i in range(1, n)])
+        tree, control = (WORD_GRAPHS[name](parse) for name in ("tree", "same distances"))
+        distances = [(graph.src - graph.dst).sort().values for graph in (tree, control)]
+        assert torch.equal(*distances)
+        mask = control.to_mask()
+        assert torch.equal(mask, mask.T)
+        assert torch.equal(mask, WORD_GRAPHS["same distances"](parse).to_mask())
+
+    def test_the_control_for_locality_avoids_the_parse_where_it_can(self):
+        parse = parse_of((-1, 0, 1, 1, 0, 4, 4, 6, 6, 4, 9, 10))
+        assert shared_links([parse], "tree") == shared_links([parse], "complete") == 1
+        assert shared_links([parse], "itself") == 0
+        assert shared_links([parse], "neighbours") == 6 / 11
+        assert shared_links([parse], "same distances") <= 2 / 11
+        assert shared_links([parse_of((1, -1, 1))], "same distances") == 1  # there is nothing else
+
+    def test_every_sentence_comes_once_before_any_comes_again(self):
+        many = [Parse((str(i),) * 4, (1, 2, 3, -1), ("dep",) * 4) for i in range(12)]
+        batches = Tags(many, "complete").batches(16, seeded())
+        seen = [next(batches).src[0].tolist() for _ in range(6)]
+        for half in (seen[:3], seen[3:]):
+            assert sorted(i for ids in half for i in ids) == sorted([*range(1, 13)] * 4)
+        assert seen[:3] != seen[3:]
+
+    def test_a_tagger_learns_along_the_tree_what_words_alone_do_not_say(self, monkeypatch):
+        """What relates "b" is decided by its head alone, which stands anywhere in the sentence."""
+        generator = seeded()
+
+        def sentence():
+            head, other = torch.randperm(8, generator=generator)[:2].tolist()
+            mark = "xy"[int(torch.randint(2, (1,), generator=generator))]
+            words, heads = ["b"] * 8, [head] * 8
+            words[head], words[other] = mark, "yx"["xy".index(mark)]
+            heads[head] = -1
+            return Parse(tuple(words), tuple(heads), ("root" if mark == "x" else "dep",) * 8)
+
+        splits = {
+            split: [sentence() for _ in range(count)] for split, count in (("train", 200), ("test", 50))
+        }
+        monkeypatch.setattr(tagging, "treebank", splits.get)
+        training = FitConfig(60, 256, 6e-3, warmup=20)
+        tree, whole = (TaggerRun("", graph, training).figures() for graph in ("tree", "complete"))
+        assert tree["right"] > 0.95
+        assert whole["right"] < 0.75
+        assert (tree["edges"], tree["shared"], whole["edges"]) == ((3 * 8 - 2) / 8, 1, 8)
+
+
+class TestSparseTransformer:
+    sizes = ([5, 1, 9], [4, 3, 6])
+
+    def setup_method(self):
+        torch.manual_seed(0)
+        self.plain = make_model(20, 20, N=2, dim_model=16, dim_ff=16, h=2, dropout=0.0).eval()
+        generator = seeded(1)
+        self.sources, targets = (
+            [torch.randint(3, 20, (n,), generator=generator).tolist() for n in side] for side in self.sizes
+        )
+        self.batch = GraphPool()(self.sources, [[1, *target, 2] for target in targets])
+
+    @torch.no_grad()
+    def test_on_the_complete_graph_or_a_window_as_wide_it_is_the_plain_model(self):
+        expected = self.plain(self.batch)
+        for graph, reach in (("complete", 0), ("window", 8)):
+            found = on_source_graph(self.plain, graph, reach)(self.batch)
+            torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+    @torch.no_grad()
+    def test_a_window_is_the_dense_model_under_its_mask(self):
+        """Of its two layers of two tokens each, what is four places away moves a state, and no more."""
+        model = on_source_graph(self.plain, "window", 2)
+        changed = [self.sources[0], self.sources[1], [19, *self.sources[2][1:]]]
+        states, other = (
+            model.encode(GraphPool()(sources, [[1, 2]] * 3))["enc"] for sources in (self.sources, changed)
+        )
+        moved = (states - other).abs().sum(1) > 1e-6
+        assert moved.tolist() == [False] * 6 + [True] * 5 + [False] * 4
+
+    @torch.no_grad()
+    def test_partitions_are_each_sentence_s_own(self):
+        model = on_source_graph(self.plain, "binary partition", 1)
+        torch.nn.init.normal_(model.span)
+        states = model.encode(self.batch)["enc"]
+        for i, source in enumerate(self.sources):
+            alone = model.encode(GraphPool()([source], [[1, 2]]))["enc"]
+            torch.testing.assert_close(states[self.batch.sentence(i)[0]], alone, atol=1e-5, rtol=1e-5)
+
+    @given(st.lists(st.integers(1, 20), min_size=1, max_size=4), st.integers(1, 3))
+    def test_partitions_hold_those_of_the_sentences(self, sizes, k):
+        graph, first, spans = partitions(sizes, k), 0, sum(sizes)
+        mask = graph.to_mask()
+        for n in sizes:
+            part = binary_partition(n, k)
+            more = part.num_src - n
+            places = torch.cat([torch.arange(first, first + n), torch.arange(spans, spans + more)])
+            assert torch.equal(mask[places][:, places], part.to_mask())
+            first, spans = first + n, spans + more
+        assert spans == graph.num_src
+        assert graph.num_edges == sum(binary_partition(n, k).num_edges for n in sizes)
+
+    def test_spans_are_attended_to_and_learned(self):
+        model = on_source_graph(self.plain, "binary partition", 1)
+        model.hidden(self.batch).sum().backward()
+        assert float(model.span.grad.abs().sum()) > 0
+
+    @pytest.mark.parametrize(("graph", "reach"), [("window", 1), ("binary partition", 2)])
+    @torch.no_grad()
+    def test_attention_and_decoding_run_on_it(self, graph, reach):
+        model = on_source_graph(self.plain, graph, reach)
+        weights, _, _ = model.attention_of(self.batch, 2)
+        kinds = {"window": window(9, 1, 1), "binary partition": binary_partition(9, 2)}
+        assert torch.equal(weights[0] > 0, kinds[graph].to_mask()[:9, :9])
+        whole = model(self.batch).argmax(1)
+        first = [int(whole[self.batch.sentence(i)[1].start]) for i in range(3)]
+        decoded = greedy(model, self.sources, 1, 2, 1)
+        assert [found.ids[0] if found.ids else 2 for found in decoded] == first

@@ -1,0 +1,241 @@
+import itertools
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attention_on_edges.corpora.tokenization import BPE
+from attention_on_edges.models.convolution import ConvolutionAttention
+from attention_on_edges.studies.alignment import diagonal_links, links_of, pool_words, split_words
+from attention_on_edges.studies.heads import Head, attention_at, heads_of, importance, without_heads
+from attention_on_edges.studies.syntax import attached, chain, gold_tree, spanning_tree, uuas
+from edgewise.decoding import greedy
+from edgewise.graphs import GraphPool
+from edgewise.training import LabelSmoothing
+from support import VOCAB, random_pairs, small_model
+
+LENGTHS = [(3, 4), (5, 2), (1, 6)]
+
+
+def batch_of(lengths=LENGTHS):
+    return GraphPool()(*random_pairs(lengths))
+
+
+def model_and_batch():
+    return small_model().eval(), batch_of()
+
+
+class TestHeads:
+    @pytest.mark.parametrize("graph", ["enc", "dec", "cross"])
+    def test_leaving_a_head_out_is_zeroing_its_columns(self, graph):
+        model, batch = model_and_batch()
+        with without_heads(model, [Head(graph, 1, 0)]):
+            found = model(batch)
+        twin = small_model().eval()
+        twin.load_state_dict(model.state_dict())
+        attention = attention_at(twin, graph, 1)
+        with torch.no_grad():
+            attention.out_proj.weight[:, : attention.d_k] = 0
+        torch.testing.assert_close(found, twin(batch))
+        assert (found - model(batch)).abs().max() > 1e-3
+
+    def test_nothing_is_left_behind(self):
+        model, batch = model_and_batch()
+        before = model(batch)
+        with pytest.raises(RuntimeError, match="on purpose"), without_heads(model, heads_of(model)):
+            raise RuntimeError("on purpose")
+        assert torch.equal(model(batch), before)
+
+    def test_decoding_leaves_it_out_too(self):
+        model, _ = model_and_batch()
+        sources = random_pairs(LENGTHS)[0]
+        heads = [head for head in heads_of(model) if head.graph == "cross"]
+        with without_heads(model, heads):
+            blind = greedy(model, sources, 0, 1, max_len=5)
+        for layer in model.decoder.layers:
+            torch.nn.init.zeros_(layer.src_attn.out_proj.weight)
+        assert blind == greedy(model, sources, 0, 1, max_len=5)
+        assert len({h.ids for h in blind}) == 1  # nothing of the source is attended to
+
+
+class TestImportance:
+    criterion = LabelSmoothing(VOCAB, 2)
+
+    def test_it_is_the_derivative_by_a_gate(self):
+        model, _ = model_and_batch()
+        model.double()
+        pairs = random_pairs(LENGTHS)
+        found = importance(model, [batch_of()], self.criterion)
+        for head in (Head("enc", 0, 1), Head("dec", 1, 0), Head("cross", 1, 1)):
+            derivatives = []
+            for source, target in zip(*pairs, strict=True):
+                one = GraphPool()([source], [target])
+                losses = []
+                for gate in (1 + 1e-5, 1 - 1e-5):
+                    attention = attention_at(model, head.graph, head.layer)
+                    columns = slice(head.number * attention.d_k, (head.number + 1) * attention.d_k)
+                    kept = attention.out_proj.weight.detach().clone()
+                    with torch.no_grad():
+                        attention.out_proj.weight[:, columns] *= gate
+                        losses.append(float(self.criterion(model(one), one.tgt_y)))
+                        attention.out_proj.weight.copy_(kept)
+                derivatives.append(abs(losses[0] - losses[1]) / 2e-5)
+            assert found[head] == pytest.approx(np.mean(derivatives), rel=1e-4)
+
+    def test_batches_make_no_difference_and_nothing_is_touched(self):
+        model, _ = model_and_batch()
+        model.train()
+        together = importance(model, [batch_of()], self.criterion)
+        apart = importance(model, [batch_of([pair]) for pair in LENGTHS[:1]] * 2, self.criterion)
+        alone = importance(model, [batch_of(LENGTHS[:1])], self.criterion)
+        assert model.training
+        assert all(p.grad is None for p in model.parameters())
+        assert together.keys() == set(heads_of(model))
+        for head, value in apart.items():
+            assert value == pytest.approx(alone[head], rel=1e-4, abs=1e-6)
+
+    def test_a_head_that_brings_nothing_does_not_matter(self):
+        model, batch = model_and_batch()
+        attention = attention_at(model, "cross", 1)
+        with torch.no_grad():
+            attention.out_proj.weight[:, attention.d_k :] = 0
+        found = importance(model, [batch], self.criterion)
+        assert found[Head("cross", 1, 1)] == 0 < found[Head("cross", 1, 0)]
+
+
+class TestAlignment:
+    splitter = BPE.train(["a committee rejected the proposal", "le comité a rejeté la proposition"], 270)
+
+    @given(
+        st.lists(st.text(st.characters(exclude_categories=["Z", "C"]), min_size=1, max_size=6), min_size=1)
+    )
+    def test_words_split_alone_as_in_their_sentence(self, words):
+        pieces, spans = split_words(self.splitter, words)
+        assert pieces == self.splitter.split(" ".join(words))
+        own = [self.splitter.join(pieces[span.start : span.stop]) for span in spans]
+        assert own == [word.rstrip(".,") or word for word in words]
+        within = {i for span in spans for i in span}
+        assert set("".join(pieces[i] for i in range(len(pieces)) if i not in within)) <= {".", ","}
+
+    def test_a_full_stop_belongs_to_no_word(self):
+        pieces, spans = split_words(self.splitter, ["the", "proposal.", "."])
+        stop = spans[1].stop
+        assert (pieces[stop], spans[2]) == (".", range(stop + 1, len(pieces)))
+
+    def test_a_piece_of_both_is_the_words(self):
+        whole = SimpleNamespace(split=lambda text: [text])
+        assert split_words(whole, ["the", "end."]) == (["the", "end."], [range(1), range(1, 2)])
+
+    def test_pooling_by_hand(self):
+        weights = np.array([[0.1, 0.2, 0.7], [0.5, 0.3, 0.2], [0.0, 1.0, 0.0]])
+        found = pool_words(weights, [range(2), range(2, 3)], [range(1), range(1, 3)])
+        np.testing.assert_allclose(found, [[0.3, 0.7], [0.0, 1.0]])
+
+    @settings(max_examples=25)
+    @given(
+        st.lists(st.integers(1, 3), min_size=1, max_size=5),
+        st.lists(st.integers(1, 3), min_size=1, max_size=5),
+    )
+    def test_pooled_rows_are_distributions_too(self, receivers, senders):
+        def spans(sizes):
+            ends = np.cumsum(sizes)
+            return [range(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+
+        rng = np.random.default_rng(0)
+        weights = rng.dirichlet(np.ones(sum(senders)), (2, sum(receivers)))
+        pooled = pool_words(weights, spans(receivers), spans(senders))
+        assert pooled.shape == (2, len(receivers), len(senders))
+        np.testing.assert_allclose(pooled.sum(-1), 1)
+
+    def test_links(self):
+        assert links_of([[0.1, 0.9], [0.6, 0.4], [0.2, 0.8]]) == {(1, 0), (0, 1), (1, 2)}
+        assert diagonal_links(4, 4) == {(i, i) for i in range(4)}
+        assert diagonal_links(5, 3) == {(0, 0), (2, 1), (4, 2)}
+        assert diagonal_links(4, 3) == {(0, 0), (2, 1), (3, 2)}
+        assert diagonal_links(3, 1) == {(0, 0)}
+        assert diagonal_links(1, 3) == {(0, 0), (0, 1), (0, 2)}
+
+
+@st.composite
+def parsed(draw):
+    """Heads of a random tree."""
+    n = draw(st.integers(1, 9))
+    order = draw(st.permutations(range(n)))
+    heads = [0] * n
+    for i, word in enumerate(order):
+        heads[word] = order[draw(st.integers(0, i - 1))] if i else -1
+    return heads
+
+
+class TestSyntax:
+    @given(parsed())
+    def test_gold_trees_find_themselves(self, heads):
+        tree = gold_tree(heads)
+        assert len(tree) == len(heads) - 1
+        weights = np.zeros((len(heads), len(heads)))
+        for word, head in enumerate(heads):
+            if head >= 0:
+                weights[word, head] = 1
+        assert spanning_tree(weights) == tree
+        assert attached(weights, heads).all()
+        if tree:
+            assert uuas([spanning_tree(weights)], [tree]) == 1
+
+    @settings(max_examples=30)
+    @given(st.integers(0, 10_000))
+    def test_the_spanning_tree_is_the_best_of_all(self, seed):
+        weights = np.random.default_rng(seed).random((4, 4))
+
+        def worth(tree):
+            return sum(weights[i, j] + weights[j, i] for i, j in map(tuple, tree))
+
+        pairs = [frozenset(pair) for pair in itertools.combinations(range(4), 2)]
+        best = 0.0
+        for three in itertools.combinations(pairs, 3):
+            joined = {0}
+            for _ in range(3):
+                joined |= {word for pair in three if pair & joined for word in pair}
+            if len(joined) == 4:
+                best = max(best, worth(three))
+        assert worth(spanning_tree(weights)) == pytest.approx(best)
+
+    def test_scores_by_hand(self):
+        heads = [1, -1, 1, 4, 2]  # a chain 0-1-2-4-3
+        gold = gold_tree(heads)
+        assert uuas([chain(5)], [gold]) == 3 / 4
+        assert uuas([chain(5), set()], [gold, gold_tree([1, -1])]) == 3 / 5
+        weights = np.full((5, 5), 0.1)
+        weights[0, 1] = weights[2, 3] = 0.5
+        np.fill_diagonal(weights, 0.9)  # attention to itself does not count
+        assert attached(weights, heads).tolist() == [True, False, False, False]
+
+
+class TestConvolution:
+    @pytest.mark.parametrize("width", [1, 3, 7])
+    @pytest.mark.parametrize("bias", [True, False])
+    def test_it_equals_the_convolution(self, width, bias):
+        torch.manual_seed(width)
+        conv = torch.nn.Conv1d(5, 6, width, padding=width // 2, bias=bias)
+        twin = ConvolutionAttention(conv)
+        for n in (1, 2, 40, 300):
+            x, y = (torch.randn(n, 5).requires_grad_() for _ in range(2))
+            y = x.detach().clone().requires_grad_()
+            ours, theirs = twin(x), conv(y.T[None])[0].T
+            assert (ours - theirs).abs().max() <= 1e-6 * max(1, theirs.abs().max())
+            weight = torch.randn_like(ours)
+            (ours * weight).sum().backward()
+            (theirs * weight).sum().backward()
+            assert (x.grad - y.grad).abs().max() <= 1e-6 * max(1, y.grad.abs().max())
+
+    def test_a_blunt_one_is_a_blur(self):
+        torch.manual_seed(0)
+        conv = torch.nn.Conv1d(2, 2, 3, padding=1)
+        x = torch.randn(9, 2)
+        theirs = conv(x.T[None])[0].T
+        assert (ConvolutionAttention(conv, sharpness=1.0)(x) - theirs).abs().max() > 1e-2
+        error = (ConvolutionAttention(conv, sharpness=8.0)(x) - theirs).abs().max()
+        assert 0 < error < 20 * math.exp(-8)
