@@ -1,10 +1,10 @@
 """Chapter 12: processes that share every batch and have the same weights; one alone is a special case."""
 
-import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -116,21 +116,9 @@ class _Module(nn.Module):
 
 
 def parallel(model: nn.Module, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return ``function(model, ...)``, after which the gradients of several processes are their means.
-
-    The result takes ``sync``, too: whether a backward pass exchanges gradients, or only accumulates them.
-    """
+    """Return ``function(model, ...)``, after which the gradients of several processes are their means."""
     if world_size() == 1:
-        return lambda *arguments, sync: function(model, *arguments)
+        return partial(function, model)
     # Halting units may have no gradient in a batch in which all tokens halt at once.
-    options: dict[str, Any] = {"find_unused_parameters": isinstance(model, UTransformer)}
-    known = inspect.signature(DistributedDataParallel).parameters
-    # Position tables grow with each process's longest sentence; they are not learned.
-    options["forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"] = False
-    shared = DistributedDataParallel(_Module(model, function), **options)
-
-    def run(*arguments: Any, sync: bool) -> Any:
-        with nullcontext() if sync else shared.no_sync():
-            return shared(*arguments)
-
-    return run
+    unused = isinstance(model, UTransformer)
+    return DistributedDataParallel(_Module(model, function), find_unused_parameters=unused)

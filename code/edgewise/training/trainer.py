@@ -6,6 +6,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -116,7 +117,7 @@ class Trainer:
         self.losses: list[float] = []
         self.stages: list[dict[str, Any]] = []
         self.stop_requested = False
-        self._loss = parallel(model, batch_loss)
+        self._loss: Any = parallel(model, batch_loss)
         self._snapshots: deque[dict[str, Tensor]] = deque(maxlen=config.average)
         self._order, self._batches_done = data.order_state, 0
         self._totals = [0.0, 0.0, 0.0]  # loss, correct predictions and tokens of the epoch so far
@@ -222,7 +223,9 @@ class Trainer:
 
     def _learn(self, batch: Batch, first: bool = True, sync: bool = True) -> tuple[float, int]:
         """Add a batch's gradient to those that wait, unless it is the ``first``; return loss and tokens."""
-        part: BatchLoss = self._loss(batch, self.criterion, self.step, self.autocast, sync=sync)
+        alone = nullcontext() if sync or world_size() == 1 else self._loss.no_sync()
+        with alone:  # gradients of several processes are exchanged once per update
+            part: BatchLoss = self._loss(batch, self.criterion, self.step, self.autocast)
         own = 0.0 if part.extra is None else part.extra.item()
         counts = [part.total.item(), part.correct, part.tokens, part.nodes, own]
         total, correct, tokens, nodes, extra = sum_over_processes(counts)
