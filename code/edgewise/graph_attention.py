@@ -168,9 +168,9 @@ class GraphAttention(nn.Module):
                 f"the graph is over {sides} of tokens, but "
                 + ("context was not given" if context is None else "context was given")
             )
-        self._check_states("query", query, (graph.num_dst, self.dim_model), query)
+        self._check_states(graph, "query", query, (graph.num_dst, self.dim_model), query)
         if context is not None:
-            self._check_states("context", context, (graph.num_src, self.dim_context), query)
+            self._check_states(graph, "context", context, (graph.num_src, self.dim_context), query)
         if (edge_attr is None) != (self.edge is None):
             raise ValueError(
                 f"the layer was made with edge_dim={self.edge_dim}: "
@@ -182,7 +182,7 @@ class GraphAttention(nn.Module):
         times = q.shape[1] // self.num_heads  # as heads, leading dimensions share the graph
         on_edges: dict[str, Any] = {"scale": self.scale}
         if edge_bias is not None:
-            on_edges["edge_bias"] = edge_bias.repeat(1, times)
+            on_edges["edge_bias"] = edge_bias.repeat(1, times) if times > 1 else edge_bias
         if edge_attr is not None:
             attr = on_edges["edge_attr"] = edge_attr.to(q.dtype)
             weight = of_each_attribute(self.edge, attr, self.num_heads)
@@ -208,11 +208,15 @@ class GraphAttention(nn.Module):
         leading = query.shape[:-2]
         return x.unflatten(1, (-1, self.num_heads)).movedim(1, 0).unflatten(0, leading) if leading else x
 
-    def _check_states(self, name: str, x: Tensor, shape: tuple[int, int], query: Tensor) -> None:
+    def _check_states(
+        self, graph: AttentionGraph, name: str, x: Tensor, shape: tuple[int, int], query: Tensor
+    ) -> None:
         check_floats(name, x)
         if x.shape != query.shape[:-2] + shape or x.dim() < 2:
             wanted = [*query.shape[:-2], *shape]
-            raise ValueError(f"{name} must be {wanted} for this graph and layer, got {list(x.shape)}")
+            wrong = x.shape[-2:-1] != shape[:1]
+            remedy = graph.remedy("dst" if name == "query" else "src", x.shape) if wrong else ""
+            raise ValueError(f"{name} must be {wanted} for this graph and layer, got {list(x.shape)}{remedy}")
         own = self.query.weight
         if x.dtype != own.dtype and not torch.is_autocast_enabled(own.device.type):
             raise ValueError(f"{name} must be {own.dtype} as the layer's weights are, got {x.dtype}")

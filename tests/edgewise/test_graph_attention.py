@@ -165,6 +165,7 @@ def test_the_face_is_what_it_says():
 
 
 GOOD, three = torch.zeros(3, 6), complete([3])
+OFFSETS, PACKED = AttentionGraph.from_lengths([0, 1, 2]), AttentionGraph.from_lengths([1, 2])
 plain = GraphAttention(6, 2)
 featured = GraphAttention(6, 2, edge_dim=2)
 
@@ -193,6 +194,12 @@ featured = GraphAttention(6, 2, edge_dim=2)
         (lambda: featured(three, GOOD), ValueError, "made with edge_dim=2: edge_attr is needed"),
         (lambda: featured(three, GOOD, edge_attr=torch.zeros(8, 2)), ValueError, "edge_attr must be"),
         (lambda: plain(three, GOOD, edge_bias=torch.zeros(9, 1)), ValueError, r"bias must be .* \[9, 2\]"),
+        (lambda: plain(three, GOOD, edge_bias=torch.zeros(2, 9)), ValueError, "transpose it"),
+        (lambda: plain(three, GOOD, edge_bias=torch.zeros(3, 3)), ValueError, r"graph\.gather\(matrix\)"),
+        (lambda: plain(bipartite(3, 2), GOOD, GOOD[:2]), ValueError, "the two sides are swapped"),
+        (lambda: plain(OFFSETS, GOOD[:2]), ValueError, "made of offsets .* their differences"),
+        (lambda: plain(PACKED, torch.zeros(2, 2, 6)), ValueError, "packed, without padding"),
+        (lambda: plain(PACKED, torch.zeros(2, 4, 6)), ValueError, "packed, without padding"),
         (lambda: from_pyg(nn.Linear(2, 2)), TypeError, "must be a TransformerConv of PyG, got Linear"),
         (lambda: from_pyg(TransformerConv(4, 2, beta=True)), ValueError, "beta=True has a gate"),
         (lambda: from_pyg(TransformerConv(4, 2, aggr="max")), ValueError, "has aggr='max' and flow='source"),

@@ -326,6 +326,18 @@ class AttentionGraph:
                 "a matrix has one entry for each pair of tokens, the graph two edges of the same pair"
             )
 
+    def remedy(self, side: str, shape: Sequence[int]) -> str:
+        """What to do about states [..., n, width] of a ``side``, src or dst, which does not have n tokens."""
+        n = shape[-2] if len(shape) > 1 else 0
+        counts = self.lengths[0] if self.lengths and isinstance(self.lengths[0], tuple) else ()
+        if n == (self.num_src if side == "dst" else self.num_dst):
+            return "; the two sides are swapped: receivers are the query, senders the context"
+        if n and counts[:1] == (0,) and counts[-1] == n:
+            return "; the graph was made of offsets (cu_seqlens): from_lengths takes their differences"
+        if len(shape) == 3 and shape[0] == len(counts):
+            return "; sentences are packed, without padding: states[mask], mask true at real tokens"
+        return ""
+
     @property
     def has_edge_lists(self) -> bool:
         """Whether the graph's edges exist as lists, as given or once derived."""

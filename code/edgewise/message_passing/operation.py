@@ -189,7 +189,8 @@ def _check_tensors(graph: AttentionGraph, scale: float | None, **tensors: Tensor
         width = x.shape[-1] if name == "v" and x.dim() == 3 and x.shape[-1] else q.shape[-1]
         expected = torch.Size((tokens, q.shape[1] if name == "q" else heads, width))
         if x.shape != expected:
-            raise ValueError(f"{name} must be [{side}, h, d] = {list(expected)}, got {list(x.shape)}")
+            remedy = graph.remedy(side[-3:], x.shape[:2]) if x.dim() == 3 and len(x) != tokens else ""
+            raise ValueError(f"{name} must be [{side}, h, d] = {list(expected)}, got {list(x.shape)}{remedy}")
         if x.dtype != q.dtype:
             raise ValueError(f"{name} must have q's dtype {q.dtype}, got {x.dtype}")
         if x.device != graph.device:
@@ -201,14 +202,21 @@ def _check_tensors(graph: AttentionGraph, scale: float | None, **tensors: Tensor
 
 
 def _check_bias(graph: AttentionGraph, q: Tensor, edge_bias: Tensor | None) -> None:
-    if edge_bias is not None:
-        _check_like(q, "edge_bias", edge_bias, (graph.num_edges, q.shape[1]), "[E, h]")
+    if edge_bias is None:
+        return
+    check_floats("edge_bias", edge_bias)
+    shape, remedy = (graph.num_edges, q.shape[1]), ""
+    if edge_bias.shape == shape[::-1]:
+        remedy = "; transpose it"
+    elif edge_bias.shape[-2:] == (graph.num_dst, graph.num_src):
+        remedy = "; graph.gather(matrix) reads a matrix at the edges"
+    _check_like(q, "edge_bias", edge_bias, shape, "[E, h]", remedy)
 
 
-def _check_like(q: Tensor, name: str, x: Tensor, shape: Sequence[int], axes: str) -> None:
+def _check_like(q: Tensor, name: str, x: Tensor, shape: Sequence[int], axes: str, remedy: str = "") -> None:
     check_floats(name, x)
     if x.shape != torch.Size(shape):
-        raise ValueError(f"{name} must be {axes} = {list(shape)}, got {list(x.shape)}")
+        raise ValueError(f"{name} must be {axes} = {list(shape)}, got {list(x.shape)}{remedy}")
     wider = q.dtype in HALF and x.dtype == torch.float32
     if (x.dtype != q.dtype and not wider) or x.device != q.device:
         raise ValueError(f"{name} must be {q.dtype} on {q.device} as q is, got {x.dtype} on {x.device}")
