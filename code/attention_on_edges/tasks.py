@@ -1,6 +1,6 @@
 """Chapter 7: toy tasks with a known answer, in the shape of a translation data set."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 SIZES = {"train": 9000, "valid": 1000, "test": 1000}
 MEAN_LENGTH, LENGTH_DEVIATION = 15, 3
 
-ANSWERS = {"copy": list, "sort": sorted}
+ANSWERS: dict[str, Callable[[list[str]], list[str]]] = {"copy": list, "sort": sorted}
 
 Pair = tuple[list[str], list[str]]
 
@@ -189,7 +189,7 @@ class TranslationDataset:
     @property
     def order_state(self) -> dict[str, Any]:
         """State of the generator that shuffles, as JSON: set it to repeat the same orders."""
-        return self._generator.bit_generator.state
+        return dict(self._generator.bit_generator.state)
 
     @order_state.setter
     def order_state(self, state: dict[str, Any]) -> None:

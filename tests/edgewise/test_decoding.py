@@ -219,6 +219,13 @@ class TestBeamSearch:
             assert hypothesis.log_prob == pytest.approx(log_prob, abs=1e-4)
             assert hypothesis.score == pytest.approx(score, abs=1e-4)
 
+    def test_ends_however_many_and_probable_leave_room_for_what_goes_on(self):
+        model, rows, ends = small_model(), [], list(range(1, 8))
+        model.generator.proj.bias.data[[9, *ends]] = torch.tensor([20.0, *[10.0] * 7])
+        model.generator.register_forward_hook(lambda module, given, output: rows.append(len(output)))
+        beam_search(model, [[3, 4]], SOS, ends, 4, length_penalty=9.0, max_len=3)
+        assert rows[:2] == [1, 4]
+
     @pytest.mark.parametrize("decode", [greedy, beam_search])
     def test_a_model_of_nan_writes_nothing(self, decode):
         model = self.model(0)

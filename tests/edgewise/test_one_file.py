@@ -80,7 +80,7 @@ def test_the_model_is_the_packages():
     ours = one_file.Transformer(27)
     ours.load_state_dict(dict(named(theirs, torch.Tensor.detach, 8)))
     batch = GraphPool()(SOURCES, [[*target, 0] for target in TARGETS])
-    expected = theirs.generator.logits(theirs.hidden(batch))
+    expected = theirs.logits(batch)
     upstream = torch.randn_like(expected)
     expected.backward(upstream)
     for attend in (one_file.on_edges, one_file.in_tiles):

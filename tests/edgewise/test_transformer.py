@@ -37,14 +37,10 @@ def dense_logits(model, batch):
     return model.generator.logits(model.decoder.norm(y))[0]
 
 
-def logits(model, batch):
-    return model.generator.logits(model.hidden(batch))
-
-
 def check(model, batch):
     """Logits and gradients of all parameters against matrices in float64."""
     twin = copy.deepcopy(model).double()
-    actual, expected = logits(model, batch), dense_logits(twin, batch)
+    actual, expected = model.logits(batch), dense_logits(twin, batch)
     assert_equal_as_stated(actual, expected)
     upstream = torch.randn(actual.shape, generator=torch.Generator().manual_seed(2))
     for m, g in ((model, (actual * upstream).sum()), (twin, (expected * upstream.double()).sum())):
@@ -76,8 +72,8 @@ def test_deleting_an_edge_is_masking_a_pair_in_the_whole_model(engine, which, go
     model = small_model(engine)
     check(model, changed)
     torch.manual_seed(0)
-    before = logits(small_model(engine), batch)
-    assert not torch.allclose(before, logits(model, changed), atol=1e-6)
+    before = small_model(engine).logits(batch)
+    assert not torch.allclose(before, model.logits(changed), atol=1e-6)
 
 
 @given(lengths)
@@ -85,8 +81,8 @@ def test_deleting_an_edge_is_masking_a_pair_in_the_whole_model(engine, which, go
 def test_a_ragged_batch_equals_its_sentences_one_by_one(lengths):
     model = small_model()
     sources, targets = random_pairs(lengths)
-    together = logits(model, pool(sources, targets))
-    alone = [logits(model, pool([s], [t])) for s, t in zip(sources, targets, strict=True)]
+    together = model.logits(pool(sources, targets))
+    alone = [model.logits(pool([s], [t])) for s, t in zip(sources, targets, strict=True)]
     torch.testing.assert_close(together, torch.cat(alone), atol=1e-5, rtol=1e-5)
 
 
@@ -98,7 +94,7 @@ def test_a_target_token_changes_no_output_before_it(n, m, seed):
     batch = pool(*random_pairs([(n, m)], seed))
     embedded = []
     model.tgt_embed.register_forward_hook(lambda module, given, x: embedded.append(x.requires_grad_()))
-    output = logits(model, batch)
+    output = model.logits(batch)
     for t in range(m):
         (gradient,) = torch.autograd.grad(output[t].square().sum(), embedded[-1], retain_graph=True)
         reach = gradient.abs().sum(1) > 0
@@ -109,7 +105,7 @@ def test_a_target_token_changes_no_output_before_it(n, m, seed):
 def test_the_model_runs_on_its_engine(engine, monkeypatch):
     calls, real = [], ENGINES[engine]
     monkeypatch.setitem(ENGINES, engine, lambda *given: calls.append(engine) or real(*given))
-    logits(small_model(engine), pool(*random_pairs([(2, 2)])))
+    small_model(engine).logits(pool(*random_pairs([(2, 2)])))
     assert len(calls) == 2 + 2 * 2, "one round per encoder layer, two a decoder layer"
 
 

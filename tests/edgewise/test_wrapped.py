@@ -75,7 +75,13 @@ def parametrized(linear):
             parametrize.register_parametrization(linear, each, Double())
 
 
+class Twice(nn.Linear):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
 CHANGES = {
+    "a subclass": lambda linear: setattr(linear, "__class__", Twice),
     "accelerate": lambda linear: add_hook_to_module(linear, TwiceAfter()),
     "hooked": lambda linear: linear.register_forward_hook(lambda m, x, y: 2 * y),
     "parametrized": parametrized,

@@ -86,7 +86,7 @@ def measure(
     return list(rows.values())
 
 
-def in_turns(build: Callable[[torch.device], Case]) -> Run:
+def in_turns(build: Callable[..., Case]) -> Run:
     """Return what builds a case on a device and measures it."""
     return lambda device, *turns: measure(build(device), device, *turns)
 
@@ -161,10 +161,10 @@ def format_rows(rows: Sequence[Row], figures: Iterable[str] = tuple(FIGURES), ac
         lines = [[name, *(found.get(each, "") for each in workloads)] for name, found in cells.items()]
         return table([FIGURES[known[0]].head, *workloads], lines)
     named = ["workload", "contestant"] if len(workloads) > 1 else ["contestant"]
-    lines = [[*(row[name] for name in named), *(_scaled(row, name) for name in known)] for row in rows]
+    values = [[*(row[name] for name in named), *(_scaled(row, name) for name in known)] for row in rows]
     shown = [FIGURES[name] for name in known]
     blank = [""] * len(named)
-    return table(blank + [x.head for x in shown], lines, blank + [x.form for x in shown])
+    return table(blank + [x.head for x in shown], values, blank + [x.form for x in shown])
 
 
 def _scaled(row: Row, name: str) -> float | str:

@@ -93,14 +93,14 @@ def compare_with_transformers() -> list[Row]:
         logits = ours(*ours.pack(texts))
         expected = theirs(input_ids=ids, attention_mask=mask.long()).logits[mask]
         upstream = torch.randn_like(logits) / len(logits)
-        for result in (logits, expected):
-            (result * upstream).sum().backward()
+        mine = torch.autograd.grad(logits, list(ours.parameters()), upstream)
+        wanted = torch.autograd.grad(expected, list(theirs.parameters()), upstream)
         gradients = copy.deepcopy(theirs)  # a model whose weights are gradients is converted in the same way
         with torch.no_grad():
-            for parameter, mine in zip(gradients.parameters(), theirs.parameters(), strict=True):
-                parameter.copy_(mine.grad)
-        pairs = zip(ours.parameters(), from_transformers(gradients).parameters(), strict=True)
-        worst = max(float((found.grad - wanted).detach().abs().max()) for found, wanted in pairs)
+            for parameter, gradient in zip(gradients.parameters(), wanted, strict=True):
+                parameter.copy_(gradient)
+        pairs = zip(mine, from_transformers(gradients).parameters(), strict=True)
+        worst = max(float((found - turned).detach().abs().max()) for found, turned in pairs)
         count = sum(parameter.numel() for parameter in theirs.parameters())
         difference = float((logits - expected).detach().abs().max())
         figures = {"parameters": count, "logits": difference, "gradients": worst}
@@ -139,7 +139,7 @@ def causal_case(workload: str, texts: Texts, sizes: dict[str, int] = LLAMA) -> C
     """
     torch.manual_seed(0)
     theirs, tokens = _llama(**sizes), sum(len(text) - 1 for text in texts)
-    models = {"packed": from_transformers(theirs)}
+    models: dict[str, nn.Module] = {"packed": from_transformers(theirs)}
     models |= {name: copy.deepcopy(theirs) for name in LOSSES if name != "packed"}
     updates = {name: _update(model, LOSSES[name], texts) for name, model in models.items()}
     return Case(workload, updates, first="packed", facts=lambda _: {"tokens": tokens})

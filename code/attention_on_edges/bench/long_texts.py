@@ -199,4 +199,5 @@ def layer(name: str, n: int) -> tuple[int, Callable[[Tensor, Tensor, Tensor], Te
 
 
 def _dense(*fields: Tensor) -> Tensor:
-    return scaled_dot_product_attention(*(x.transpose(0, 1)[None] for x in fields))[0].transpose(0, 1)
+    q, k, v = (x.transpose(0, 1)[None] for x in fields)
+    return scaled_dot_product_attention(q, k, v)[0].transpose(0, 1)

@@ -196,15 +196,12 @@ def graph_case(
 
     contestants: dict[str, Callable[[], Any]] = {engine: partial(both_ways, engine) for engine in names}
     if not engines:
-        src, dst, mask = (
-            graph.src,
-            graph.dst,
-            graph.to_mask() if 3 * graph.num_edges >= graph.num_src**2 else None,
-        )
+        src, dst = graph.src, graph.dst
+        mask = graph.to_mask() if 3 * graph.num_edges >= graph.num_src**2 else None
 
         def masked() -> Tensor:
-            dense = (x.transpose(0, 1)[None] for x in fields)
-            return scaled_dot_product_attention(*dense, attn_mask=mask)[0].transpose(0, 1)
+            q, k, v = (x.transpose(0, 1)[None] for x in fields)
+            return scaled_dot_product_attention(q, k, v, attn_mask=mask)[0].transpose(0, 1)
 
         contestants["auto"] = lambda: backwards(propagate_attention(graph, *fields))
         contestants["auto, graph made anew"] = lambda: backwards(

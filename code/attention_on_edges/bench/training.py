@@ -61,10 +61,11 @@ class Training:
             lengths = drawn.exp().round().clamp(3, 45).long()
         if self.bucketed:
             lengths = lengths.sort().values
-        pairs = []
+        pairs: Pairs = []
         for n in lengths.tolist():
             m = max(2, n + int(torch.randint(-2, 3, (), generator=generator)))
-            pairs.append(tuple(torch.randint(3, VOCAB, (size,), generator=generator) for size in (n, m + 1)))
+            source, target = (torch.randint(3, VOCAB, (size,), generator=generator) for size in (n, m + 1))
+            pairs.append((source, target))
         return [pairs[i : i + count] for i in range(0, len(pairs), count)]
 
 
@@ -142,16 +143,16 @@ def _graph_model(
     model = make_model(VOCAB, VOCAB, *training.size, DROPOUT, engine).to(device)
     opt = NoamOpt(training.dim_model, 1.0, 4000, torch.optim.Adam(model.parameters()))
     criterion, pool = LabelSmoothing(VOCAB, PAD, SMOOTHING), GraphPool()
+    predict: Callable[[Batch], Tensor] = model.hidden
+    learn: Callable[[Tensor, Tensor, int], object] = partial(_learn, model.generator, criterion, opt)
     if engine == BUILTIN:
         predict, learn = model, SimpleLossCompute(criterion, opt)
-    else:
-        predict, learn = model.hidden, partial(_learn, model.generator, criterion, opt)
 
     def update() -> None:
         for pairs in batches:
-            batch = pool(*zip(*pairs, strict=True), device=device)
+            batch = pool([source for source, _ in pairs], [target for _, target in pairs], device)
             if by_hand:
-                model.propagate_attention = _padded_around(batch)
+                model.propagate_attention = _padded_around(batch)  # type: ignore[method-assign]  # by hand
             with torch.autocast(device.type, torch.bfloat16, enabled=half):
                 prediction = predict(batch)
             learn(prediction, batch.tgt_y, batch.n_tokens)
@@ -200,7 +201,8 @@ def _padded_model(
                 learn(states, wanted, len(wanted))
             else:
                 opt.zero_grad()
-                cross_entropy(*model(*sentences), label_smoothing=SMOOTHING).backward()
+                logits, wanted = model(*sentences)
+                cross_entropy(logits, wanted, label_smoothing=SMOOTHING).backward()
                 opt.step()
 
     return update

@@ -2,7 +2,7 @@
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import typer
@@ -22,7 +22,7 @@ from attention_on_edges.cli.options import Device
 from attention_on_edges.runs import artifacts
 from edgewise.validation import check_choice
 
-SUBJECTS = {
+SUBJECTS: dict[str, tuple[str, Any]] = {
     "engines": ("How fast is each engine?", engines_plan),
     "graphs": ("How fast are engines on graphs of many kinds?", graphs_plan),
     "law": ("What will a graph cost?", law_plan),

@@ -21,7 +21,7 @@ EXPECTED = (CheckpointError, DivergedError, InputError, MissingPackageError, OSE
 shown = {"traceback": False}
 """Whether an error's traceback is shown."""
 
-UsageError = typer.BadParameter.__base__
+UsageError: Any = typer.BadParameter.__base__
 """Raised by click, or by the click that newer releases of typer vendor."""
 
 

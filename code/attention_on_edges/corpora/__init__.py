@@ -4,6 +4,7 @@ Each corpus is a module; :func:`load` finds it by name. ``captions`` is part of 
 holds chapter 9's references: word alignments and parses.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,7 @@ from attention_on_edges.corpora.files import CorpusError, File, fetch
 from attention_on_edges.corpora.text import Corpus, Pair
 from edgewise.validation import check_choice
 
-CORPORA = {
+CORPORA: dict[str, Callable[..., Corpus]] = {
     "captions": captions.load,
     "small": partial(captions.load, train=600, valid=20, test=20),
     "multi30k": multi30k.load,

@@ -41,8 +41,8 @@ def load(valid: int = 2000, test: int = 2000, seed: int = 0) -> Corpus:
     TypeError, ValueError
         If a count is not an integer of at least 0, or no sentence is left to train on.
     """
-    found = (tuple(map(clean, line.split("\t"))) for line in lines(fetch(ARCHIVE), MEMBER))
-    splits = split_by_source(found, {"valid": valid, "test": test}, seed)
+    found = (map(clean, line.split("\t")) for line in lines(fetch(ARCHIVE), MEMBER))
+    splits = split_by_source(((en, fr) for en, fr in found), {"valid": valid, "test": test}, seed)
     return Corpus("tatoeba", ("en", "fr"), splits, TERMS, (ARCHIVE,))
 
 
@@ -70,7 +70,7 @@ def split_by_source(pairs: Iterable[Pair], sizes: dict[str, int], seed: int = 0)
     order = sorted(groups, key=lambda key: _lot(seed, key))
     if sum(check_count(name, size) for name, size in sizes.items()) >= len(order):
         raise ValueError(f"{sizes} leave none of {len(order)} sources to train on")
-    splits, first = {"train": []}, 0
+    splits, first = dict[str, list[Pair]](train=[]), 0
     for name, size in sizes.items():
         splits[name] = [pair for key in order[first : first + size] for pair in groups[key]]
         first += size

@@ -67,11 +67,11 @@ def lines(path: Path, member: str = "") -> Iterator[str]:
         with ZipFile(path) as archive, archive.open(member) as file:
             yield from map(bytes.decode, file)
     else:
-        with tarfile.open(path) as archive:
-            yield from map(bytes.decode, archive.extractfile(member))
+        with tarfile.open(path) as tar:
+            yield from map(bytes.decode, tar.extractfile(member))  # type: ignore[arg-type]  # no directory
 
 
-def pairs(source: Path, target: Path, members: tuple[str, str] = ("", "")) -> Iterator[Pair]:
+def pairs(source: Path, target: Path, *, members: tuple[str, str] = ("", "")) -> Iterator[Pair]:
     """Iterate over the clean sentence pairs of two texts, one line in memory at a time; see :func:`lines`."""
     sides = [map(clean, lines(path, member)) for path, member in zip((source, target), members, strict=True)]
     return zip(*sides, strict=True)

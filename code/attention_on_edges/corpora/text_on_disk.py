@@ -97,11 +97,12 @@ class TextOnDisk(TextDataset):
         folder = made_once(
             _folder(corpus) / self.digest[:16], lambda fresh: write_pairs(fresh, ids, len(splitter.symbols))
         )
-        self.splits["train"] = PairsOnDisk(folder, splitter.symbols)
+        self._stored = PairsOnDisk(folder, splitter.symbols)
+        self.splits["train"] = self._stored  # type: ignore[assignment]  # read like a list
 
     def target_lengths(self, mode: str) -> list[int]:
         """Return the symbols of each target of a split."""
-        return self.splits[mode].target_lengths() if mode == "train" else super().target_lengths(mode)
+        return self._stored.target_lengths() if mode == "train" else super().target_lengths(mode)
 
 
 def _numbered(corpus: Corpus, splitter: BPE) -> Iterator[IdPair]:

@@ -34,7 +34,7 @@ class TokenizerConfig:
     vary: float = field(default=0.0, kw_only=True)
     on_disk: bool = field(default=False, kw_only=True)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_count("vocab_size", self.vocab_size, 256)
         check_probability("dropout", self.dropout)
         check_probability("vary", self.vary)

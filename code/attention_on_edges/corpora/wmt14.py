@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 from attention_on_edges.corpora.cleaning import detokenised
 from attention_on_edges.corpora.files import File, fetch, github_file
@@ -31,7 +32,7 @@ class Part:
     def __iter__(self) -> Iterator[Pair]:
         """Iterate over its pairs, one line in memory at a time."""
         archive = fetch(self.archive)
-        return pairs(archive, archive, self.members)
+        return pairs(archive, archive, members=self.members)
 
 
 def _part(address: str, sha256: str, member: str) -> Part:
@@ -118,7 +119,7 @@ def load_full() -> Corpus:
     CorpusError
         If a file cannot be had.
     """
-    splits = {"train": Published(), "valid": list(NEWSTEST2013), "test": list(NEWSTEST2014)}
+    splits: dict[str, Any] = {"train": Published(), "valid": list(NEWSTEST2013), "test": list(NEWSTEST2014)}
     parts = (*TRAINING, NEWSTEST2013, NEWSTEST2014)
     return Corpus("wmt14-full", SIDES, splits, TERMS, tuple(part.archive for part in parts))
 

@@ -1,5 +1,7 @@
 """The whole Transformer as a diagram: sub-layers in two columns, beside their residual streams."""
 
+from typing import Any
+
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -18,7 +20,7 @@ MIDDLE = 2.8
 HALF = 0.19
 """Half a box's height, and the reach of its frame."""
 
-LINE = {"color": PALETTE["ink"], "lw": 1.4, "zorder": 0}
+LINE: dict[str, Any] = {"color": PALETTE["ink"], "lw": 1.4, "zorder": 0}
 """A part of the trunk or of a branch, beneath the boxes."""
 
 ROOM = 1.75
@@ -92,7 +94,7 @@ def _plus(ax: Axes, center: tuple[float, float], below: float) -> None:
 
 def _frame(ax: Axes, side: str, bottom: float, top: float) -> None:
     left, right = (-0.85, 2.3) if side == "encoder" else (3.3, 6.45)
-    place = {"fill": False, "ec": PALETTE["pale"], "ls": (0, (4, 2))}
+    place: dict[str, Any] = {"fill": False, "ec": PALETTE["pale"], "ls": (0, (4, 2))}
     ax.add_patch(Rectangle((left, bottom - 0.13), right - left, top - bottom + 0.05, **place))
     ax.text(BOXES[side], top, f"{side} layer, N times", ha="center", va="bottom", fontsize=9.5)
 

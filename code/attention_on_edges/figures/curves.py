@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
 
 from attention_on_edges.figures.style import LINES
 
@@ -15,7 +15,7 @@ def curves(
     ylabel: str,
     ax: Axes | None = None,
     markers: bool = False,
-) -> Figure:
+) -> Figure | SubFigure:
     """Draw named lines that differ in colour, dash and, if asked for, marker.
 
     Parameters
@@ -42,7 +42,7 @@ def curves(
 
 def bars(values: Mapping[str, Mapping[str, float]], ylabel: str) -> Figure:
     """Draw groups of bars: ``values[group][series]``."""
-    ax = plt.subplots()[1]
+    fig, ax = plt.subplots()
     groups, names = list(values), list(dict.fromkeys(name for group in values.values() for name in group))
     width = 0.8 / len(names)
     hatches = ("", "//", "--", "xx", "\\\\")  # dots would weigh 70 KB in SVG
@@ -53,4 +53,4 @@ def bars(values: Mapping[str, Mapping[str, float]], ylabel: str) -> Figure:
     ax.set_xticks(range(len(groups)), groups)
     ax.set_ylabel(ylabel)
     ax.legend(ncols=3, loc="upper left")
-    return ax.figure
+    return fig

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
 import networkx as nx
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
 from matplotlib.patches import Rectangle
 
 from attention_on_edges.figures.style import EDGE_KINDS, PALETTE
@@ -30,7 +31,7 @@ def draw_graph(
     highlight: Hashable | None = None,
     ax: Axes | None = None,
     title: str = "",
-) -> Figure:
+) -> Figure | SubFigure:
     """Draw which token attends to which; arrows run from sender to receiver.
 
     Parameters
@@ -77,7 +78,7 @@ def _circle(nodes: Sequence[Hashable]) -> dict[Hashable, Place]:
     return {node: (math.sin(i * turn), math.cos(i * turn)) for i, node in enumerate(nodes)}
 
 
-def _sides(nodes: Sequence[Hashable]) -> dict[Hashable, Place]:
+def _sides(nodes: Sequence[Any]) -> dict[Hashable, Place]:
     places = {}
     for side, height in (("src", 1.0), ("dst", 0.0)):
         members = [node for node in nodes if node[0] == side]
@@ -106,8 +107,8 @@ def draw_with_mask(
     right.imshow(graph.to_mask().numpy(), vmin=0, vmax=1.2)
     m, n = graph.num_src, graph.num_dst
     if highlight is not None:
-        row = highlight[1] if isinstance(highlight, tuple) else highlight
-        style = {"fill": False, "ec": PALETTE["orange"], "lw": 2.5, "zorder": 3}
+        row: Any = highlight[1] if isinstance(highlight, tuple) else highlight
+        style: dict[str, Any] = {"fill": False, "ec": PALETTE["orange"], "lw": 2.5, "zorder": 3}
         right.add_patch(Rectangle((-0.5, row - 0.5), m, 1, clip_on=False, **style))
     right.set_xticks(range(m), labels[:m], rotation=90)
     right.set_yticks(range(n), labels[len(labels) - n :])
@@ -184,7 +185,7 @@ def draw_social(
         Arrows run to it from its neighbours.
     """
     nodes, names = list(graph), list(dict.fromkeys(groups))
-    ax = plt.subplots(figsize=(6.4, 4.4))[1]
+    fig, ax = plt.subplots(figsize=(6.4, 4.4))
     places = nx.spring_layout(graph, k=0.42, iterations=200, seed=19)
     arrows = nx.DiGraph([(j, highlight) for j in graph.neighbors(highlight)] if highlight is not None else [])
     weak = [e for e in graph.edges if highlight not in e]
@@ -199,7 +200,7 @@ def draw_social(
     nx.draw_networkx_labels(graph, places, ax=ax, **LABEL | {"font_size": 9})
     ax.legend(markerscale=0.7, loc="best")
     ax.set_axis_off()
-    return ax.figure
+    return fig
 
 
 def draw_packing(lengths: Sequence[int]) -> Figure:

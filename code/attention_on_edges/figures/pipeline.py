@@ -88,14 +88,13 @@ def draw_layers(layers: Mapping[str, Sequence[str]], between_nodes: Collection[i
 def box(ax: Axes, center: Point, text: str, kind: str | None, width: float = 1.6) -> None:
     """Draw a box of height 0.38 with a text in it, in the colour of a kind of edges."""
     color = EDGE_KINDS[kind][0] if kind else PALETTE["ink"]
-    shape = {"boxstyle": "round,pad=0.02", "fc": "white", "ec": color, "lw": 1.6}
     corner = (center[0] - width / 2, center[1] - 0.19)
-    ax.add_patch(FancyBboxPatch(corner, width, 0.38, **shape))
+    ax.add_patch(FancyBboxPatch(corner, width, 0.38, boxstyle="round,pad=0.02", fc="white", ec=color, lw=1.6))
     ax.text(*center, text, ha="center", va="center", fontsize=9.5)
 
 
 def arrow(ax: Axes, start: Point, end: Point, kind: str | None = None) -> None:
     """Draw a straight arrow in colour and dash of a kind of edges."""
     color, dash = EDGE_KINDS[kind] if kind else (PALETTE["ink"], "-")
-    shape = {"arrowstyle": "-|>", "mutation_scale": 11, "color": color, "linestyle": dash, "lw": 1.4}
-    ax.add_patch(FancyArrowPatch(start, end, **shape))
+    drawn = FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=11, color=color, ls=dash, lw=1.4)
+    ax.add_patch(drawn)

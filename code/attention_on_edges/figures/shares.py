@@ -25,7 +25,7 @@ def draw_shares(lengths: Sequence[int], shares: Sequence[Sequence[int]]) -> Figu
         Which sentences each process has; processes differ in colour and shape of tokens.
     """
     owner = {s: rank for rank, own in enumerate(shares) for s in own}
-    ax = plt.subplots(figsize=(6.4, 4.6))[1]
+    fig, ax = plt.subplots(figsize=(6.4, 4.6))
     for s, length in enumerate(lengths):
         _sentence(ax, (s + 0.5, 3.0), length, owner[s], f"{s}")
     slot = len(lengths) / len(shares)
@@ -46,7 +46,7 @@ def draw_shares(lengths: Sequence[int], shares: Sequence[Sequence[int]]) -> Figu
     ax.text(0.0, 3.62, "the graph of a batch", ha="left")
     ax.set(xlim=(-0.05, len(lengths) + 0.05), ylim=(-0.75, 3.85))
     ax.set_axis_off()
-    return ax.figure
+    return fig
 
 
 def _sentence(ax: Axes, center: Place, length: int, rank: int, label: str) -> None:

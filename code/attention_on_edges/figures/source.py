@@ -55,7 +55,7 @@ def _lines(code: str) -> str:
 
 
 def _place(item: Any) -> str:
-    path = Path(inspect.getsourcefile(inspect.unwrap(item)))
+    path = Path(inspect.getfile(inspect.unwrap(item)))
     package = next(folder for folder in path.parents if folder.name == item.__module__.split(".")[0])
     return f"{path.relative_to(package.parent).as_posix()}: {item.__qualname__}"
 
@@ -65,13 +65,14 @@ def _source(item: Any) -> str:
 
 
 def _computation(code: str) -> str:
-    gone: set[int] = set()
+    gone: list[Any] = []
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node) is not None:
-            gone.update(range(node.body[0].lineno, node.body[0].end_lineno + 1))
+            gone.append(node.body[0])
         elif _checks_arguments(node):
-            gone.update(range(node.lineno, node.end_lineno + 1))
-    return "\n".join(line for i, line in enumerate(code.splitlines(), 1) if i not in gone)
+            gone.append(node)
+    lines = enumerate(code.splitlines(), 1)
+    return "\n".join(line for i, line in lines if not any(x.lineno <= i <= x.end_lineno for x in gone))
 
 
 def _checks_arguments(node: ast.AST) -> bool:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import matplotlib as mpl
-from matplotlib import font_manager
+from matplotlib import font_manager, rcsetup
 from matplotlib.colors import LinearSegmentedColormap
 
 FONTS = sorted(Path(__file__).with_name("fonts").glob("*.ttf"))
@@ -66,7 +66,7 @@ def use_style() -> None:
             "axes.titlesize": 11,
             "axes.spines.top": False,
             "axes.spines.right": False,
-            "axes.prop_cycle": mpl.cycler(color=[color for color, _, _ in LINES]),
+            "axes.prop_cycle": rcsetup.cycler(color=[color for color, _, _ in LINES]),
             "axes.edgecolor": PALETTE["ink"],
             "axes.labelcolor": PALETTE["ink"],
             "text.color": PALETTE["ink"],

@@ -16,7 +16,7 @@ SOURCES, TARGETS, LAYERS, LONGEST = 11, 9, 2, 8
 
 class _Task1(Exam):
     number, solution, sizes, senders = 1, given.MultiHeadAttention, (H, D), 2
-    steps = ("values", "other lengths", "heads in parallel", "gradients")
+    steps: tuple[str, ...] = ("values", "other lengths", "heads in parallel", "gradients")
 
     def heads_in_parallel(self) -> str:
         counts = {h: work(self.fresh(h, D), self.inputs(), self.options) for h in (2, 6)}
@@ -83,7 +83,7 @@ class _Task6(Exam):
     sizes = (SOURCES, TARGETS, LAYERS, D, FF, H, 0.5)
     steps = ("submodules", "values", "other lengths", "in parallel", "dropout", "decoding", "gradients")
     parts = tuple(
-        part for i in range(LAYERS) for part in ((f"encoder.{i}", 3, 1, {}), (f"decoder.{i}", 5, 2, {}))
+        (*part, {}) for i in range(LAYERS) for part in ((f"encoder.{i}", 3, 1), (f"decoder.{i}", 5, 2))
     )
 
     def inputs(self, n: int = N, m: int = M, batch: int = BATCH) -> list[Tensor]:
@@ -106,7 +106,7 @@ class _Task6(Exam):
             some = torch.randint(2, TARGETS, (len(source), LONGEST))
             with torch.no_grad():
                 usual = self.twin(module, self.solution)(source, some).mean((0, 1))
-                module.output.bias -= usual  # or one word wins everywhere
+                module.get_parameter("output.bias").sub_(usual)  # or one word wins everywhere
                 ids = self.output(self.twin(module, self.solution), [source], max_len=LONGEST)
             ends = (ids == given.Transformer.EOS).int().argmax(1)
             if len(ends.unique()) > 2 and LONGEST in ends and len(ids.unique(dim=0)) > 4:

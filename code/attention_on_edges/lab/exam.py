@@ -45,7 +45,7 @@ class Exam:
     """
 
     number = 0
-    solution: type[nn.Module]
+    solution: Any
     sizes: tuple[float, ...]
     senders = 0
     """How many inputs there are beside the receivers' states."""
@@ -226,7 +226,7 @@ class Tilt(nn.Dropout):
 class Watch(TorchDispatchMode):
     """Counts tensor operations, and stops endless loops."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.all, self.work = 0, 0
 

@@ -90,7 +90,7 @@ def _columns(search: _Watched, beam: int, end: int) -> list[list[Node]]:
     ]  # targets, and their places in the column
     for n, log_probs in enumerate(search.log_probs):
         total = scores[:, None] + log_probs
-        extended = search.rows[n : n + 1] and list(zip(search.rows[n], search.ids[n + 1], strict=True))
+        extended = list(zip(search.rows[n], search.ids[n + 1], strict=True)) if search.rows[n:] else []
         values, places = total.flatten().topk(min(2 * beam, total.numel()))
         pairs = [divmod(place, total.shape[1]) for place in places.tolist()]
         columns.append([])

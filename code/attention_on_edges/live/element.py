@@ -48,7 +48,7 @@ class Element:
     picture: bytes
     told: str
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if len(self.packed) > MOST_BYTES:
             raise ValueError(
                 f"data of {len(self.packed):,} bytes exceed {MOST_BYTES:,}: show fewer tokens or values"

@@ -73,7 +73,7 @@ class AttentionPlayer:
             "views": [self._pack(view) for view in self.views],
             "shown": names.index(self.shown),
         }
-        view = self.views[data["shown"]]
+        view = self.views[names.index(self.shown)]
         weights = np.asarray(view.weights)[(0,) * (len(self.dimensions) - 1)][-1]
         values = list(self.dimensions.values())
         where = ", ".join([view.name, *(v[0] for v in values[:-1] if len(v) > 1), values[-1][-1]])
@@ -84,7 +84,7 @@ class AttentionPlayer:
         picture = png(attention_maps([weights], view.receivers, view.senders))
         self._element = Element("player", data, picture, self.told)
 
-    def _pack(self, view: AttentionView) -> dict:
+    def _pack(self, view: AttentionView) -> dict[str, object]:
         """Edges as numbers ``receiver * senders + sender``; for each matrix their weights in thousandths."""
         weights = np.asarray(view.weights, dtype=np.float64)
         flat = weights.reshape(prod(weights.shape[:-2]), -1)

@@ -1,5 +1,7 @@
 """A Transformer with other aggregators than attention."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -64,7 +66,7 @@ def convolve(graph: AttentionGraph, v: Tensor, places: Tensor) -> Tensor:
     Tensor
         [num_dst, h, d_k]; zeros outside the sentence or the receiver's interval.
     """
-    start, stop = graph.intervals
+    start, stop = graph.intervals  # type: ignore[misc]  # see above: it has intervals
     heads = torch.arange(v.shape[1], device=v.device)
     offsets = (heads + 1) // 2 * torch.where(heads % 2 == 0, 1, -1)
     place = places[:, None] + offsets  # [num_dst, h]
@@ -74,7 +76,9 @@ def convolve(graph: AttentionGraph, v: Tensor, places: Tensor) -> Tensor:
     return torch.where(inside[..., None], found, 0.0)
 
 
-def make_mixing_model(src_vocab: int, tgt_vocab: int, how: str = "attention", **size) -> MixingTransformer:
+def make_mixing_model(
+    src_vocab: int, tgt_vocab: int, how: str = "attention", **size: Any
+) -> MixingTransformer:
     """Build one with the same initial weights as :func:`make_model`; ``size`` is that function's.
 
     Raises

@@ -1,6 +1,7 @@
 """An encoder that answers questions about a text, on any graph."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -53,11 +54,11 @@ class Reader(Transformer):
         layer, _ = layer_pair(dim_model, dim_ff, h, 0.0)
         encoder, embed = Encoder(layer, N), Embeddings(vocab_size, dim_model)
         positions, generator = PositionalEncoding(dim_model, 0.0), Generator(dim_model, answers)
-        super().__init__(encoder, None, embed, None, positions, generator)
+        super().__init__(encoder, None, embed, None, positions, generator)  # type: ignore[arg-type]  # unused
         draw_weights(self)
 
-    def forward(self, batch: Questions) -> Tensor:
-        """Return log-probabilities of the answers, [questions, answers]."""
+    def forward(self, batch: Any) -> Tensor:
+        """Return log-probabilities of the answers to :class:`Questions`, [questions, answers]."""
         return self.generator(self.encode(batch)["enc"].index_select(0, batch.asked))
 
     def loss(self, batch: Questions, step: int) -> Tensor:

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 from typing import Any
+
 from attention_on_edges.corpora.tokenizer_config import TokenizerConfig
-from attention_on_edges.runs.experiment import Experiment, ModelConfig, Search, SparseConfig
+from attention_on_edges.runs.experiment import Experiment, ModelConfig, Search, SparseConfig, UniversalConfig
 from edgewise.training import TrainingConfig
 from edgewise.validation import check_choice
-from attention_on_edges.runs.experiment import Experiment, UniversalConfig
 
 LONG = TrainingConfig(epochs=18, decay_epochs=5, batch_size=128, factor=0.25, warmup=400, average=3, clip=1.0)
 
@@ -200,8 +200,8 @@ def reduced(experiment: Experiment) -> Experiment:
     model = replace(experiment.model, dim_model=16, dim_ff=16, h=2)
     model = replace(model, max_steps=2) if isinstance(model, UniversalConfig) else replace(model, N=1)
     training = experiment.training
-    shorter = {"decay_epochs": min(training.decay_epochs, 1), "average": min(training.average, 2)}
-    training = replace(training, epochs=2, warmup=20, **shorter)
+    training = replace(training, decay_epochs=min(training.decay_epochs, 1), average=min(training.average, 2))
+    training = replace(training, epochs=2, warmup=20)
     if experiment.tokenizer is None:
         training = replace(training, epochs=1, decay_epochs=0, batch_size=500)
         return replace(experiment, model=model, training=training)

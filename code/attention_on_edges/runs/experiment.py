@@ -8,9 +8,8 @@ from typing import Any
 
 import torch
 
-from attention_on_edges.models import make_mixing_model
-from attention_on_edges.models import on_source_graph
 from attention_on_edges.corpora.tokenizer_config import TokenizerConfig
+from attention_on_edges.models import make_mixing_model, on_source_graph
 from attention_on_edges.runs.json_files import made_of
 from edgewise.models.halting import check_halting
 from edgewise.models.transformer import Transformer, make_model
@@ -34,7 +33,7 @@ class ModelConfig:
     norm_first: bool = True
     shared: bool = False
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if check_count("N", self.N, 1) > MOST_LAYERS:
             raise ValueError(f"N must be at most {MOST_LAYERS} layers, got {self.N}")
 
@@ -61,7 +60,7 @@ class UniversalConfig:
     norm_first: bool = True
     shared: bool = False
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_halting(
             self.max_steps, self.eps, self.halting, self.prior, self.ponder_weight, self.ponder_warmup
         )
@@ -109,7 +108,7 @@ class Described:
     """Base of a study's entries: their configuration as JSON."""
 
     @property
-    def config(self) -> dict[str, Any]:
+    def config(self: Any) -> dict[str, Any]:
         """The configuration, as JSON."""
         return json.loads(json.dumps(asdict(self)))
 

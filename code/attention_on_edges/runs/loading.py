@@ -8,12 +8,12 @@ from attention_on_edges import corpora
 from attention_on_edges.corpora import Pair
 from attention_on_edges.corpora.files import json_digest
 from attention_on_edges.corpora.preparation import prepared
-from attention_on_edges.tasks import TranslationDataset, get_dataset
 from attention_on_edges.corpora.text_dataset import TextDataset
 from attention_on_edges.corpora.text_on_disk import TextOnDisk, learned
 from attention_on_edges.corpora.tokenization import BPE
 from attention_on_edges.corpora.variation import varied
 from attention_on_edges.runs.experiment import Experiment
+from attention_on_edges.tasks import TranslationDataset, get_dataset
 
 
 def load_data(experiment: Experiment, splitter: BPE | None = None) -> TranslationDataset:

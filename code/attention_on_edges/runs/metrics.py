@@ -82,7 +82,7 @@ def _score(metric: Any, predictions: Sequence[str], references: Sequence[str]) -
     return Score(value, str(metric.get_signature()))
 
 
-def _pairs(predictions: Sequences, references: Sequences) -> list[tuple]:
+def _pairs(predictions: Sequences, references: Sequences) -> list[tuple[Any, Any]]:
     if not predictions or len(predictions) != len(references):
         raise ValueError(
             "predictions and references must pair up, one pair at least; "

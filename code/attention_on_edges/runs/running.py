@@ -3,17 +3,17 @@
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from attention_on_edges import corpora
-from attention_on_edges.runs.familiarity import Familiarity
-from attention_on_edges.tasks import SPECIAL, TranslationDataset
 from attention_on_edges.corpora.text_dataset import TextDataset
 from attention_on_edges.corpora.tokenization import BPE
 from attention_on_edges.runs import artifacts
 from attention_on_edges.runs.artifacts import Artifact
 from attention_on_edges.runs.experiment import Experiment, Search
+from attention_on_edges.runs.familiarity import Familiarity
 from attention_on_edges.runs.loading import digest_of, digest_of_symbols, load_data
 from attention_on_edges.runs.scores import (
     GREEDY,
@@ -23,6 +23,7 @@ from attention_on_edges.runs.scores import (
     signatures,
 )
 from attention_on_edges.runs.translator import Translator
+from attention_on_edges.tasks import SPECIAL
 from edgewise.models.transformer import Transformer
 from edgewise.training import Trainer
 from edgewise.training.distributed import world_size
@@ -87,24 +88,23 @@ def finish(trainer: Trainer, experiment: Experiment) -> Artifact:
     load_weights(trainer.model, weights)
     metrics = {"losses": trainer.losses, "epochs": trainer.epochs}
     search = GREEDY
+    data: Any = trainer.data
     if experiment.tokenizer:
-        chosen, by_penalty = choose_search(trainer.model, trainer.data)
+        chosen, by_penalty = choose_search(trainer.model, data)
         search = experiment.search or chosen
         metrics |= {"signatures": signatures(), "search": asdict(search), "valid_by_penalty": by_penalty}
-        metrics["greedy"] = {
-            mode: decoded_figures(trainer.model, trainer.data, mode) for mode in experiment.tests
-        }
-    metrics |= final_figures(experiment, trainer.model, trainer.data, search)
+        metrics["greedy"] = {mode: decoded_figures(trainer.model, data, mode) for mode in experiment.tests}
+    metrics |= final_figures(experiment, trainer.model, data, search)
     stages = [stage for stage in trainer.stages if stage["to_step"] > stage["from_step"]]
     provenance = stages[-1] | {
         "seed": trainer.config.seed,
-        "data": digest_of(trainer.data),
+        "data": digest_of(data),
         "seconds": sum(stage["seconds"] for stage in stages),
         "stages": stages,
     }
-    if type(trainer.data) is TextDataset:
-        metrics["sources"] = asdict(familiarity_of(trainer.data))
-    tokenizer = trainer.data.splitter.to_json() if isinstance(trainer.data, TextDataset) else None
+    if type(data) is TextDataset:
+        metrics["sources"] = asdict(familiarity_of(data))
+    tokenizer = data.splitter.to_json() if isinstance(data, TextDataset) else None
     folder = trainer.folder / "artifact"
     return artifacts.write(folder, weights, experiment.config, metrics, provenance, tokenizer)
 
@@ -123,8 +123,8 @@ def deviation(trainer: Trainer, experiment: Experiment) -> float | None:
     return max(abs(ours - theirs) / abs(theirs) for ours, theirs in pairs)
 
 
-def restore(artifact: Artifact) -> tuple[Transformer, TranslationDataset]:
-    """Return an artifact's model, in evaluation mode, and its data.
+def restore(artifact: Artifact) -> tuple[Transformer, Any]:
+    """Return an artifact's model, in evaluation mode, and its data set, as by ``load_data``.
 
     Raises
     ------

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attention_on_edges.runs.familiarity import Familiarity
 from attention_on_edges.corpora.preparation import Languages, moses, plain
-from attention_on_edges.tasks import TranslationDataset
 from attention_on_edges.corpora.tokenization import BPE
 from attention_on_edges.runs.copied_names import copy_names, lost_names
+from attention_on_edges.runs.familiarity import Familiarity
+from attention_on_edges.tasks import TranslationDataset
 from edgewise.decoding import Hypothesis, beam_search
 from edgewise.graphs import Batch, GraphPool
 from edgewise.layers import evaluating

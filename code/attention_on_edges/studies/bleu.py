@@ -1,6 +1,7 @@
 """Chapter 8's question: how sure is a translator's BLEU."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest, Result
@@ -44,7 +45,7 @@ def measure_bleu(found: Mapping[str, Translations], published: Mapping[str, Sequ
 
 
 def paired_tests(
-    baseline: list[str], systems: list[list[str]], references: Sequence[str], tokenised: bool = False
+    baseline: Sequence[str], systems: list[list[str]], references: Sequence[str], tokenised: bool = False
 ) -> list[Result]:
     """Return BLEU, half of its 95 % interval, and two-sided p-values of the differences from a baseline.
 
@@ -54,7 +55,7 @@ def paired_tests(
     named = [("baseline", baseline), *((str(i), written) for i, written in enumerate(systems))]
     metrics = {"BLEU": _metric(tokenised, references)}
     _, scores = PairedTest(named, metrics, None, "ar", TRIALS, n_ar_confidence=RESAMPLES)()
-    results: list[Result] = scores["BLEU"]
+    results: list[Any] = scores["BLEU"]
     for result in results[1:]:
         if result.score == results[0].score:
             result.p_value = 1.0  # for sacreBLEU, no difference is the most significant
@@ -62,5 +63,5 @@ def paired_tests(
 
 
 def _metric(tokenised: bool, references: Sequence[str] | None = None) -> BLEU:
-    settings = {"tokenize": "none", "force": True} if tokenised else {}
-    return BLEU(references=None if references is None else [list(references)], **settings)
+    held = None if references is None else [list(references)]
+    return BLEU(tokenize="none" if tokenised else None, force=tokenised, references=held)

@@ -78,9 +78,9 @@ class ChainReader(UTransformer):
 
     def __init__(self, halting: str, max_steps: int, weight: float):
         layer, _ = layer_pair(DIM, DIM_FF, HEADS, 0.0)
-        encoder, places = Encoder(layer, 1), PositionalEncoding(DIM, 0.0)
+        encoder: Any = Encoder(layer, 1)  # in place of a decoder, too
         unit = None if halting == "fixed" else HaltingUnit(DIM, 1.0 if halting == "act" else -1.0)
-        words = Embeddings(1, DIM)  # not used
+        words, places = Embeddings(1, DIM), PositionalEncoding(DIM, 0.0)  # words are not used
         super().__init__(
             encoder, encoder, words, words, places, places, Generator(DIM, VALUES), None, unit, max_steps,
             halting=halting, prior=0.2, ponder_weight=weight, ponder_warmup=300, engine="scatter",
@@ -92,8 +92,8 @@ class ChainReader(UTransformer):
         """Return a function that leaves a step's input as it is."""
         return lambda n, rows, x: x
 
-    def run(self, batch: ChainBatch) -> Output:
-        """Revise the tokens until all have halted."""
+    def run(self, batch: Any) -> Output:
+        """Revise the tokens of a :class:`ChainBatch` until all have halted."""
         x = torch.stack([f(ids) for f, ids in zip(self.fields, batch.symbols.T, strict=True)]).sum(0)
         found = self.until_halted("dec", Encoding(self, batch), x, torch.zeros(len(x), dtype=torch.int64))
         return Output(self.decoder.norm(found.output), {"dec": found})
@@ -141,8 +141,9 @@ def train_chains(
     model: str, steps: int, weight: float = 0.0, config: FitConfig = TRAINING
 ) -> ChainReader | OrdinaryReader:
     """Train a new model to find the end of chains; arguments as in :class:`ChainRun`."""
-    ordinary = model == "ordinary"
-    make = partial(OrdinaryReader, steps) if ordinary else partial(ChainReader, model, steps, weight)
+    make: Callable[[], ChainReader | OrdinaryReader] = partial(ChainReader, model, steps, weight)
+    if model == "ordinary":
+        make = partial(OrdinaryReader, steps)
     return fit(make, partial(_batches, config.size), config)[0]
 
 

@@ -51,7 +51,7 @@ def layer_run(kind: str, n: int, d: int, k: int = 3, batch: int = 4) -> Callable
     if kind == "self-attention":
         return lambda: dot_product_attention(x, x, x)
     if kind == "recurrent":
-        layer = nn.RNN(d, d, batch_first=True)
+        layer: nn.Module = nn.RNN(d, d, batch_first=True)
     else:
         layer, x = nn.Conv1d(d, d, k, padding="same"), x.transpose(1, 2).contiguous()
     return torch.no_grad()(lambda: layer(x))

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from edgewise.decoding import greedy
 from edgewise.graphs import GraphPool
-from edgewise.layers import evaluating
+from edgewise.layers import Embeddings, evaluating
 from edgewise.models.dense import decoder_layer, encoder_layer
 from edgewise.models.transformer import Transformer
 
@@ -114,7 +114,7 @@ class CutTranslation:
     def _counts(self) -> list[int]:
         return [int(exists.sum()) for exists in self._exists.values()]
 
-    def _embedded(self, embed, ids: Tensor, rows: int) -> Tensor:
+    def _embedded(self, embed: Embeddings, ids: Tensor, rows: int) -> Tensor:
         x = self.model.embed(embed, ids, torch.arange(len(ids)))
         return x.expand(rows, -1, -1)
 

@@ -75,7 +75,8 @@ def fit(
         Of each update.
     """
     torch.manual_seed(config.seed)
-    model, losses = make(), []
+    model: Any = make()
+    losses: list[float] = []
     adam = torch.optim.Adam(model.parameters(), config.rate, config.betas, config.eps)
     schedule = torch.optim.lr_scheduler.LambdaLR(adam, config.share)
     drawn = batches(torch.Generator().manual_seed(config.seed))

@@ -41,13 +41,13 @@ def _sources() -> list[Experiment]:
     course = TrainingConfig(
         epochs=4, batch_tokens=4096, factor=2.0, warmup=200, clip=1.0, decay_epochs=2, autocast=True
     )
-    size = {"N": 2, "dim_model": 128, "dim_ff": 256, "h": 4, "dropout": 0.1, "shared": True}
+    complete = SparseConfig(N=2, dim_model=128, dim_ff=256, h=4, dropout=0.1, shared=True)
     return [
         Experiment(
             f"{graph} {reach}" if reach or graph == "window" else graph,
             "Translate captions with an encoder that has fewer edges.",
             "multi30k",
-            SparseConfig(**size, source_graph=graph, reach=reach),
+            replace(complete, source_graph=graph, reach=reach),
             replace(course, seed=seed),
             TokenizerConfig(6000),
         )
