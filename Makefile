@@ -45,12 +45,12 @@ lint: env ## ruff's checks and format; types of the library
 
 # Chapter 5 measures speed: it runs after the others, alone, with two threads.
 chapters: notebooks
-	@mkdir -p _build && $(BIN)/python book/_ext/lay_out.py > _build/to-run
+	@mkdir -p _build && $(BIN)/python book/_ext/assemble_pages.py > _build/to-run
 	@grep -v 05-message-passing _build/to-run | OMP_NUM_THREADS=$(THREADS) xargs -r $(NBMAKE) -n $(JOBS) --dist worksteal
 	@grep 05-message-passing _build/to-run | OMP_NUM_THREADS=2 xargs -r $(NBMAKE)
 
 notebooks: env ## regenerate the chapters' twins
-	@$(BIN)/python book/_ext/twins.py
+	@$(BIN)/python book/_ext/write_notebooks.py
 
 # Always from nothing: Sphinx forgets the warnings of pages that it does not render again.
 _build/html/index.html: $(PAGES_FROM)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from attention_on_edges.runs import artifacts
 from attention_on_edges.studies import digest_of_weights
-from attention_on_edges.studies.circuits import HOLES
+from attention_on_edges.studies.circuits_and_golf import HOLES
 from attention_on_edges.studies.results import Results
 from browser import HTML, ROOT, SCREEN, chromium
 

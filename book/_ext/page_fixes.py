@@ -1,11 +1,11 @@
 """A Sphinx extension: what Jupyter Book, its theme and MyST need to be told about this book's pages."""
 
-import twins
+import write_notebooks
 
 
 def leave_out_sources(app, config):
     """Let Sphinx pass over the chapters' sources: it reads their notebooks, executed, beside them."""
-    config.exclude_patterns += [f"book/{page.name}" for page in twins.chapters()]
+    config.exclude_patterns += [f"book/{page.name}" for page in write_notebooks.chapters()]
 
 
 def drop_thebe(app, pagename, templatename, context, doctree):

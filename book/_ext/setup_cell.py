@@ -1,6 +1,6 @@
 """The first, hidden cell of every chapter: it lets the chapter's notebook run in Colab as it is.
 
-``twins.py`` writes the cell into the chapters; it is changed here and nowhere else.
+``write_notebooks.py`` writes the cell into the chapters; it is changed here and nowhere else.
 """
 
 from pathlib import Path

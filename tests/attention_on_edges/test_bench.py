@@ -38,7 +38,7 @@ from edgewise.graphs import GraphPool, complete, window
 from edgewise.interop.transformers import from_transformers
 from edgewise.layers import Dropout
 from edgewise.message_passing import available_engines, propagate_attention
-from edgewise.message_passing.law import TERMS, expand
+from edgewise.message_passing.cost_model import TERMS, expand
 from edgewise.models.transformer import make_model
 from edgewise.training.chunked_loss import output_loss
 from support import copy_to_torch, random_fields, random_pairs, small_model

@@ -20,7 +20,7 @@ from attention_on_edges.corpora import (
     CorpusError,
     File,
     fetch,
-    gold,
+    gold_annotations,
     multi30k,
     tatoeba,
     text,
@@ -201,13 +201,13 @@ CONLLU = """# text = We're off.
 
 class TestGold:
     def test_links_are_counted_from_zero_and_sure_ones_are_possible(self):
-        found = gold.aligned("a b ||| c d e", "1-1 2-3 2p2")
+        found = gold_annotations.aligned("a b ||| c d e", "1-1 2-3 2p2")
         assert (found.source, found.target) == (("a", "b"), ("c", "d", "e"))
         assert found.sure == {(0, 0), (1, 2)}
         assert found.possible == {(0, 0), (1, 2), (1, 1)}
 
     def test_words_and_heads_of_a_parse(self):
-        first, second = gold.parses(CONLLU.splitlines(keepends=True))
+        first, second = gold_annotations.parses(CONLLU.splitlines(keepends=True))
         assert first.words == ("We", "'re", "off")
         assert first.heads == (2, 2, -1)
         assert first.relations == ("nsubj", "cop", "root")
@@ -224,9 +224,9 @@ ALL_FILES = [
     tatoeba.ARCHIVE,
     wmt14.NEWSTEST2014.archive,
     *(file for files in wmt14.SAMPLE.values() for file in files),
-    gold.HANSARDS_TEXT,
-    gold.HANSARDS_GOLD,
-    *gold.EWT.values(),
+    gold_annotations.HANSARDS_TEXT,
+    gold_annotations.HANSARDS_GOLD,
+    *gold_annotations.EWT.values(),
 ]
 
 
@@ -295,14 +295,14 @@ class TestRealFiles:
                     assert not re.search("[\u00a0\u202f\u2009\t]", side)
 
     def test_hansards_has_the_published_number_of_links(self):
-        found = gold.hansards()
+        found = gold_annotations.hansards()
         assert len(found) == 447
         assert sum(len(pair.sure) for pair in found) == 4038
         assert sum(len(pair.possible - pair.sure) for pair in found) == 13_400
 
     @pytest.mark.parametrize(("split", "count"), [("train", 12_544), ("valid", 2001), ("test", 2077)])
     def test_every_parse_is_a_tree(self, split, count):
-        found = gold.treebank(split)
+        found = gold_annotations.treebank(split)
         assert len(found) == count
         for parse in found:
             assert parse.heads.count(-1) == 1

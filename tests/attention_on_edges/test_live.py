@@ -16,7 +16,7 @@ from attention_on_edges.live import page as live
 from attention_on_edges.live.element import read
 from attention_on_edges.runs import artifacts
 from attention_on_edges.studies import load_study
-from attention_on_edges.studies.circuits import HOLES
+from attention_on_edges.studies.circuits_and_golf import HOLES
 from attention_on_edges.studies.cut_translation import KINDS, CutTranslation
 from browser import PHONE, SCREEN, chromium
 from edgewise.attention import MultiHeadAttention

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from attention_on_edges.cli.app import app
 from attention_on_edges.corpora import captions
-from attention_on_edges.corpora.gold import AlignedPair, Parse
+from attention_on_edges.corpora.gold_annotations import AlignedPair, Parse
 from attention_on_edges.corpora.text_dataset import TextDataset
 from attention_on_edges.corpora.tokenization import BPE
 from attention_on_edges.runs import ModelConfig, artifacts
@@ -22,7 +22,7 @@ from attention_on_edges.studies import bleu as bleu_study
 from attention_on_edges.studies import heads as heads_study
 from attention_on_edges.studies.alignment import measure_alignment
 from attention_on_edges.studies.bleu import measure_bleu, paired_tests
-from attention_on_edges.studies.circuits import HOLES
+from attention_on_edges.studies.circuits_and_golf import HOLES
 from attention_on_edges.studies.heads import heads_of, measure_pruning
 from attention_on_edges.studies.measurements import measure_windows
 from attention_on_edges.studies.syntax import measure_syntax

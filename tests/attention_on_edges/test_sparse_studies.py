@@ -5,12 +5,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attention_on_edges.corpora.gold import Parse
+from attention_on_edges.corpora.gold_annotations import Parse
 from attention_on_edges.models import on_source_graph
 from attention_on_edges.models.reader import Questions, Reader
 from attention_on_edges.models.sparse_translator import partitions
-from attention_on_edges.studies import LONG_GRAPHS, ReaderRun, TaggerRun, recall, tagging
+from attention_on_edges.studies import LONG_GRAPHS, ReaderRun, TaggerRun, grammar_edges, recall
 from attention_on_edges.studies.fitting import FitConfig
+from attention_on_edges.studies.grammar_edges import WORD_GRAPHS, Tags, shared_links
 from attention_on_edges.studies.recall import (
     FIRST,
     GAP,
@@ -22,7 +23,6 @@ from attention_on_edges.studies.recall import (
     TASKS,
     LongData,
 )
-from attention_on_edges.studies.tagging import WORD_GRAPHS, Tags, shared_links
 from edgewise.decoding import greedy
 from edgewise.graphs import (
     GraphPool,
@@ -236,7 +236,7 @@ class TestTags:
         splits = {
             split: [sentence() for _ in range(count)] for split, count in (("train", 200), ("test", 50))
         }
-        monkeypatch.setattr(tagging, "treebank", splits.get)
+        monkeypatch.setattr(grammar_edges, "treebank", splits.get)
         training = FitConfig(60, 256, 6e-3, warmup=20)
         tree, whole = (TaggerRun("", graph, training).figures() for graph in ("tree", "complete"))
         assert tree["right"] > 0.95

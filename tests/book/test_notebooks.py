@@ -10,13 +10,13 @@ import tomllib
 import pytest
 import yaml
 
+import assemble_pages
 import contents
-import lay_out
 import setup_cell
-import twins
+import write_notebooks
 from places import BOOK, ROOT
 
-PAGES = twins.chapters()
+PAGES = write_notebooks.chapters()
 ADDRESS = setup_cell.CONFIG["repository"]["url"]
 NAME = ADDRESS.split("/")[-1]
 
@@ -32,8 +32,8 @@ def test_contents_pages_and_twins_are_the_same_set():
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_twin_is_what_its_page_gives_byte_for_byte(page):
     text = page.read_text(encoding="utf-8")
-    assert twins.with_setup_cell(text) == text
-    assert page.with_suffix(".ipynb").read_bytes() == twins.twin(text).encode()
+    assert write_notebooks.with_setup_cell(text) == text
+    assert page.with_suffix(".ipynb").read_bytes() == write_notebooks.twin(text).encode()
 
 
 ASSERTS = re.compile(r"^\s*([\w .]+: )?(assert\b|([\w.]+\.)?assert_\w+\()|\braise AssertionError", re.M)
@@ -41,7 +41,7 @@ ASSERTS = re.compile(r"^\s*([\w .]+: )?(assert\b|([\w.]+\.)?assert_\w+\()|\brais
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_open_cells_are_short_and_folded_checks_alone_assert(page):
-    for cell in twins.notebook(page.read_text(encoding="utf-8")).cells:
+    for cell in write_notebooks.notebook(page.read_text(encoding="utf-8")).cells:
         tags = set(cell.metadata.get("tags", []))
         if cell.cell_type != "code" or tags & {"remove-input", "remove-cell"}:
             continue
@@ -65,8 +65,8 @@ def test_a_notebook_that_has_run_to_its_end_on_the_same_sources_is_not_run_again
     cell = {"cell_type": "code", "outputs": facts["outputs"], "metadata": {"execution": facts["execution"]}}
     notebook = {"cells": [cell], "metadata": {"digest": facts["digest"]}}
     (tmp_path / "a.ipynb").write_text(json.dumps(notebook))
-    assert lay_out.has_run(tmp_path / "a.ipynb", "of these") == done
-    assert not lay_out.has_run(tmp_path / "b.ipynb", "of these")
+    assert assemble_pages.has_run(tmp_path / "a.ipynb", "of these") == done
+    assert not assemble_pages.has_run(tmp_path / "b.ipynb", "of these")
 
 
 def test_every_copy_of_the_address_is_the_configured_one():

@@ -186,7 +186,7 @@ def test_biases_that_are_not_finite_do_what_they_do_to_a_dense_softmax(way, valu
 @given(graph=st.one_of(graphs, edge_graphs(max_tokens=40)))
 def test_tiles_of_any_height_give_the_same_result(rows, graph):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(importlib.import_module("edgewise.message_passing.cuts"), "ROWS", rows)
+        patch.setattr(importlib.import_module("edgewise.message_passing.tile_cuts"), "ROWS", rows)
         patch.setattr(planning, "BUCKET_RATIO", 1.1)
         patch.setattr(planning, "SINGLE", 0)
         patch.setattr(planning, "DENSE", 0)

@@ -15,7 +15,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from attention_on_edges.bench.harness import Case, Row, Run, in_turns
 from edgewise.graphs import AttentionGraph, window
 from edgewise.message_passing import available_engines, cost, plan_tiles, propagate_attention
-from edgewise.message_passing.law import TERMS, count_edges, count_scores, expand, price
+from edgewise.message_passing.cost_model import TERMS, count_edges, count_scores, expand, price
 
 Make = Callable[[], AttentionGraph]
 
@@ -263,7 +263,7 @@ def conclude(rows: Sequence[Row], facts: dict[str, Any], out: Path | None) -> st
     document = {"nanoseconds": law, "fitted": facts | {"workloads": sum(row["fitted"] for row in rows)}}
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-        (out / "law.json").write_text(json.dumps(document, indent=2) + "\n", "utf-8")
+        (out / "prices.json").write_text(json.dumps(document, indent=2) + "\n", "utf-8")
     lines = [f"{engine}: " + ", ".join(f"{x} ns {name}" for name, x in law[engine].items()) for engine in law]
     for what, fitted in (("fitted", True), ("not fitted", False)):
         held = held_against([row for row in rows if row["fitted"] == fitted], law)

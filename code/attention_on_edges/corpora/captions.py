@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from attention_on_edges.corpora.gold import AlignedPair, Link, Parse, aligned
+from attention_on_edges.corpora.gold_annotations import AlignedPair, Link, Parse, aligned
 from attention_on_edges.corpora.text import Corpus, Pair
 from edgewise.validation import check_count
 

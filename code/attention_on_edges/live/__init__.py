@@ -1,7 +1,7 @@
 """What a page computes and draws by itself, in JavaScript, and the Python that puts it there."""
 
 from attention_on_edges.live.beam_tree import beam_tree
-from attention_on_edges.live.elements import editable_graph, one_receiver
+from attention_on_edges.live.chapter_elements import editable_graph, one_receiver
 from attention_on_edges.live.player import AttentionPlayer, AttentionView, att_animation
 
 __all__ = [

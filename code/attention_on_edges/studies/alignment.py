@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import torch
 
-from attention_on_edges.corpora.gold import AlignedPair
+from attention_on_edges.corpora.gold_annotations import AlignedPair
 from attention_on_edges.corpora.text_dataset import TextDataset
 from attention_on_edges.corpora.tokenization import BPE
 from attention_on_edges.runs.metrics import Links, alignment_error_rate

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from attention_on_edges.corpora.captions import gold_captions
 from attention_on_edges.corpora.files import sha256_of
-from attention_on_edges.corpora.gold import hansards, treebank
+from attention_on_edges.corpora.gold_annotations import hansards, treebank
 from attention_on_edges.corpora.text_dataset import TextDataset
 from attention_on_edges.models import on_source_graph, source_edges
 from attention_on_edges.runs import artifacts
@@ -16,7 +16,7 @@ from attention_on_edges.runs.running import restore, search_of
 from attention_on_edges.runs.scores import tokenised, translate, validated_search
 from attention_on_edges.studies.alignment import CHOSEN_ON, measure_alignment
 from attention_on_edges.studies.bleu import measure_bleu, paired_tests
-from attention_on_edges.studies.circuits import SENTENCES, measure_circuits, measure_golf
+from attention_on_edges.studies.circuits_and_golf import SENTENCES, measure_circuits, measure_golf
 from attention_on_edges.studies.heads import measure_pruning
 from attention_on_edges.studies.results import Results, Rows
 from attention_on_edges.studies.syntax import measure_syntax

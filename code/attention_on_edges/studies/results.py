@@ -16,8 +16,8 @@ from attention_on_edges.runs.json_files import read_json, write_json
 from attention_on_edges.runs.running import start
 from attention_on_edges.studies.chains import ChainRun
 from attention_on_edges.studies.gat_steps import StepsRun
+from attention_on_edges.studies.grammar_edges import TaggerRun
 from attention_on_edges.studies.recall import ReaderRun
-from attention_on_edges.studies.tagging import TaggerRun
 from edgewise.training import DivergedError
 from edgewise.training.checkpoint_files import naming
 from edgewise.validation import InputError, UnknownNameError

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from attention_on_edges.corpora.gold import Parse
+from attention_on_edges.corpora.gold_annotations import Parse
 from attention_on_edges.corpora.text_dataset import TextDataset
 from attention_on_edges.studies.alignment import pool_words, split_words
 from attention_on_edges.studies.results import Rows

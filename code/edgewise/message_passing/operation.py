@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.linalg import vector_norm
 
 from edgewise.graphs import AttentionGraph, dgl_available
+from edgewise.message_passing.cost_model import cost, in_a_transform
 from edgewise.message_passing.csr import csr
-from edgewise.message_passing.law import cost, in_a_transform
 from edgewise.message_passing.precision import HALF, Engine, OnEdges, in_full_precision
 from edgewise.message_passing.scatter import edge_softmax, scatter, with_attributes
 from edgewise.message_passing.tiles import tiles

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs import AttentionGraph
-from edgewise.message_passing.cuts import Cut, cut_graph
+from edgewise.message_passing.tile_cuts import Cut, cut_graph
 
 MOST_WASTE = 8
 """Scores per edge that a plan may compute."""

@@ -1,6 +1,6 @@
 """What a graph will cost, known before it runs: one line for sparse kernels, one for tiles.
 
-The coefficients in ``law.json`` were fitted on the machine that is named there; ``python -m
+The coefficients in ``prices.json`` were fitted on the machine that is named there; ``python -m
 attention_on_edges bench law --out FOLDER`` writes one that was fitted to yours, to be put in its place.
 """
 
@@ -23,7 +23,7 @@ TERMS = {
 """What each line counts: all but the last per head, and with ``d`` per number of a head."""
 
 LAW: dict[str, dict[str, float]] = json.loads(
-    (files("edgewise.message_passing") / "law.json").read_text("utf-8")
+    (files("edgewise.message_passing") / "prices.json").read_text("utf-8")
 )["nanoseconds"]
 """Nanoseconds of a forward and backward pass in float32 that each term takes, by engine."""
 

@@ -1,6 +1,6 @@
 """Writes each chapter's twin, the notebook that Binder, Colab and the build run.
 
-    python book/_ext/twins.py
+    python book/_ext/write_notebooks.py
 
 A chapter is a page ``book/*.md`` with a ``kernelspec`` in its front matter.
 """

@@ -1,6 +1,6 @@
 """Lays out in ``.pages`` what Jupyter Book renders: the book's files, and the chapters' notebooks.
 
-    python book/_ext/lay_out.py     prints the notebooks that are to be run, those that take longest first
+    python book/_ext/assemble_pages.py     prints the notebooks to be run, those that take longest first
 
 A notebook is run again, in its place, if its twin, the code, the pinned environment, a study or a trained
 model has changed since. ``.pages`` is not in ``_build``, since nbmake passes over all that is there.
@@ -9,7 +9,7 @@ model has changed since. ``.pages`` is not in ``_build``, since nbmake passes ov
 import hashlib
 import json
 
-import twins
+import write_notebooks
 from contents import ROOT
 
 PAGES = ROOT / ".pages"
@@ -45,7 +45,7 @@ def main():
         if path.suffix != ".ipynb":
             (PAGES / path.relative_to(ROOT)).symlink_to(path)
     common = common_digest()
-    for page in sorted(twins.chapters(), key=lambda page: page.stem not in LONGEST):
+    for page in sorted(write_notebooks.chapters(), key=lambda page: page.stem not in LONGEST):
         twin, copy = page.with_suffix(".ipynb").read_bytes(), PAGES / "book" / f"{page.stem}.ipynb"
         digest = common.copy()
         digest.update(twin)

@@ -7,9 +7,9 @@ from attention_on_edges.runs.experiment import Experiment, MixingConfig, ModelCo
 from attention_on_edges.studies.chains import chain_runs
 from attention_on_edges.studies.fitting import FitConfig
 from attention_on_edges.studies.gat_steps import step_runs
+from attention_on_edges.studies.grammar_edges import WORD_GRAPHS, TaggerRun
 from attention_on_edges.studies.recall import LONG_GRAPHS, TASKS, ReaderRun
 from attention_on_edges.studies.results import Study
-from attention_on_edges.studies.tagging import WORD_GRAPHS, TaggerRun
 from edgewise.training import TrainingConfig
 from edgewise.validation import check_choice
 

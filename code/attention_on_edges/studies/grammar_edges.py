@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from attention_on_edges.corpora.gold import Parse, treebank
+from attention_on_edges.corpora.gold_annotations import Parse, treebank
 from attention_on_edges.models.reader import Questions, Reader
 from attention_on_edges.runs.experiment import Described, check_cpu
 from attention_on_edges.studies.fitting import FitConfig, fit
