@@ -14,7 +14,6 @@ torch.Size([7, 8])
 25
 """
 
-from edgewise.attention import dot_product_attention
 from edgewise.decoding import beam_search, greedy
 from edgewise.graph_attention import GraphAttention
 from edgewise.graphs import (
@@ -30,7 +29,7 @@ from edgewise.graphs import (
     union,
     window,
 )
-from edgewise.interop import from_pyg, from_transformers
+from edgewise.interop import from_pyg, from_torch, from_transformers
 from edgewise.message_passing import (
     attention_weights,
     available_engines,
@@ -65,8 +64,8 @@ __all__ = [
     "complete",
     "cost",
     "dilated",
-    "dot_product_attention",
     "from_pyg",
+    "from_torch",
     "from_transformers",
     "greedy",
     "make_model",

@@ -166,26 +166,30 @@ class GraphAttention(nn.Module):
             sides = "one set" if graph.self_attention else "two sets"
             raise ValueError(
                 f"the graph is over {sides} of tokens, but "
-                + ("context was not given" if context is None else "context was given")
+                + (
+                    "context was not given"
+                    if context is None
+                    else "context was given (the rest goes by name)"
+                )
             )
         self._check_states(graph, "query", query, (graph.num_dst, self.dim_model), query)
-        if context is not None:
-            self._check_states(graph, "context", context, (graph.num_src, self.dim_context), query)
+        senders, name = (query, "query") if context is None else (context, "context")
+        self._check_states(graph, name, senders, (graph.num_src, self.dim_context), query)
         if (edge_attr is None) != (self.edge is None):
             raise ValueError(
                 f"the layer was made with edge_dim={self.edge_dim}: "
                 + ("edge_attr is needed" if edge_attr is None else "it takes no edge_attr")
             )
-        senders = query if context is None else context
         q = self._heads(self.query(query), self.num_heads)
         k, v = (self._heads(x, self.num_kv_heads) for x in (self.key(senders), self.value(senders)))
         times = q.shape[1] // self.num_heads  # as heads, leading dimensions share the graph
         on_edges: dict[str, Any] = {"scale": self.scale}
         if edge_bias is not None:
-            on_edges["edge_bias"] = edge_bias.repeat(1, times) if times > 1 else edge_bias
+            single = times == 1 or edge_bias.shape != (graph.num_edges, self.num_heads)
+            on_edges["edge_bias"] = edge_bias if single else edge_bias.repeat(1, times)
         if edge_attr is not None:
             attr = on_edges["edge_attr"] = edge_attr.to(q.dtype)
-            weight = of_each_attribute(self.edge, attr, self.num_heads)
+            weight = of_each_attribute(self.edge, attr, self.num_heads, self.edge_dim)
             on_edges["edge_weight"] = weight.repeat(1, times, 1)
         dropout = self.dropout if self.training else 0.0
         received = propagate_attention(graph, q, k, v, engine=self.engine, dropout=dropout, **on_edges)
@@ -227,8 +231,10 @@ class GraphAttention(nn.Module):
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in settings)
 
 
-def of_each_attribute(edge: nn.Module | None, attr: Tensor, num_heads: int) -> Tensor:
+def of_each_attribute(edge: nn.Module | None, attr: Tensor, num_heads: int, edge_dim: int | None) -> Tensor:
     """[c, h, d]: what a linear map without bias makes of each attribute by itself."""
     assert edge is not None  # it comes with attributes
+    if attr.dim() != 2 or attr.shape[1] != edge_dim:
+        raise ValueError(f"edge_attr must be [E, {edge_dim}], a row per edge, got {list(attr.shape)}")
     alone = torch.eye(attr.shape[1], dtype=next(edge.parameters()).dtype, device=attr.device)
     return edge(alone).unflatten(-1, (num_heads, -1)).to(attr.dtype)

@@ -8,7 +8,7 @@ from importlib import import_module
 
 import pytest
 import torch
-import torch_geometric.nn
+import torch_geometric.data
 import transformers
 
 import edgewise
@@ -97,18 +97,17 @@ def snippet(page, word):
     return found
 
 
-def test_the_snippet_for_pyg_runs():
+@pytest.mark.parametrize("word", ["GPSConv", "from_pyg"])
+def test_the_snippets_for_pyg_give_the_same_before_and_after(word):
     torch.manual_seed(0)
-    given = {
-        "torch": torch,
-        "torch_geometric": torch_geometric,
-        "edgewise": edgewise,
-        "AttentionGraph": edgewise.AttentionGraph,
-    }
-    given["edge_index"] = torch.randint(0, 100, (2, 300)).unique(dim=1)
-    exec(snippet(BOOK / "using.md", "from_pyg"), given)
-    expected = given["conv"](given["x"], given["edge_index"])
-    torch.testing.assert_close(given["y"], expected)
+    graphs = [
+        torch_geometric.data.Data(edge_index=torch.randint(0, n, (2, 9)), num_nodes=n) for n in (4, 1, 7)
+    ]
+    batch = torch_geometric.data.Batch.from_data_list(graphs)
+    given = {"nn": torch.nn, "edgewise": edgewise, "AttentionGraph": edgewise.AttentionGraph, "batch": batch}
+    given |= {"x": torch.randn(12, 32), "edge_attr": torch.randn(27, 32)}
+    exec(snippet(BOOK / "using.md", word), given)
+    torch.testing.assert_close(given["after"], given["before"], atol=1e-5, rtol=1e-4)
 
 
 def test_the_snippet_for_transformers_runs(tmp_path):

@@ -214,7 +214,7 @@ transformer = GraphTransformerLayer(8, 2, 4, "sum")
         (lambda: GATLayer(8, 8)(LONELY, states[:4]), ValueError, r"x must be \[5, 8\].*got \[4, 8\]"),
         (lambda: GNNLayer(8, 8)(bipartite(5, 2), states), ValueError, "one set of nodes, got one between"),
         (lambda: transformer(LONELY, states.long()), TypeError, "x must be a floating-point tensor"),
-        (lambda: transformer(LONELY, states, states), ValueError, "how='sum' has no scores"),
+        (lambda: transformer(LONELY, states, edge_bias=states), ValueError, "how='sum' has no scores"),
         (lambda: transformer(LONELY, states, edge_attr=states), ValueError, "made with edge_dim=None"),
     ],
 )

@@ -8,20 +8,16 @@ from torch.nn.utils import prune
 from torch_geometric.nn import TransformerConv
 
 import edgewise
-from edgewise import AttentionGraph, GraphAttention, bipartite, complete, from_pyg, window
+from edgewise import AttentionGraph, GraphAttention, bipartite, complete, from_pyg, from_torch, window
 from support import assert_equal_as_stated
 
 
 def test_equal_to_multihead_attention_of_pytorch():
     graph, bias = complete([4, 4]), torch.randn(32, 2, requires_grad=True)
-    layer, x = GraphAttention(6, 2), torch.randn(8, 6, requires_grad=True)
-    for parameter in layer.parameters():
+    theirs, x = nn.MultiheadAttention(6, 2, batch_first=True), torch.randn(8, 6, requires_grad=True)
+    for parameter in theirs.parameters():
         nn.init.normal_(parameter, std=0.5)
-    theirs = nn.MultiheadAttention(6, 2, batch_first=True)
-    with torch.no_grad():
-        theirs.in_proj_weight.copy_(torch.cat([f.weight for f in (layer.query, layer.key, layer.value)]))
-        theirs.in_proj_bias.copy_(torch.cat([f.bias for f in (layer.query, layer.key, layer.value)]))
-        theirs.out_proj.load_state_dict(layer.out.state_dict())
+    layer = from_torch(theirs)
     added = graph.to_matrix(bias)  # [heads, 8, 8]
     blocks = torch.stack([added[:, :4, :4], added[:, 4:, 4:]]).flatten(0, 1)
     rows = x.view(2, 4, 6)
@@ -33,6 +29,47 @@ def test_equal_to_multihead_attention_of_pytorch():
     reference = torch.autograd.grad(expected.reshape(8, 6), [x, bias], upstream)
     for gradient, other in zip(found, reference, strict=True):
         torch.testing.assert_close(gradient, other, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+def test_equal_to_an_encoder_of_pytorch_on_padded_sentences(norm_first, activation):
+    torch.manual_seed(0)
+    options = {"batch_first": True, "norm_first": norm_first}
+    layer = nn.TransformerEncoderLayer(8, 2, 16, 0.0, activation, **options)
+    theirs = nn.TransformerEncoder(layer, 2, nn.LayerNorm(8) if norm_first else None, False)
+    for parameter in theirs.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    ours, lengths = from_torch(theirs), torch.tensor([3, 1, 5])
+    x, padding = torch.randn(3, 5, 8), torch.arange(5) >= lengths[:, None]
+    expected = theirs(x, src_key_padding_mask=padding)[~padding]
+    actual = ours(AttentionGraph.from_lengths(lengths), x[~padding])
+    torch.testing.assert_close(actual, expected, atol=1e-5, rtol=1e-4)
+    (actual**2).sum().backward()
+    (expected**2).sum().backward()
+    for mine, other in zip(ours.layers, theirs.layers, strict=True):
+        parts = (mine.self_attn.query, mine.self_attn.key, mine.self_attn.value)
+        found = [torch.cat([part.weight.grad for part in parts]), mine.linear1.weight.grad]
+        wanted = [other.self_attn.in_proj_weight.grad, other.linear1.weight.grad]
+        torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-4)
+
+
+def test_what_comes_from_pytorch_keeps_mode_dropout_and_what_is_frozen():
+    theirs = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.3).eval()
+    theirs.self_attn.in_proj_bias.requires_grad_(False)
+    ours = from_torch(theirs, engine="csr")
+    assert (ours.training, ours.self_attn.training, ours.self_attn.dropout) == (False, False, 0.3)
+    frozen = {name for name, p in ours.self_attn.named_parameters() if not p.requires_grad}
+    assert frozen == {"query.bias", "key.bias", "value.bias"}
+    assert ours.self_attn.engine == "csr"
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_attention_to_a_context_of_another_width_comes_from_pytorch(bias):
+    theirs = nn.MultiheadAttention(8, 2, kdim=6, vdim=6, bias=bias)
+    x, context = torch.randn(4, 8), torch.randn(5, 6)
+    actual = from_torch(theirs)(bipartite(5, 4), x, context)
+    torch.testing.assert_close(actual, theirs(x, context, context)[0], atol=1e-5, rtol=1e-4)
 
 
 TWINS = [
@@ -200,6 +237,12 @@ featured = GraphAttention(6, 2, edge_dim=2)
         (lambda: plain(OFFSETS, GOOD[:2]), ValueError, "made of offsets .* their differences"),
         (lambda: plain(PACKED, torch.zeros(2, 2, 6)), ValueError, "packed, without padding"),
         (lambda: plain(PACKED, torch.zeros(2, 4, 6)), ValueError, "packed, without padding"),
+        (lambda: plain(three, GOOD[None], edge_bias=torch.zeros(2, 3, 3)), ValueError, "edge_bias must be"),
+        (lambda: featured(three, GOOD, edge_attr=torch.zeros(9, 3)), ValueError, r"\[E, 2\], a row per edge"),
+        (lambda: GraphAttention(6, 2, dim_context=5)(three, GOOD), ValueError, r"query must be \[3, 5\]"),
+        (lambda: from_torch(nn.Linear(2, 2)), TypeError, "or nn.TransformerEncoder, got Linear"),
+        (lambda: from_torch(nn.MultiheadAttention(4, 2, add_zero_attn=True)), ValueError, "or add_zero_attn"),
+        (lambda: from_torch(nn.MultiheadAttention(4, 2, kdim=3)), ValueError, "kdim=3, vdim=4"),
         (lambda: from_pyg(nn.Linear(2, 2)), TypeError, "must be a TransformerConv of PyG, got Linear"),
         (lambda: from_pyg(TransformerConv(4, 2, beta=True)), ValueError, "beta=True has a gate"),
         (lambda: from_pyg(TransformerConv(4, 2, aggr="max")), ValueError, "has aggr='max' and flow='source"),

@@ -43,7 +43,7 @@ CASES = {
     "layer across": (lambda: GraphAttention(8, 2), lambda m: m(CROSS, X, CONTEXT)),
     "graph Transformer": (
         lambda: GraphTransformerLayer(8, 2, 16, edge_dim=3),
-        lambda m: m(GRAPH, X, None, ATTR),
+        lambda m: m(GRAPH, X, edge_attr=ATTR),
     ),
     "dense": (lambda: MultiHeadAttention(2, 8), lambda m: m(X[None], CONTEXT[None])[0]),
     "Transformer": (lambda: small_model().eval(), translation),

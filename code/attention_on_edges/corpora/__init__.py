@@ -35,6 +35,3 @@ def load(name: str, **options: Any) -> Corpus:
     """
     check_choice("name", name, CORPORA)
     return CORPORA[name](**options)
-
-
-__all__ = ["CORPORA", "Corpus", "CorpusError", "File", "Pair", "fetch", "load"]

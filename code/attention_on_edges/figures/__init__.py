@@ -15,23 +15,3 @@ from attention_on_edges.figures.shares import draw_shares
 from attention_on_edges.figures.source import show_source
 from attention_on_edges.figures.style import PALETTE, use_style
 from attention_on_edges.figures.table import Table, table
-
-__all__ = [
-    "PALETTE",
-    "Table",
-    "attention_maps",
-    "bars",
-    "curves",
-    "draw_architecture",
-    "draw_batch",
-    "draw_forward_pass",
-    "draw_graph",
-    "draw_layers",
-    "draw_packing",
-    "draw_shares",
-    "draw_social",
-    "draw_with_mask",
-    "show_source",
-    "table",
-    "use_style",
-]

@@ -9,5 +9,3 @@ from attention_on_edges.lab import given
 from attention_on_edges.lab.checks import task1, task2, task3, task4, task5, task6
 from attention_on_edges.lab.report import Finding, Report
 from attention_on_edges.lab.slips import SLIPS
-
-__all__ = ["SLIPS", "Finding", "Report", "given", "task1", "task2", "task3", "task4", "task5", "task6"]

@@ -3,12 +3,3 @@
 from attention_on_edges.live.beam_tree import beam_tree
 from attention_on_edges.live.chapter_elements import editable_graph, one_receiver
 from attention_on_edges.live.player import AttentionPlayer, AttentionView, att_animation
-
-__all__ = [
-    "AttentionPlayer",
-    "AttentionView",
-    "att_animation",
-    "beam_tree",
-    "editable_graph",
-    "one_receiver",
-]

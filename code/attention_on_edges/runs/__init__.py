@@ -17,33 +17,3 @@ from attention_on_edges.runs.running import (
 )
 from attention_on_edges.runs.scores import decode, decoded_figures, figures, final_figures, translate
 from attention_on_edges.runs.translator import Translation, Translator
-
-__all__ = [
-    "EXPERIMENTS",
-    "LARGE",
-    "Experiment",
-    "ModelConfig",
-    "Search",
-    "Translation",
-    "Translator",
-    "UniversalConfig",
-    "decode",
-    "decoded_figures",
-    "deviation",
-    "digest_of",
-    "figures",
-    "final_figures",
-    "finish",
-    "get_experiment",
-    "load_data",
-    "load_translator",
-    "load_weights",
-    "reduced",
-    "restore",
-    "restore_model",
-    "restore_splitter",
-    "search_of",
-    "start",
-    "test_sources",
-    "translate",
-]

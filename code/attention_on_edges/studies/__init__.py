@@ -8,23 +8,3 @@ from attention_on_edges.studies.measurements import MEASUREMENTS, run_measuremen
 from attention_on_edges.studies.recall import LONG_GRAPHS, ReaderRun
 from attention_on_edges.studies.results import Results, Study, load_study, run_study
 from attention_on_edges.studies.syntax import gold_tree
-
-__all__ = [
-    "LONG_GRAPHS",
-    "MEASUREMENTS",
-    "STUDIES",
-    "ReaderRun",
-    "Results",
-    "Study",
-    "TaggerRun",
-    "get_study",
-    "gold_tree",
-    "heads_of",
-    "importance",
-    "load_study",
-    "pool_words",
-    "run_measurement",
-    "run_study",
-    "split_words",
-    "without_heads",
-]

@@ -45,7 +45,8 @@ class AttentionGraph:
     intervals : tuple of Tensor, or None
         ``start`` and ``stop``, as in :meth:`from_intervals`, of a graph in interval form.
     lengths : tuple, or None
-        Of whole sentences or pairs: what determines the graph. Graphs of equal lengths share their plans.
+        Of whole sentences or pairs: tokens of each and how they attend, which determines the graph. Graphs
+        of equal lengths share their plans.
 
     Raises
     ------

@@ -35,7 +35,10 @@ def from_pairs(src: Tensor, dst: Tensor, num_tokens: int) -> AttentionGraph:
 
 
 def union(*graphs: AttentionGraph) -> AttentionGraph:
-    """The union of the edges of graphs over the same tokens.
+    """The union of the edges of graphs over the same tokens, each once, ordered by sender.
+
+    What belonged to the edges of one graph no longer fits: where edges have attributes, concatenate both in
+    the same order and make a graph of that.
 
     Raises
     ------

@@ -1,6 +1,7 @@
 """Chapter 13: models and layers of other libraries, with their weights, as this library's."""
 
 from edgewise.interop.pyg import from_pyg
+from edgewise.interop.torch import from_torch
 from edgewise.interop.transformers import from_transformers
 
-__all__ = ["from_pyg", "from_transformers"]
+__all__ = ["from_pyg", "from_torch", "from_transformers"]

@@ -181,7 +181,7 @@ class GATLayer(nn.Module):
 
 
 class GraphTransformerLayer(EncoderLayer):
-    r"""The Transformer's encoder layer, pre-norm, on any graph.
+    r"""The Transformer's encoder layer, pre-norm and with a ReLU, on any graph.
 
     .. math::
         x_j \leftarrow x_j + O\, \mathrm{aggregate}_{i \to j}\big(V\, \mathrm{LN}(x_i)\big), \qquad
@@ -195,7 +195,7 @@ class GraphTransformerLayer(EncoderLayer):
     dim_model, num_heads, dim_ff : int
         Width of the states, heads, inner width of the feed-forward network.
     how : str
-        One of ``AGGREGATORS``.
+        ``"attention"``, ``"sum"``, ``"mean"`` or ``"max"``.
     dropout : float
         Of what each of the two sub-layers adds.
     edge_dim : int, optional
@@ -228,6 +228,7 @@ class GraphTransformerLayer(EncoderLayer):
         self,
         graph: AttentionGraph,
         x: Tensor,
+        *,
         edge_bias: Tensor | None = None,
         edge_attr: Tensor | None = None,
     ) -> Tensor:
@@ -238,7 +239,8 @@ class GraphTransformerLayer(EncoderLayer):
         """
         _check_states(graph, x, self.size)
         if (edge_attr is None) != (self.edge is None):
-            raise ValueError(f"the layer was made with edge_dim={self.edge_dim}: give edge_attr if it is set")
+            needs = "edge_attr is needed" if edge_attr is None else "it takes no edge_attr"
+            raise ValueError(f"the layer was made with edge_dim={self.edge_dim}: {needs}")
         if self.how != "attention" and edge_bias is not None:
             raise ValueError(f"how={self.how!r} has no scores to which edge_bias could be added")
 
@@ -247,7 +249,9 @@ class GraphTransformerLayer(EncoderLayer):
             if self.how != "attention":
                 return self.self_attn.get_o(aggregate(graph, v, self.how))
             attr = None if edge_attr is None else edge_attr.to(q.dtype)
-            weight = None if attr is None else of_each_attribute(self.edge, attr, self.self_attn.h)
+            weight = (
+                None if attr is None else of_each_attribute(self.edge, attr, self.self_attn.h, self.edge_dim)
+            )
             return self.self_attn.get_o(
                 propagate_attention(graph, q, k, v, edge_bias=edge_bias, edge_attr=attr, edge_weight=weight)
             )

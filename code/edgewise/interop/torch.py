@@ -1,0 +1,94 @@
+"""Attention and encoders of ``torch.nn`` on graphs, with their weights."""
+
+import copy
+from typing import Any
+
+from torch import Tensor, nn
+
+from edgewise.graph_attention import GraphAttention
+from edgewise.graphs import AttentionGraph
+from edgewise.validation import kind_of
+
+
+class GraphEncoderLayer(nn.TransformerEncoderLayer):
+    """An ``nn.TransformerEncoderLayer`` whose tokens attend along a graph; made by :func:`from_torch`."""
+
+    def forward(self, graph: AttentionGraph, x: Tensor, **on_edges: Tensor) -> Tensor:  # type: ignore[override]
+        """States [..., n, d_model] to states; ``edge_bias`` as in :class:`~edgewise.GraphAttention`."""
+
+        def attend(x: Tensor) -> Tensor:
+            return self.dropout1(self.self_attn(graph, x, **on_edges))
+
+        if self.norm_first:
+            x = x + attend(self.norm1(x))
+            return x + self._ff_block(self.norm2(x))
+        x = self.norm1(x + attend(x))
+        return self.norm2(x + self._ff_block(x))
+
+
+class GraphEncoder(nn.TransformerEncoder):
+    """An ``nn.TransformerEncoder`` whose tokens attend along a graph; made by :func:`from_torch`."""
+
+    def forward(self, graph: AttentionGraph, x: Tensor, **on_edges: Tensor) -> Tensor:  # type: ignore[override]
+        """States [..., n, d_model] to states; ``edge_bias`` as in :class:`~edgewise.GraphAttention`."""
+        for layer in self.layers:
+            x = layer(graph, x, **on_edges)
+        return x if self.norm is None else self.norm(x)
+
+
+def from_torch(module: nn.Module, engine: str = "auto") -> Any:
+    """Return a module of ``torch.nn`` that attends along a graph, with copies of its weights and in its mode.
+
+    Equal to the module on each sentence by itself, padding and masks left out. It is called with a graph and
+    states [..., n, d_model], without a dimension for padded sentences.
+
+    Parameters
+    ----------
+    module : nn.MultiheadAttention, nn.TransformerEncoderLayer or nn.TransformerEncoder
+        The first becomes a :class:`~edgewise.GraphAttention`; the others keep everything but their attention.
+    engine : str
+        How attention is executed.
+
+    Raises
+    ------
+    TypeError
+        If it is none of these.
+    ValueError
+        If it has what ``GraphAttention`` has not: ``add_bias_kv``, ``add_zero_attn``, or keys and values of
+        different widths.
+    """
+    if type(module) is nn.MultiheadAttention:
+        return _attention(module, engine)
+    new: Any = copy.deepcopy(module)
+    if type(module) is nn.TransformerEncoderLayer:
+        new.self_attn = _attention(module.self_attn, engine)
+        new.__class__ = GraphEncoderLayer
+    elif type(module) is nn.TransformerEncoder:
+        new.layers = nn.ModuleList(from_torch(layer, engine) for layer in module.layers)
+        new.__class__ = GraphEncoder
+    else:
+        raise TypeError(
+            "module must be an nn.MultiheadAttention, nn.TransformerEncoderLayer or nn.TransformerEncoder, "
+            f"got {kind_of(module)}"
+        )
+    return new
+
+
+def _attention(module: nn.MultiheadAttention, engine: str) -> GraphAttention:
+    if module.bias_k is not None or module.add_zero_attn or module.kdim != module.vdim:
+        raise ValueError(
+            "GraphAttention has no add_bias_kv or add_zero_attn, and one width of keys and values; got "
+            f"kdim={module.kdim}, vdim={module.vdim}"
+        )
+    weights: tuple[Tensor, ...] = (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)
+    weights = weights if module.in_proj_weight is None else module.in_proj_weight.chunk(3)
+    biases = (None,) * 3 if module.in_proj_bias is None else module.in_proj_bias.chunk(3)
+    settings: dict[str, Any] = {"dropout": module.dropout, "engine": engine, "bias": biases[0] is not None}
+    layer = GraphAttention(module.embed_dim, module.num_heads, dim_context=module.kdim, **settings)
+    parts: list[Any] = [*zip((layer.query, layer.key, layer.value), weights, biases, strict=True)]
+    for linear, *given in [*parts, (layer.out, module.out_proj.weight, module.out_proj.bias)]:
+        for ours, theirs in zip((linear.weight, linear.bias), given, strict=True):
+            if theirs is not None:
+                ours.data.copy_(theirs)
+                ours.requires_grad_(theirs.requires_grad)
+    return layer.to(module.out_proj.weight).train(module.training)
