@@ -38,7 +38,7 @@ test: lint ## lint, tests, every chapter, the book and its pages in a browser
 	@$(MAKE) book
 	@$(BIN)/pytest -q -n $(JOBS) --dist loadgroup $(BUILT)
 
-lint: env ## ruff's checks and format; types of the library
+lint: env ## ruff's checks and format; types
 	@$(BIN)/ruff check code tests book/_ext
 	@$(BIN)/ruff format --check code tests book/_ext
 	@$(BIN)/mypy

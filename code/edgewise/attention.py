@@ -72,7 +72,7 @@ def dot_product_attention(
 def attend(scores: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Turn any scores [..., n, m] into weights, and return the weighted sum of values [..., m, d_v].
 
-    ``mask``, results and errors as in :func:`dot_product_attention`. A score of minus infinity is masked.
+    ``mask``, results and errors as in :func:`dot_product_attention`. A score of minus infinity has weight 0.
     """
     if value.shape[-2] != scores.shape[-1]:
         raise ValueError(f"key and value must have one length, got {scores.shape[-1]} and {value.shape[-2]}")

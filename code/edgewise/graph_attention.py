@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.graphs import AttentionGraph
+from edgewise.graphs.attention_graph import remedy
 from edgewise.message_passing import ENGINES, attention_weights, propagate_attention
 from edgewise.validation import check_choice, check_count, check_floats, check_probability, check_real
 
@@ -175,22 +176,13 @@ class GraphAttention(nn.Module):
         self._check_states(graph, "query", query, (graph.num_dst, self.dim_model), query)
         senders, name = (query, "query") if context is None else (context, "context")
         self._check_states(graph, name, senders, (graph.num_src, self.dim_context), query)
-        if (edge_attr is None) != (self.edge is None):
-            raise ValueError(
-                f"the layer was made with edge_dim={self.edge_dim}: "
-                + ("edge_attr is needed" if edge_attr is None else "it takes no edge_attr")
-            )
         q = self._heads(self.query(query), self.num_heads)
         k, v = (self._heads(x, self.num_kv_heads) for x in (self.key(senders), self.value(senders)))
         times = q.shape[1] // self.num_heads  # as heads, leading dimensions share the graph
-        on_edges: dict[str, Any] = {"scale": self.scale}
+        on_edges = of_edges(self.edge, edge_attr, q, self.num_heads, self.edge_dim) | {"scale": self.scale}
         if edge_bias is not None:
             single = times == 1 or edge_bias.shape != (graph.num_edges, self.num_heads)
             on_edges["edge_bias"] = edge_bias if single else edge_bias.repeat(1, times)
-        if edge_attr is not None:
-            attr = on_edges["edge_attr"] = edge_attr.to(q.dtype)
-            weight = of_each_attribute(self.edge, attr, self.num_heads, self.edge_dim)
-            on_edges["edge_weight"] = weight.repeat(1, times, 1)
         dropout = self.dropout if self.training else 0.0
         received = propagate_attention(graph, q, k, v, engine=self.engine, dropout=dropout, **on_edges)
         heads = self._of_leading(received, query)  # [..., num_dst, h, d]
@@ -219,8 +211,8 @@ class GraphAttention(nn.Module):
         if x.shape != query.shape[:-2] + shape or x.dim() < 2:
             wanted = [*query.shape[:-2], *shape]
             wrong = x.shape[-2:-1] != shape[:1]
-            remedy = graph.remedy("dst" if name == "query" else "src", x.shape) if wrong else ""
-            raise ValueError(f"{name} must be {wanted} for this graph and layer, got {list(x.shape)}{remedy}")
+            hint = remedy(graph, "dst" if name == "query" else "src", x.shape) if wrong else ""
+            raise ValueError(f"{name} must be {wanted} for this graph and layer, got {list(x.shape)}{hint}")
         own = self.query.weight
         if x.dtype != own.dtype and not torch.is_autocast_enabled(own.device.type):
             raise ValueError(f"{name} must be {own.dtype} as the layer's weights are, got {x.dtype}")
@@ -231,10 +223,21 @@ class GraphAttention(nn.Module):
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in settings)
 
 
-def of_each_attribute(edge: nn.Module | None, attr: Tensor, num_heads: int, edge_dim: int | None) -> Tensor:
-    """[c, h, d]: what a linear map without bias makes of each attribute by itself."""
-    assert edge is not None  # it comes with attributes
+def of_edges(
+    edge: nn.Module | None, attr: Tensor | None, q: Tensor, num_heads: int, edge_dim: int | None
+) -> dict[str, Any]:
+    """What :func:`propagate_attention` takes of edges with attributes: these, and what the map makes of each.
+
+    Queries [n, ... times h, d] may have leading dimensions among their heads, which share attributes.
+    """
+    if (attr is None) != (edge is None):
+        needs = "edge_attr is needed" if attr is None else "it takes no edge_attr"
+        raise ValueError(f"the layer was made with edge_dim={edge_dim}: {needs}")
+    if attr is None or edge is None:
+        return {}
+    check_floats("edge_attr", attr)
     if attr.dim() != 2 or attr.shape[1] != edge_dim:
         raise ValueError(f"edge_attr must be [E, {edge_dim}], a row per edge, got {list(attr.shape)}")
     alone = torch.eye(attr.shape[1], dtype=next(edge.parameters()).dtype, device=attr.device)
-    return edge(alone).unflatten(-1, (num_heads, -1)).to(attr.dtype)
+    weight = edge(alone).unflatten(-1, (num_heads, -1)).to(q.dtype)  # [c, h, d]
+    return {"edge_attr": attr.to(q.dtype), "edge_weight": weight.repeat(1, q.shape[1] // num_heads, 1)}

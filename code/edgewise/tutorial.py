@@ -11,7 +11,6 @@ from torch import Tensor
 
 from edgewise.graphs import Batch
 from edgewise.models import transformer
-from edgewise.models.transformer import Transformer
 from edgewise.validation import check_count
 
 Progress = Callable[[int], object]
@@ -251,7 +250,7 @@ VIZ_INDEX = 3
 """The sentence of a batch whose attention the tutorial's script looks at."""
 
 
-def make_model(*sizes: Any, **options: Any) -> Transformer:
+def make_model(*sizes: Any, **options: Any) -> transformer.Transformer:
     """Build a model as :func:`edgewise.models.transformer.make_model` does, with the tutorial's attribute.
 
     Set ``model.att_weight_map = None``, and the next batch in evaluation mode that has a sentence

@@ -357,7 +357,6 @@ def test_transforms_of_functions_go_through_auto():
 
 
 def test_without_dgl_its_engines_say_so_and_the_others_work(monkeypatch):
-    importlib.import_module("edgewise.message_passing.dgl_engines")
     monkeypatch.setitem(sys.modules, "dgl", None)
     graph = complete(3)
     fields = random_fields(graph, 1, 2)

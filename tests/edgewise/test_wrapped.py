@@ -13,7 +13,6 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
-from torch.nn.utils import parametrize
 from torch.optim.swa_utils import AveragedModel
 from torch.utils.checkpoint import checkpoint
 
@@ -64,17 +63,6 @@ class TwiceAfter(ModelHook):
         return 2 * output
 
 
-class Double(nn.Module):
-    def forward(self, x):
-        return 2 * x
-
-
-def parametrized(linear):
-    for each in ("weight", "bias"):
-        if getattr(linear, each) is not None:
-            parametrize.register_parametrization(linear, each, Double())
-
-
 class Twice(nn.Linear):
     def forward(self, x):
         return 2 * super().forward(x)
@@ -84,7 +72,6 @@ CHANGES = {
     "a subclass": lambda linear: setattr(linear, "__class__", Twice),
     "accelerate": lambda linear: add_hook_to_module(linear, TwiceAfter()),
     "hooked": lambda linear: linear.register_forward_hook(lambda m, x, y: 2 * y),
-    "parametrized": parametrized,
 }
 
 

@@ -1,7 +1,7 @@
 """Chapter 8: sentence pairs to train and measure on, downloaded from their makers or made by rule.
 
-Each corpus is a module; :func:`load` finds it by name. ``captions`` is part of the package. ``annotated``
-holds chapter 9's references: word alignments and parses.
+Each corpus is a module; :func:`load` finds it by name. ``captions`` is part of the package.
+``gold_annotations`` holds chapter 9's references: word alignments and parses.
 """
 
 from collections.abc import Callable

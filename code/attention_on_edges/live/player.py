@@ -10,7 +10,7 @@ from attention_on_edges.figures import attention_maps
 from attention_on_edges.live.element import Element, png
 
 VIEWS = {"e2e": "source to source", "e2d": "source to target", "d2d": "target to target"}
-"""Names of the tutorial's modes, in the order of ``att_weight_map``."""
+"""Names of the tutorial's modes, in the order of ``attention_of``."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def att_animation(
 
     Parameters
     ----------
-    maps : sequence of att_weight_map
+    maps : sequence of list of Tensor, from ``attention_of``
         One ``[e2e, e2d, d2d]`` a moment, each [heads, receivers, senders].
     mode : str
         ``"e2e"``, ``"e2d"`` or ``"d2d"``: from encoder or decoder tokens to encoder or decoder tokens.

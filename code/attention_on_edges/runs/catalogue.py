@@ -1,5 +1,6 @@
 """The named experiments, each a frozen configuration."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -7,36 +8,6 @@ from attention_on_edges.corpora.tokenizer_config import TokenizerConfig
 from attention_on_edges.runs.experiment import Experiment, ModelConfig, Search, SparseConfig, UniversalConfig
 from edgewise.training import TrainingConfig
 from edgewise.validation import check_choice
-
-LONG = TrainingConfig(epochs=18, decay_epochs=5, batch_size=128, factor=0.25, warmup=400, average=3, clip=1.0)
-
-
-UNIVERSAL = UniversalConfig(
-    max_steps=8, dim_model=128, dim_ff=256, h=4, ponder_weight=0.01, ponder_warmup=400
-)
-
-
-ADAPTIVE = (
-    Experiment(
-        "sort-universal",
-        "Put a sequence of letters in order, each token revised until it halts.",
-        "sort",
-        UNIVERSAL,
-        LONG,
-    ),
-    *(
-        Experiment(
-            f"sort-universal-seed-{seed}",
-            f"The same from seed {seed}, data included.",
-            "sort",
-            UNIVERSAL,
-            replace(LONG, seed=seed),
-        )
-        for seed in (1, 2)
-    ),
-)
-"""In the order in which they are trained."""
-
 
 MULTI30K = ("multi30k", ("test2016", "test2017"))
 
@@ -55,6 +26,22 @@ def _text(
     """A translator; its batches have 4,096 target tokens unless told otherwise."""
     settings = {"batch_tokens": 4096, "clip": 1.0, "average": 5, "autocast": True} | training
     return Experiment(name, about, data[0], model, TrainingConfig(**settings), tokenizer, data[1])
+
+
+def _from_other_seeds(experiment: Experiment, also: str = "") -> Iterator[Experiment]:
+    for seed in (1, 2):
+        name, about = f"{experiment.name}-seed-{seed}", f"The same from seed {seed}{also}."
+        training = replace(experiment.training, seed=seed)
+        yield replace(experiment, name=name, about=about, training=training)
+
+
+SORT_UNIVERSAL = Experiment(
+    "sort-universal",
+    "Put a sequence of letters in order, each token revised until it halts.",
+    "sort",
+    UniversalConfig(max_steps=8, dim_model=128, dim_ff=256, h=4, ponder_weight=0.01, ponder_warmup=400),
+    TrainingConfig(epochs=18, decay_epochs=5, batch_size=128, factor=0.25, warmup=400, average=3, clip=1.0),
+)
 
 
 WU = Experiment(
@@ -109,15 +96,7 @@ EXPERIMENTS = {
             warmup=1200,
         ),
         WU,
-        *(
-            replace(
-                WU,
-                name=f"multi30k-wu-seed-{seed}",
-                about=f"The same from seed {seed}.",
-                training=replace(WU.training, seed=seed),
-            )
-            for seed in (1, 2)
-        ),
+        *_from_other_seeds(WU),
         _text(
             "multi30k-one-layer",
             "The same with one layer on each side, as the DGL tutorial drew it.",
@@ -150,7 +129,8 @@ EXPERIMENTS = {
             warmup=1200,
             average=3,
         ),
-        *ADAPTIVE,
+        SORT_UNIVERSAL,
+        *_from_other_seeds(SORT_UNIVERSAL, also=", data included"),
         _text(
             "wmt14",
             "Translate news from English to German: the large run's every step, on 10,000 pairs.",

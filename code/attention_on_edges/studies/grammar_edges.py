@@ -123,7 +123,7 @@ class TaggerRun(Described):
     name : str
         Its variant in the study.
     graph : str
-        One of ``tagging.WORD_GRAPHS``.
+        One of ``WORD_GRAPHS``.
     training : FitConfig
         How it is trained, on about so many words at a time.
     """

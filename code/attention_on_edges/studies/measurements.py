@@ -1,4 +1,4 @@
-"""Measurements of chapters 9 and 10: evaluations of committed models."""
+"""Measurements of chapters 8 to 10: evaluations of committed models."""
 
 import time
 from collections.abc import Callable

@@ -158,8 +158,7 @@ class AttentionGraph:
         """
         num_src, num_dst = num_nodes if isinstance(num_nodes, tuple) else (num_nodes, None)
         if not isinstance(edge_index, Tensor) or edge_index.dtype != torch.int64:
-            kind = kind_of(edge_index)
-            raise TypeError(f"edge_index must be a tensor of int64, got {kind}")
+            raise TypeError(f"edge_index must be a tensor of int64, got {kind_of(edge_index)}")
         if edge_index.dim() != 2 or len(edge_index) != 2:
             raise ValueError(f"edge_index must be [2, E], got {list(edge_index.shape)}")
         src, dst = edge_index
@@ -326,18 +325,6 @@ class AttentionGraph:
             raise ValueError(
                 "a matrix has one entry for each pair of tokens, the graph two edges of the same pair"
             )
-
-    def remedy(self, side: str, shape: Sequence[int]) -> str:
-        """What to do about states [..., n, width] of a ``side``, src or dst, which does not have n tokens."""
-        n = shape[-2] if len(shape) > 1 else 0
-        counts = self.lengths[0] if self.lengths and isinstance(self.lengths[0], tuple) else ()
-        if n == (self.num_src if side == "dst" else self.num_dst):
-            return "; the two sides are swapped: receivers are the query, senders the context"
-        if n and counts[:1] == (0,) and counts[-1] == n:
-            return "; the graph was made of offsets (cu_seqlens): from_lengths takes their differences"
-        if len(shape) == 3 and shape[0] == len(counts):
-            return "; sentences are packed, without padding: states[mask], mask true at real tokens"
-        return ""
 
     @property
     def has_edge_lists(self) -> bool:
@@ -540,3 +527,16 @@ def _own(x: Tensor, copy: bool = False) -> Tensor:
         return x
     with torch.inference_mode(False):
         return x.clone()
+
+
+def remedy(graph: AttentionGraph, side: str, shape: Sequence[int]) -> str:
+    """What to do about states [..., n, width] of a ``side``, src or dst, which does not have n tokens."""
+    n = shape[-2] if len(shape) > 1 else 0
+    counts: Sequence[int] = graph.lengths[0] if graph.lengths else ()
+    if side == "dst" and n == graph.num_src:
+        return "; the two sides are swapped: receivers are the query, senders the context"
+    if n and tuple(counts[:1]) == (0,) and counts[-1] == n:
+        return "; the graph was made of offsets (cu_seqlens): from_lengths takes their differences"
+    if len(shape) == 3 and shape[0] == len(counts):
+        return "; sentences are packed, without padding: states[mask], mask true at real tokens"
+    return ""

@@ -32,9 +32,8 @@ def load_dgl() -> Any:
             return importlib.import_module("dgl")
     except Exception as error:  # whatever an installation that does not fit raises while it is imported
         raise MissingPackageError(
-            f'DGL cannot be imported ({type(error).__name__}: {error}). Install it with "pip install '
-            "'edgewise[dgl]'\" on Python 3.11 or 3.12; without it use the engines 'tiles' and 'scatter', "
-            "which need PyTorch alone."
+            f"DGL cannot be imported ({type(error).__name__}: {error}). On Python 3.11 or 3.12 pip install "
+            "'.[dgl]' in a clone brings it; without it use the engines 'csr', 'tiles' and 'scatter'."
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Chapter 13: models and layers of other libraries, with their weights, as this library's."""
+"""What ``torch.nn``, PyG and ``transformers`` (chapter 13) have, with its weights, as this library's."""
 
 from edgewise.interop.pyg import from_pyg
 from edgewise.interop.torch import from_torch

@@ -51,6 +51,8 @@ def from_pyg(conv: Any, engine: str = "auto") -> GraphAttention:
         skip=conv.root_weight,
         bias=conv.lin_key.bias is not None,
         engine=engine,
+        device=conv.lin_key.weight.device,
+        dtype=conv.lin_key.weight.dtype,
     )
     pairs = [(layer.query, conv.lin_query), (layer.key, conv.lin_key), (layer.value, conv.lin_value)]
     pairs += [(layer.edge, conv.lin_edge)] if layer.edge is not None else []
@@ -59,4 +61,4 @@ def from_pyg(conv: Any, engine: str = "auto") -> GraphAttention:
         ours.load_state_dict(theirs.state_dict())
         for name, parameter in theirs.named_parameters():
             ours.get_parameter(name).requires_grad_(parameter.requires_grad)
-    return layer.to(conv.lin_key.weight).train(conv.training)
+    return layer.train(conv.training)

@@ -13,11 +13,11 @@ from edgewise.validation import kind_of
 class GraphEncoderLayer(nn.TransformerEncoderLayer):
     """An ``nn.TransformerEncoderLayer`` whose tokens attend along a graph; made by :func:`from_torch`."""
 
-    def forward(self, graph: AttentionGraph, x: Tensor, **on_edges: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(self, graph: AttentionGraph, x: Tensor, edge_bias: Tensor | None = None) -> Tensor:  # type: ignore[override]
         """States [..., n, d_model] to states; ``edge_bias`` as in :class:`~edgewise.GraphAttention`."""
 
         def attend(x: Tensor) -> Tensor:
-            return self.dropout1(self.self_attn(graph, x, **on_edges))
+            return self.dropout1(self.self_attn(graph, x, edge_bias=edge_bias))
 
         if self.norm_first:
             x = x + attend(self.norm1(x))
@@ -29,10 +29,10 @@ class GraphEncoderLayer(nn.TransformerEncoderLayer):
 class GraphEncoder(nn.TransformerEncoder):
     """An ``nn.TransformerEncoder`` whose tokens attend along a graph; made by :func:`from_torch`."""
 
-    def forward(self, graph: AttentionGraph, x: Tensor, **on_edges: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(self, graph: AttentionGraph, x: Tensor, edge_bias: Tensor | None = None) -> Tensor:  # type: ignore[override]
         """States [..., n, d_model] to states; ``edge_bias`` as in :class:`~edgewise.GraphAttention`."""
         for layer in self.layers:
-            x = layer(graph, x, **on_edges)
+            x = layer(graph, x, edge_bias)
         return x if self.norm is None else self.norm(x)
 
 
@@ -59,19 +59,19 @@ def from_torch(module: nn.Module, engine: str = "auto") -> Any:
     """
     if type(module) is nn.MultiheadAttention:
         return _attention(module, engine)
-    new: Any = copy.deepcopy(module)
     if type(module) is nn.TransformerEncoderLayer:
-        new.self_attn = _attention(module.self_attn, engine)
-        new.__class__ = GraphEncoderLayer
-    elif type(module) is nn.TransformerEncoder:
+        new: Any = copy.deepcopy(module)
+        new.self_attn, new.__class__ = _attention(module.self_attn, engine), GraphEncoderLayer
+        return new
+    if type(module) is nn.TransformerEncoder:
+        new = copy.deepcopy(module)
         new.layers = nn.ModuleList(from_torch(layer, engine) for layer in module.layers)
         new.__class__ = GraphEncoder
-    else:
-        raise TypeError(
-            "module must be an nn.MultiheadAttention, nn.TransformerEncoderLayer or nn.TransformerEncoder, "
-            f"got {kind_of(module)}"
-        )
-    return new
+        return new
+    raise TypeError(
+        "module must be an nn.MultiheadAttention, nn.TransformerEncoderLayer or nn.TransformerEncoder, "
+        f"got {kind_of(module)}"
+    )
 
 
 def _attention(module: nn.MultiheadAttention, engine: str) -> GraphAttention:
@@ -83,12 +83,20 @@ def _attention(module: nn.MultiheadAttention, engine: str) -> GraphAttention:
     weights: tuple[Tensor, ...] = (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)
     weights = weights if module.in_proj_weight is None else module.in_proj_weight.chunk(3)
     biases = (None,) * 3 if module.in_proj_bias is None else module.in_proj_bias.chunk(3)
-    settings: dict[str, Any] = {"dropout": module.dropout, "engine": engine, "bias": biases[0] is not None}
-    layer = GraphAttention(module.embed_dim, module.num_heads, dim_context=module.kdim, **settings)
+    layer = GraphAttention(
+        module.embed_dim,
+        module.num_heads,
+        dim_context=module.kdim,
+        bias=module.in_proj_bias is not None,
+        dropout=module.dropout,
+        engine=engine,
+        device=module.out_proj.weight.device,
+        dtype=module.out_proj.weight.dtype,
+    )
     parts: list[Any] = [*zip((layer.query, layer.key, layer.value), weights, biases, strict=True)]
     for linear, *given in [*parts, (layer.out, module.out_proj.weight, module.out_proj.bias)]:
         for ours, theirs in zip((linear.weight, linear.bias), given, strict=True):
             if theirs is not None:
                 ours.data.copy_(theirs)
                 ours.requires_grad_(theirs.requires_grad)
-    return layer.to(module.out_proj.weight).train(module.training)
+    return layer.train(module.training)

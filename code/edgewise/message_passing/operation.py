@@ -1,7 +1,6 @@
 """The one operation: arguments are checked, an engine is chosen, and what is not finite is computed anew."""
 
 import contextlib
-import importlib
 import math
 from collections.abc import Sequence
 
@@ -10,27 +9,22 @@ from torch import Tensor
 from torch.linalg import vector_norm
 
 from edgewise.graphs import AttentionGraph, dgl_available
+from edgewise.graphs.attention_graph import remedy
 from edgewise.message_passing.cost_model import cost, in_a_transform
 from edgewise.message_passing.csr import csr
-from edgewise.message_passing.precision import HALF, Engine, OnEdges, in_full_precision
-from edgewise.message_passing.scatter import edge_softmax, scatter, with_attributes
+from edgewise.message_passing.dgl_engines import builtin, fused, mailbox
+from edgewise.message_passing.precision import HALF, Engine, in_full_precision
+from edgewise.message_passing.scatter import edge_softmax, scatter
 from edgewise.message_passing.tiles import tiles
 from edgewise.validation import check_choice, check_floats, check_probability, check_real
-
-
-def _dgl_engine(name: str) -> Engine:
-    def engine(graph: AttentionGraph, *fields: Tensor | None) -> Tensor:
-        engines = importlib.import_module("edgewise.message_passing.dgl_engines")
-        return getattr(engines, name)(graph, *fields)
-
-    return engine
-
 
 DGL_ENGINES = ("mailbox", "builtin", "fused")
 """Engines that need DGL, and the CPU."""
 
 ENGINES: dict[str, Engine] = {
-    **{name: _dgl_engine(name) for name in DGL_ENGINES},
+    "mailbox": mailbox,
+    "builtin": builtin,
+    "fused": fused,
     "scatter": scatter,
     "csr": csr,
     "tiles": tiles,
@@ -165,11 +159,7 @@ def attention_weights(
     q, k = _check_tensors(graph, scale, q=q, k=k)
     _check_bias(graph, q, edge_bias)
     features = _check_features(graph, q, q, "auto", edge_attr, edge_weight)
-    return in_full_precision(_weights)(graph, q, k, edge_bias, *(features or (None, None)))
-
-
-def _weights(graph: AttentionGraph, q: Tensor, k: Tensor, bias: OnEdges, *features: Tensor | None) -> Tensor:
-    return edge_softmax(graph, q, k, with_attributes(graph, q, bias, *features))
+    return in_full_precision(edge_softmax)(graph, q, k, edge_bias, *features)
 
 
 def _check_tensors(graph: AttentionGraph, scale: float | None, **tensors: Tensor) -> list[Tensor]:
@@ -189,8 +179,8 @@ def _check_tensors(graph: AttentionGraph, scale: float | None, **tensors: Tensor
         width = x.shape[-1] if name == "v" and x.dim() == 3 and x.shape[-1] else q.shape[-1]
         expected = torch.Size((tokens, q.shape[1] if name == "q" else heads, width))
         if x.shape != expected:
-            remedy = graph.remedy(side[-3:], x.shape[:2]) if x.dim() == 3 and len(x) != tokens else ""
-            raise ValueError(f"{name} must be [{side}, h, d] = {list(expected)}, got {list(x.shape)}{remedy}")
+            hint = remedy(graph, side[-3:], x.shape[:2]) if x.dim() == 3 and len(x) != tokens else ""
+            raise ValueError(f"{name} must be [{side}, h, d] = {list(expected)}, got {list(x.shape)}{hint}")
         if x.dtype != q.dtype:
             raise ValueError(f"{name} must have q's dtype {q.dtype}, got {x.dtype}")
         if x.device != graph.device:
@@ -205,18 +195,18 @@ def _check_bias(graph: AttentionGraph, q: Tensor, edge_bias: Tensor | None) -> N
     if edge_bias is None:
         return
     check_floats("edge_bias", edge_bias)
-    shape, remedy = (graph.num_edges, q.shape[1]), ""
+    shape, hint = (graph.num_edges, q.shape[1]), ""
     if edge_bias.shape == shape[::-1]:
-        remedy = "; transpose it"
+        hint = "; transpose it"
     elif edge_bias.shape[-2:] == (graph.num_dst, graph.num_src):
-        remedy = "; graph.gather(matrix) reads a matrix at the edges"
-    _check_like(q, "edge_bias", edge_bias, shape, "[E, h]", remedy)
+        hint = "; graph.gather(matrix) reads a matrix at the edges"
+    _check_like(q, "edge_bias", edge_bias, shape, "[E, h]", hint)
 
 
-def _check_like(q: Tensor, name: str, x: Tensor, shape: Sequence[int], axes: str, remedy: str = "") -> None:
+def _check_like(q: Tensor, name: str, x: Tensor, shape: Sequence[int], axes: str, hint: str = "") -> None:
     check_floats(name, x)
     if x.shape != torch.Size(shape):
-        raise ValueError(f"{name} must be {axes} = {list(shape)}, got {list(x.shape)}{remedy}")
+        raise ValueError(f"{name} must be {axes} = {list(shape)}, got {list(x.shape)}{hint}")
     wider = q.dtype in HALF and x.dtype == torch.float32
     if (x.dtype != q.dtype and not wider) or x.device != q.device:
         raise ValueError(f"{name} must be {q.dtype} on {q.device} as q is, got {x.dtype} on {x.device}")

@@ -186,7 +186,8 @@ def _shared(graph: AttentionGraph) -> TilePlan:
             return _recent[key]
     plan = _plan(graph)
     with _lock:
-        _recent[key] = plan
+        if plan.size <= KEPT:
+            _recent[key] = plan
         while sum(each.size for each in _recent.values()) > KEPT:
             _recent.popitem(last=False)
     return plan

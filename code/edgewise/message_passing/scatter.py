@@ -6,12 +6,23 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs import AttentionGraph
-from edgewise.message_passing.precision import OnEdges, in_full_precision
+from edgewise.message_passing.precision import in_full_precision
 
 
-def edge_softmax(graph: AttentionGraph, q: Tensor, k: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Score every edge, add its bias, and normalise over each receiver's in-edges: [E, h]."""
-    score = (q.index_select(0, graph.dst) * k.index_select(0, graph.src)).sum(-1) / math.sqrt(q.shape[-1])
+def edge_softmax(
+    graph: AttentionGraph,
+    q: Tensor,
+    k: Tensor,
+    bias: Tensor | None = None,
+    attr: Tensor | None = None,
+    weight: Tensor | None = None,
+) -> Tensor:
+    """Score every edge, add its bias and attributes, and normalise over each receiver's in-edges: [E, h]."""
+    score = (q.index_select(0, graph.dst) * k.index_select(0, graph.src)).sum(-1)
+    if attr is not None and weight is not None:
+        asked = torch.einsum("nhd,chd->nhc", q, weight).index_select(0, graph.dst)
+        score = score + torch.einsum("ehc,ec->eh", asked, attr)
+    score = score / math.sqrt(q.shape[-1])
     return softmax_over_in_edges(graph, score if bias is None else score + bias)
 
 
@@ -26,17 +37,6 @@ def softmax_over_in_edges(graph: AttentionGraph, score: Tensor) -> Tensor:
     weight = (score - highest[dst]).exp()
     total = torch.zeros_like(highest).index_add(0, dst, weight)
     return weight / total.masked_fill(total == 0, 1.0)[dst]
-
-
-def with_attributes(
-    graph: AttentionGraph, q: Tensor, bias: OnEdges, attr: Tensor | None, weight: Tensor | None
-) -> OnEdges:
-    """Biases [E, h], and what queries ask of attributes [E, c] by their weight [c, h, d]."""
-    if attr is None or weight is None:
-        return bias
-    asked = torch.einsum("nhd,chd->nhc", q, weight).index_select(0, graph.dst)
-    scores = torch.einsum("ehc,ec->eh", asked, attr) / math.sqrt(q.shape[-1])
-    return scores if bias is None else bias + scores
 
 
 @in_full_precision
@@ -57,6 +57,6 @@ def scatter(
     value = v.index_select(0, graph.src)  # [E, h, d]
     if attr is not None and weight is not None:
         value = value + torch.einsum("ec,chd->ehd", attr, weight)
-    share = edge_softmax(graph, q, k, with_attributes(graph, q, bias, attr, weight))
+    share = edge_softmax(graph, q, k, bias, attr, weight)
     message = (share if keep is None else share * keep)[..., None] * value
     return message.new_zeros(graph.num_dst, *message.shape[1:]).index_add(0, graph.dst, message)

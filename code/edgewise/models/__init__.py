@@ -1,1 +1,1 @@
-"""Chapters 2, 3, 6 and 11: whole models: dense, graph networks, the graph Transformer, the Universal one."""
+"""Chapters 2, 3, 6, 11 and 13: dense models, graph networks, Transformers, decoder-only models."""

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
 
 from edgewise.attention import MultiHeadAttention
-from edgewise.graph_attention import of_each_attribute
+from edgewise.graph_attention import of_edges
 from edgewise.graphs import AttentionGraph
 from edgewise.layers import EncoderLayer, PositionwiseFeedForward
 from edgewise.message_passing import propagate_attention, softmax_over_in_edges
@@ -238,23 +238,16 @@ class GraphTransformerLayer(EncoderLayer):
         values.
         """
         _check_states(graph, x, self.size)
-        if (edge_attr is None) != (self.edge is None):
-            needs = "edge_attr is needed" if edge_attr is None else "it takes no edge_attr"
-            raise ValueError(f"the layer was made with edge_dim={self.edge_dim}: {needs}")
         if self.how != "attention" and edge_bias is not None:
             raise ValueError(f"how={self.how!r} has no scores to which edge_bias could be added")
 
         def attend(x: Tensor) -> Tensor:
             q, k, v = self.self_attn.get(x).values()
+            on_edges = of_edges(self.edge, edge_attr, q, self.self_attn.h, self.edge_dim)
             if self.how != "attention":
                 return self.self_attn.get_o(aggregate(graph, v, self.how))
-            attr = None if edge_attr is None else edge_attr.to(q.dtype)
-            weight = (
-                None if attr is None else of_each_attribute(self.edge, attr, self.self_attn.h, self.edge_dim)
-            )
-            return self.self_attn.get_o(
-                propagate_attention(graph, q, k, v, edge_bias=edge_bias, edge_attr=attr, edge_weight=weight)
-            )
+            wv = propagate_attention(graph, q, k, v, edge_bias=edge_bias, **on_edges)
+            return self.self_attn.get_o(wv)
 
         x = self.sublayer[0](x, attend)
         return self.sublayer[1](x, self.feed_forward)

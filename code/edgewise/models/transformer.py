@@ -246,7 +246,7 @@ class Transformer(nn.Module):
         Raises
         ------
         ValueError
-            If an id is outside the vocabulary or a position past the table.
+            If an id is outside the vocabulary.
         """
         return self.generator.logits(self.hidden(batch))
 

@@ -1,4 +1,4 @@
-"""Chapters 7 and 12: losses, the learning-rate schedule, a resumable trainer, several processes."""
+"""Chapters 7 and 12: losses, a resumable trainer, several processes."""
 
 from edgewise.training.chunked_loss import output_loss
 from edgewise.training.config import TrainingConfig
