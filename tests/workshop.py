@@ -1,5 +1,6 @@
 """What tests of the workshop share: small toy tasks, corpora read once, PyTorch's layers with our weights."""
 
+import unicodedata
 from functools import cache, partial
 
 import torch
@@ -76,3 +77,12 @@ def torch_greedy(twin, sources, sos_id, eos_id, limits):
             if i in going:
                 written[i].append(token)
     return written
+
+
+def noisy(text, rng):
+    """A text as programs and typographers make it of a plain one."""
+    typed = {"'": "\u2019\u2018'", '"': "\u201c\u201d\u00ab", "-": "\u2013\u2010-"}
+    typed[" "] = "\t\u00a0\u202f\u3000\u2028\x85 "
+    hidden = ["", "", "\u200b", "\u00ad", "\ufeff", "\x00", "\u202e"]
+    typed_ = [rng.choice(typed.get(c, c)) + rng.choice(hidden) for c in unicodedata.normalize("NFD", text)]
+    return rng.choice(" \n") + "".join(typed_) + " \u00a0"

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from attention_on_edges import runs, studies, tasks
 from attention_on_edges.cli import app as cli
+from attention_on_edges.cli import one_line_errors
 from attention_on_edges.cli.translating import MOST_BYTES
 from attention_on_edges.corpora.tokenization import BPE
 from attention_on_edges.corpora.tokenizer_config import TokenizerConfig
@@ -197,6 +198,18 @@ def test_a_line_out_for_each_line_in(given, lines, messages, translator):
         assert [out[0], out[2], ""] == whole.stdout.split("\n")
     marked = CliRunner().invoke(cli.app, words, input=codecs.BOM_UTF8 + given)
     assert marked.stdout == result.stdout
+
+
+def test_nothing_but_text_reaches_a_terminal_and_one_line_at_a_time(capsys):
+    one_line_errors.write("caf\u00e9 \x1b[2J\u2028\x85\u202e\n")
+    assert capsys.readouterr().out == "caf\u00e9 \\x1b[2J\\u2028\\x85\\u202e\\n\n"
+
+
+def test_a_terminal_of_another_encoding_loses_no_line(translator):
+    words = ["translate", "--model", str(translator), "--beam", "1", "--attention"]
+    result = CliRunner(charset="latin-1").invoke(cli.app, words, input="\u5b57\na dog\n".encode())
+    assert result.exit_code == 0, result.exception
+    assert "\\u5b57" in result.stdout or "\\ufffd" in result.stdout
 
 
 def test_info():

@@ -20,6 +20,7 @@ from attention_on_edges.corpora import (
     CorpusError,
     File,
     fetch,
+    files,
     gold_annotations,
     multi30k,
     tatoeba,
@@ -27,7 +28,7 @@ from attention_on_edges.corpora import (
     wmt14,
 )
 from places import BOOK
-from workshop import corpus_of
+from workshop import corpus_of, noisy
 
 
 @pytest.fixture
@@ -79,6 +80,19 @@ class TestFetch:
             fetch(file_at(f"{server[0]}/bad", f"{server[0]}/missing"))
         assert not (cache / "a" / "x.bin").exists()
 
+    @pytest.mark.parametrize("bound", ["MOST_BYTES", "MOST_SECONDS"])
+    def test_a_download_without_end_is_ended(self, bound, server, cache, monkeypatch):
+        monkeypatch.setattr(files, bound, 0)
+        with pytest.raises(CorpusError, match=r"more than .* bytes, or more than"):
+            fetch(file_at(f"{server[0]}/good"))
+        assert not list(cache.rglob("*.bin"))
+
+    def test_an_empty_home_names_no_folder(self, cache, monkeypatch):
+        for name, value in (("EDGEWISE_CACHE", ""), ("XDG_CACHE_HOME", ""), ("HOME", "")):
+            monkeypatch.setenv(name, value)
+        with pytest.raises(CorpusError, match="HOME is empty"):
+            files.cache_folder()
+
     def test_the_users_folder_comes_first_and_stays_as_it_is(self, server, cache, monkeypatch, tmp_path):
         given_ = tmp_path / "mine" / "a" / "x.bin"
         given_.parent.mkdir(parents=True)
@@ -96,7 +110,14 @@ class TestFetch:
         assert server[1] == []
 
 
+PLAIN = ['Where\'s the "caf\u00e9" -- the old one?', "\u00c5ngstr\u00f6m, a co-worker", "I can't say."]
+
+
 class TestText:
+    @given(st.sampled_from(PLAIN), st.randoms(use_true_random=False))
+    def test_a_typed_text_is_read_as_training_text_is_written(self, plain, rng):
+        assert text.as_trained(noisy(plain, rng)) == plain == text.as_trained(plain)
+
     @pytest.mark.parametrize(
         ("line", "expected"),
         [

@@ -177,3 +177,6 @@ def test_processes_need_a_device_that_can_be_shared_out(monkeypatch):
         process_group("mps"),
     ):
         pass
+    monkeypatch.setenv("RANK", "2")
+    with pytest.raises(ConnectionError, match=r"RANK must lie in 0\.\.1, got 2"), process_group("cpu"):
+        pass

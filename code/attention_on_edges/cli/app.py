@@ -41,6 +41,8 @@ def main(
 ) -> None:
     """Attention as message passing on a graph of tokens."""
     shown["traceback"] = traceback
+    for stream in filter(None, (sys.stdout, sys.stderr)):  # none where it was closed
+        stream.reconfigure(errors="backslashreplace")
 
 
 @app.command()
@@ -59,7 +61,7 @@ def train(
     with (
         one_line_errors(),
         process_group(device) as own_device,
-        _progress_bar(shown=rank() == 0 and sys.stderr.isatty()) as bar,
+        _progress_bar(shown=rank() == 0 and sys.stderr is not None and sys.stderr.isatty()) as bar,
     ):
         experiment = runs.get_experiment(name)
         experiment = runs.reduced(experiment) if small else experiment

@@ -74,6 +74,7 @@ def bench(
             if out is not None:
                 seconds = {"seconds": time.monotonic() - began}
                 tell(f"Wrote {studies.Results(config, rows, facts | seconds).write(out)}")
-        write(f"{artifacts.device_name(device)}\n{format_rows(rows, across=subject in ACROSS)}")
-        if subject == "law":
-            write(conclude(rows, facts, out))
+        found = f"{artifacts.device_name(device)}\n{format_rows(rows, across=subject in ACROSS)}"
+        found += f"\n{conclude(rows, facts, out)}" if subject == "law" else ""
+        for line in found.split("\n"):
+            write(line)

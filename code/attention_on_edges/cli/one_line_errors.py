@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NoReturn
+from unicodedata import category
 
 import typer
 from typer.core import TyperGroup
@@ -36,27 +37,32 @@ class Commands(TyperGroup):
             # A group without a command has shown its help by now; that is the whole message.
             if type(error).__name__ != "NoArgsIsHelpError":
                 where = f"; see {error.ctx.command_path} --help" if error.ctx else ""
-                typer.echo(f"error: {' '.join(error.format_message().split()).rstrip('.')}{where}", err=True)
+                tell(f"error: {' '.join(error.format_message().split()).rstrip('.')}{where}")
             sys.exit(error.exit_code)
         except OSError as error:
             if shown["traceback"]:
                 raise
             if not isinstance(error, BrokenPipeError):
-                typer.echo(f"error: {error}", err=True)
+                tell(f"error: {error}")
             sys.exit(1)
         except typer.Abort:
             sys.exit(1)
         sys.exit(code if isinstance(code, int) else 0)
 
 
-def write(line: object) -> None:
-    """Write a line to standard output, now."""
-    typer.echo(line)
+def write(line: object, err: bool = False) -> None:
+    """Write one line to standard output, now; what is no text, or would begin another line, as an escape.
+
+    Terminals obey control characters, and readers of lines end them at U+2028.
+    """
+    hidden = "Cc", "Cf", "Cs", "Zl", "Zp"
+    shown = (c.encode("unicode_escape").decode() if category(c) in hidden else c for c in str(line))
+    typer.echo("".join(shown), err=err)
 
 
 def tell(line: str) -> None:
-    """Announce slow work on standard error."""
-    typer.echo(line, err=True)
+    """Write one line to standard error."""
+    write(line, err=True)
 
 
 @contextmanager
@@ -70,7 +76,7 @@ def one_line_errors() -> Iterator[None]:
     except EXPECTED as error:
         if shown["traceback"]:
             raise
-        typer.echo(f"error: {' '.join(str(error).split())}", err=True)
+        tell(f"error: {' '.join(str(error).split())}")
         raise typer.Exit(2 if isinstance(error, UnknownNameError) else 1) from None
 
 
@@ -85,7 +91,7 @@ def stopping(trainer: Trainer) -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:
         trainer.stop_requested = True
         if number == signal.SIGINT:
-            typer.echo("stopping after the current batch; press Ctrl-C again to stop at once", err=True)
+            tell("stopping after the current batch; press Ctrl-C again to stop at once")
         restore()
 
     def restore() -> None:

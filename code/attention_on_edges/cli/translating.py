@@ -43,6 +43,8 @@ def translate(
     """
     if nbest > beam:
         raise typer.BadParameter(f"--nbest must be at most --beam ({beam}), got {nbest}")
+    if not texts and sys.stdin is None:
+        raise typer.BadParameter("standard input is closed, and no text was given")
     with one_line_errors():
         translator = runs.load_translator(artifacts.load(model))
         given = iter(texts) if texts else lines_of(sys.stdin.buffer)

@@ -2,6 +2,7 @@
 
 import gzip
 import tarfile
+import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,6 +49,25 @@ def clean(line: str) -> str:
     white space. Everything else is kept, soft hyphens and zero-width spaces included.
     """
     return " ".join(line.split())
+
+
+_AS_TRAINED = str.maketrans(
+    dict.fromkeys("\u2018\u2019\u201a\u201b\u2032\u02bc\u00b4", "'")
+    | dict.fromkeys("\u201c\u201d\u201e\u201f\u2033\u00ab\u00bb", '"')
+    | dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-")
+    | {"\u2026": "..."}
+)
+
+
+def as_trained(text: str) -> str:
+    """Write what somebody typed as training text is written.
+
+    White space of any kind becomes single spaces, characters that show nothing (control, zero-width, soft
+    hyphens) go, the rest is in NFC, quotes and dashes are ASCII's. Every text enters a translator through
+    this, here and in ``engine.js``; training text does not.
+    """
+    kept = "".join(c for c in clean(text) if unicodedata.category(c) not in ("Cc", "Cf"))
+    return clean(unicodedata.normalize("NFC", kept).translate(_AS_TRAINED))
 
 
 def lines(path: Path, member: str = "") -> Iterator[str]:

@@ -47,7 +47,16 @@
   const WORDS = new RegExp(
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\p{White_Space}\\p{L}\\p{N}]+" +
       "|\\p{White_Space}+(?!\\P{White_Space})|\\p{White_Space}+", "gu");
-  const ENDS = /^[\p{White_Space}\x1c-\x1f]+|[\p{White_Space}\x1c-\x1f]+$/gu;
+  const SPACE = /[\p{White_Space}\x1c-\x1f]+/gu;
+
+  // What somebody typed, written as training text is: as_trained in corpora/text.py.
+  function asTrained(text) {
+    return text.replace(SPACE, " ").replace(/[\p{Cc}\p{Cf}]/gu, "").normalize("NFC")
+      .replace(/[\u2018\u2019\u201a\u201b\u2032\u02bc\u00b4]/g, "'")
+      .replace(/[\u201c\u201d\u201e\u201f\u2033\u00ab\u00bb]/g, '"')
+      .replace(/[\u2010-\u2015\u2212]/g, "-").replaceAll("\u2026", "...")
+      .replace(SPACE, " ").trim();
+  }
 
   class Tokenizer {
     // merges: pairs of pieces, such as "Ġ t", a line each, the most important first.
@@ -65,7 +74,7 @@
     }
 
     encode(text) {
-      const words = (" " + text.replace(ENDS, "")).matchAll(WORDS);
+      const words = (" " + asTrained(text)).matchAll(WORDS);
       return Array.from(words, ([word]) => {
         if (!this.known.has(word)) this.known.set(word, this.merge(word));
         return this.known.get(word);
@@ -408,5 +417,5 @@
     return { model: new Transformer(config, readTensors(fromBase64(weights))), tokenizer: new Tokenizer(merges) };
   }
 
-  globalThis.EdgewiseEngine = { Tokenizer, beamSearch, greedy, last, load, START, END };
+  globalThis.EdgewiseEngine = { Tokenizer, asTrained, beamSearch, greedy, last, load, START, END };
 })();

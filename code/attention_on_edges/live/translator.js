@@ -269,7 +269,7 @@
         const found = ids ? `${ids.length} pieces` : plural(this.state.text.length, "character");
         return this.refuse(`This page translates up to ${MOST_PIECES} pieces of text; that is ${found}. A sentence or two will do.`);
       }
-      if (!this.state.text.trim()) return this.refuse("There is no text: type a sentence.");
+      if (!EdgewiseEngine.asTrained(this.state.text)) return this.refuse("There is no text: type a sentence.");
       Object.assign(this, { ids, whole: null, pieces: ids.map((id) => this.tokenizer.show(id)) });
       this.busy(true);
       const words = wordsOf(this.pieces).map(({ text, pieces }) => [text, () => this.toggleCut(...pieces.flatMap((piece) => this.silence(piece)))]);

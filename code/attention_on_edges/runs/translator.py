@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from attention_on_edges.corpora.preparation import Languages, moses, plain
+from attention_on_edges.corpora.text import as_trained
 from attention_on_edges.corpora.tokenization import BPE
 from attention_on_edges.runs.copied_names import copy_names, lost_names
 from attention_on_edges.runs.familiarity import Familiarity
@@ -133,13 +134,12 @@ class Translator:
         InputError
             If the text is empty, longer than ``MOST_PIECES`` or not Unicode; says so of ``name``.
         """
-        text = text.strip()
-        if not text:
-            raise InputError(f"{name} must not be empty")
         try:
             text.encode()
         except UnicodeEncodeError:  # what the system does with arguments that are not UTF-8
             raise InputError(f"{name} must be Unicode, got half a character or none: {text[:40]!r}") from None
+        if not as_trained(text):
+            raise InputError(f"{name} must not be empty")
         pieces = self.split(text)
         if len(pieces) > MOST_PIECES:
             raise InputError(
@@ -148,7 +148,8 @@ class Translator:
         return self.vocabulary.encode(pieces)
 
     def split(self, text: str) -> list[str]:
-        """Text to the pieces that the model reads."""
+        """Text, as training text is written, to the pieces that the model reads."""
+        text = as_trained(text)
         return self.splitter.split(moses([text], self.moses[0])[0] if self.moses else text)
 
     def attention(self, text: str, translation: Translation, layer: int = -1) -> list[Tensor]:
@@ -164,7 +165,7 @@ class Translator:
         Weights are means over heads, in the row that predicts the piece.
         """
         weights = self.attention(text, translation)[1].mean(0)  # [pieces + 1, pieces of the text]
-        senders = self.splitter.show(self.split(text.strip()))
+        senders = self.splitter.show(self.split(text))
         lines = []
         for piece, row in zip(self.splitter.show(translation.pieces), weights, strict=False):
             weight, sender = row.max(0)
