@@ -32,8 +32,7 @@ book: chapters ## build the book into _build/html, running the chapters that cha
 	@echo "The book is _build/html/index.html"
 
 test: lint ## lint, tests, every chapter, the book and its pages in a browser
-	@command -v chromium > /dev/null || command -v chromium-browser > /dev/null || command -v google-chrome > /dev/null || { \
-		echo "make test needs a browser: install Debian's package chromium (or Chrome)." >&2; exit 1; }
+	@$(BIN)/python tests/browser.py --find
 	@OMP_NUM_THREADS=$(THREADS) $(BIN)/pytest -q -n $(JOBS) --dist worksteal tests $(BUILT:%=--ignore=%)
 	@$(MAKE) book
 	@$(BIN)/pytest -q -n $(JOBS) --dist loadgroup $(BUILT)

@@ -6,6 +6,7 @@ look at, in ``_build/screenshots``.
 
 import functools
 import http.server
+import os
 import shutil
 import sys
 import threading
@@ -39,20 +40,24 @@ QUIET = [
 ]
 
 
+PROGRAMS = ["chromium", "chromium-browser", "google-chrome"]
+ON_A_MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
+
+
+def program() -> str:
+    """The browser that ``BROWSER`` names, or the first one found; the program ends where there is none."""
+    named = os.environ.get("BROWSER")
+    found = next(filter(None, map(shutil.which, [named] if named else [*PROGRAMS, ON_A_MAC])), None)
+    return found or sys.exit(
+        f"No browser {named or 'here'}: install chromium or Chrome, or name one: BROWSER="
+    )
+
+
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """Chromium, started and stopped.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is none.
-    """
-    program = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
-    if program is None:
-        raise FileNotFoundError("no browser: install Debian's package chromium (or Chrome)")
+    """Chromium, started and stopped."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=QUIET)
+        browser = playwright.chromium.launch(executable_path=program(), args=QUIET)
         yield browser
         browser.close()
 
@@ -98,4 +103,4 @@ def main(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(sys.argv[1:]) if sys.argv[1:] != ["--find"] else program()

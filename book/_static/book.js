@@ -13,3 +13,11 @@
     new ResizeObserver(mark).observe(article); // pictures and formulas that come late change its height
   });
 })();
+
+// Paper is white, whatever the screen's theme.
+(() => {
+  const root = document.documentElement.dataset;
+  let theme;
+  window.addEventListener("beforeprint", () => { [theme, root.theme] = [root.theme, "light"]; });
+  window.addEventListener("afterprint", () => { root.theme = theme; });
+})();

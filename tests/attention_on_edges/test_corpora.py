@@ -3,8 +3,6 @@ import hashlib
 import http.server
 import os
 import re
-import subprocess
-import sys
 import tarfile
 import threading
 import zipfile
@@ -333,23 +331,3 @@ class TestRealFiles:
                     place = parse.heads[place]
                     steps += 1
                     assert steps <= len(parse.words)
-
-
-def test_without_corpora_their_tests_are_deselected_by_a_printed_line(tmp_path):
-    tests = Path(__file__).parents[1]
-    (tmp_path / "conftest.py").write_text((tests / "conftest.py").read_text("utf-8"))
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    corpus\n    cuda\n")
-    (tmp_path / "test_some.py").write_text(
-        "import pytest\n\n@pytest.mark.corpus\ndef test_one():\n    assert 0\n\ndef test_two():\n    pass\n"
-    )
-    environment = {k: v for k, v in os.environ.items() if k != "EDGEWISE_DATA"}
-    result = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert "deselected 1 tests marked 'corpus': EDGEWISE_DATA names no folder of corpora" in result.stdout
-    assert "1 passed, 1 deselected in" in result.stdout

@@ -180,6 +180,24 @@ def test_page_is_open_to_everybody_in_every_look(page, look):
         assert [(fault["id"], [node["target"] for node in fault["nodes"]][:5]) for fault in found] == []
 
 
+def test_the_theme_can_be_switched_where_storage_is_denied_and_paper_is_white(browser, site):
+    tab = browser.new_context(color_scheme="dark").new_page()
+    deny = "for (const name of ['localStorage', 'sessionStorage']) Object.defineProperty(window, name, "
+    tab.add_init_script(
+        deny + "{ configurable: true, get() { throw new DOMException('', 'SecurityError'); } });"
+    )
+    tab.goto(site + "book/01-attention.html")
+    theme = "document.documentElement.dataset.theme"
+    assert tab.evaluate(theme) == "dark"
+    tab.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    tab.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert tab.evaluate(theme) == "dark"
+    tab.locator("button.theme-switch-button").first.click()
+    assert tab.evaluate(theme) == "light"
+    tab.context.close()
+
+
 def test_page_loads_without_a_complaint_and_asks_nothing_of_the_outside(page, site):
     """After all looks, so that what is asked for late counts too."""
     assert page.trouble == []

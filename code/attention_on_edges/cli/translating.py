@@ -1,6 +1,5 @@
 """``python -m attention_on_edges translate``: a line out for each line in."""
 
-import codecs
 import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -61,16 +60,14 @@ def translate(
 
 
 def lines_of(stream: BinaryIO) -> Iterator[bytes | None]:
-    """Iterate over the lines of a stream, without a byte-order mark; ``None`` for one that is too long."""
-    first = True
+    """Iterate over the lines of a stream; ``None`` for one that is too long."""
     while line := stream.readline(MOST_BYTES + 1):
         if len(line) > MOST_BYTES:
             while line and not line.endswith(b"\n"):
                 line = stream.readline(MOST_BYTES)
             yield None
         else:
-            yield line.removeprefix(codecs.BOM_UTF8) if first else line
-        first = False
+            yield line
 
 
 def _translated(
