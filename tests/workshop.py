@@ -79,9 +79,14 @@ def torch_greedy(twin, sources, sos_id, eos_id, limits):
     return written
 
 
+PLAIN = ['Where\'s the "caf\u00e9" -- the old one?', "\u00c5ngstr\u00f6m, a co-worker", "I can't say."]
+"""Texts with what programs and typographers change."""
+
+
 def noisy(text, rng):
     """A text as programs and typographers make it of a plain one."""
     typed = {"'": "\u2019\u2018'", '"': "\u201c\u201d\u00ab", "-": "\u2013\u2010-"}
+    text = text.replace(" ", rng.choice([" ", "  "]))
     typed[" "] = "\t\u00a0\u202f\u3000\u2028\x85 "
     hidden = ["", "", "\u200b", "\u00ad", "\ufeff", "\x00", "\u202e"]
     typed_ = [rng.choice(typed.get(c, c)) + rng.choice(hidden) for c in unicodedata.normalize("NFD", text)]

@@ -26,7 +26,7 @@ from attention_on_edges.corpora import (
     wmt14,
 )
 from places import BOOK
-from workshop import corpus_of, noisy
+from workshop import PLAIN, corpus_of, noisy
 
 
 @pytest.fixture
@@ -106,9 +106,6 @@ class TestFetch:
         with pytest.raises(CorpusError, match="EDGEWISE_DATA must name a folder"):
             fetch(file)
         assert server[1] == []
-
-
-PLAIN = ['Where\'s the "caf\u00e9" -- the old one?', "\u00c5ngstr\u00f6m, a co-worker", "I can't say."]
 
 
 class TestText:
