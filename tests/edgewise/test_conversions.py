@@ -121,6 +121,26 @@ def test_a_graph_made_in_inference_mode_can_be_trained_on(engine, make):
     assert all(x.grad is not None for x in fields)
 
 
+@given(st.one_of(edge_graphs(), interval_graphs()))
+def test_the_drawn_graph_has_the_same_edges(graph):
+    drawn = graph.to_networkx()
+    assert len(drawn) == graph.num_src + (0 if graph.self_attention else graph.num_dst)
+    named = drawn.edges if graph.self_attention else [(i[1], j[1]) for i, j in drawn.edges]
+    assert sorted(named) == sorted(zip(graph.src.tolist(), graph.dst.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("self_loops", [False, True])
+@pytest.mark.parametrize("kind", [networkx.Graph, networkx.DiGraph])
+def test_neighbours_attend_to_each_other(kind, self_loops):
+    friends = kind([("ann", "bob"), ("bob", "cem"), ("cem", "cem")])
+    friends.add_node("dot")
+    mask = AttentionGraph.from_networkx(friends, self_loops).to_mask()
+    expected = (
+        torch.from_numpy(networkx.to_numpy_array(friends)).bool().T
+    )  # networkx: rows send, columns receive
+    assert torch.equal(mask, expected | torch.eye(4, dtype=torch.bool) if self_loops else expected)
+
+
 def test_edges_of_networkx_keep_their_order_and_their_number():
     graph = networkx.MultiDiGraph()
     graph.add_nodes_from("bac")
