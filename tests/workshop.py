@@ -7,9 +7,20 @@ import torch
 
 from attention_on_edges import corpora
 from attention_on_edges.bench.baselines import PaddedTransformer
+from attention_on_edges.lab import given
 from attention_on_edges.runs import Experiment, ModelConfig
 from edgewise.training import TrainingConfig
 from support import copy_parts, copy_to_torch
+
+TASKS = {
+    1: given.MultiHeadAttention,
+    2: given.FeedForward,
+    3: given.EncoderStack,
+    4: given.MultiHeadAttention,
+    5: given.DecoderStack,
+    6: given.Transformer,
+}
+"""The solution of each task of the lab."""
 
 FEW = {"train": 180, "valid": 30, "test": 30}
 """Sizes of a toy task, ``attention_on_edges.tasks.SIZES``, where it does not matter what is learned."""
