@@ -6,7 +6,7 @@ import torch
 from torch.nn.functional import elu
 from torch_geometric.nn import GATv2Conv
 
-from attention_on_edges.studies import gat_steps, get_study
+from attention_on_edges.studies import STUDIES, gat_steps
 from attention_on_edges.studies.fitting import FitConfig
 from attention_on_edges.studies.gat_steps import (
     BY_GATV2,
@@ -112,7 +112,7 @@ def test_strings_are_sorted():
 def test_the_study_adds_and_leaves_out_every_step():
     assert [len(steps) for steps in LADDER.values()] == [0, 1, 2, 3, 4, 5]
     assert [set(STEPS) - set(steps) for steps in WITHOUT.values()] == [{step} for step in STEPS[:-1]]
-    entries = get_study("gat-steps").entries
+    entries = STUDIES["gat-steps"].entries
     assert len({(e.task, e.steps, e.training.seed) for e in entries}) == len(entries) == 72
     assert len({(replace(e.training, seed=0), e.rates) for e in entries}) == 1
 

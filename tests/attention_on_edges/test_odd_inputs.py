@@ -85,7 +85,7 @@ def test_without_variation_batches_are_as_ever_and_with_it_a_state_repeats_them(
 def test_merges_are_learned_from_varied_text_too(monkeypatch):
     full = corpora.load("captions", train=300, valid=5, test=5)
     monkeypatch.setattr(corpora, "load", lambda name: full)
-    experiment = replace(runs.get_experiment("multi30k"), tokenizer=TokenizerConfig(600))
+    experiment = replace(runs.EXPERIMENTS["multi30k"], tokenizer=TokenizerConfig(600))
     capitals = "A MAN IS RIDING A BIKE."
     pieces = []
     for vary in (0.0, 0.5):

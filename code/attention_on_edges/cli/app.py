@@ -63,8 +63,8 @@ def train(
         process_group(device) as own_device,
         _progress_bar(shown=rank() == 0 and sys.stderr is not None and sys.stderr.isatty()) as bar,
     ):
-        experiment = runs.get_experiment(name)
-        experiment = runs.reduced(experiment) if small else experiment
+        check_choice("experiment", name, runs.EXPERIMENTS)
+        experiment = runs.reduced(runs.EXPERIMENTS[name]) if small else runs.EXPERIMENTS[name]
         first = rank() == 0
         progress = bar.update if first else None
         trainer = runs.start(experiment, folder, own_device, resume, progress)
@@ -116,7 +116,7 @@ def study(
         if name in studies.MEASUREMENTS:
             write(studies.run_measurement(studies.MEASUREMENTS[name], out))
             return
-        missing = studies.run_study(studies.get_study(name), out, device, runs)
+        missing = studies.run_study(studies.STUDIES[name], out, device, runs)
         write(f"{missing} runs are missing" if missing else out / f"{name}.json")
 
 

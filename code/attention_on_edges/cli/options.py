@@ -21,18 +21,10 @@ def check_device(device: str) -> str:
     return device
 
 
-def check_experiment(name: str) -> str:
-    """Return the name of an experiment."""
-    try:
-        return runs.get_experiment(name).name
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-
-
 Device = Annotated[str, typer.Option(callback=check_device, help="cpu, cuda or mps.")]
 Name = Annotated[
     str,
-    typer.Argument(callback=check_experiment, help=f"One of: {', '.join(runs.EXPERIMENTS)}."),
+    typer.Argument(help=f"One of: {', '.join(runs.EXPERIMENTS)}."),
 ]
 
 Model = Annotated[str, typer.Option(help="An experiment on text, or the path of an artifact's folder.")]

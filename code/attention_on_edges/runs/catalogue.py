@@ -7,7 +7,6 @@ from typing import Any
 from attention_on_edges.corpora.tokenizer_config import TokenizerConfig
 from attention_on_edges.runs.experiment import Experiment, ModelConfig, Search, SparseConfig, UniversalConfig
 from edgewise.training import TrainingConfig
-from edgewise.validation import check_choice
 
 MULTI30K = ("multi30k", ("test2016", "test2017"))
 
@@ -158,18 +157,6 @@ EXPERIMENTS = {
 
 LARGE = {"wmt14", "wmt14-base"}
 """Experiments whose weights are too large for ``book/artifacts``."""
-
-
-def get_experiment(name: str) -> Experiment:
-    """Return a named experiment.
-
-    Raises
-    ------
-    ValueError
-        If there is none of that name; lists the existing ones.
-    """
-    check_choice("experiment", name, EXPERIMENTS)
-    return EXPERIMENTS[name]
 
 
 def reduced(experiment: Experiment) -> Experiment:

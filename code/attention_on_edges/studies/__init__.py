@@ -1,7 +1,7 @@
 """Questions of chapters 3 and 8 to 11 that took many runs or committed models: a file a study."""
 
 from attention_on_edges.studies.alignment import pool_words, split_words
-from attention_on_edges.studies.all_studies import STUDIES, get_study
+from attention_on_edges.studies.all_studies import STUDIES
 from attention_on_edges.studies.grammar_edges import TaggerRun
 from attention_on_edges.studies.heads import heads_of, importance, without_heads
 from attention_on_edges.studies.measurements import MEASUREMENTS, run_measurement

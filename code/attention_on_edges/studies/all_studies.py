@@ -11,7 +11,6 @@ from attention_on_edges.studies.grammar_edges import WORD_GRAPHS, TaggerRun
 from attention_on_edges.studies.recall import LONG_GRAPHS, TASKS, ReaderRun
 from attention_on_edges.studies.results import Study
 from edgewise.training import TrainingConfig
-from edgewise.validation import check_choice
 
 SEEDS = range(3)
 
@@ -156,15 +155,3 @@ STUDIES = {
         *GRAPH_STUDIES,
     )
 }
-
-
-def get_study(name: str) -> Study:
-    """Return a named study.
-
-    Raises
-    ------
-    ValueError
-        If there is none of that name; lists the existing ones.
-    """
-    check_choice("study", name, STUDIES)
-    return STUDIES[name]
