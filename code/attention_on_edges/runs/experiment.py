@@ -17,9 +17,6 @@ from edgewise.models.universal import UTransformer, make_universal_model
 from edgewise.training import TrainingConfig
 from edgewise.validation import check_count
 
-MOST_LAYERS = 1000
-"""On a side: a hundred times those of the largest model here. More would take minutes only to build."""
-
 
 @dataclass(frozen=True)
 class ModelConfig:
@@ -34,8 +31,7 @@ class ModelConfig:
     shared: bool = False
 
     def __post_init__(self) -> None:
-        if check_count("N", self.N, 1) > MOST_LAYERS:
-            raise ValueError(f"N must be at most {MOST_LAYERS} layers, got {self.N}")
+        check_count("N", self.N, 1)
 
     def build(self, vocab_size: int) -> Transformer:
         """Return a model of this size."""
