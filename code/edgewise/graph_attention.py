@@ -165,14 +165,8 @@ class GraphAttention(nn.Module):
             raise TypeError(f"graph must be an AttentionGraph, got {type(graph).__name__}")
         if (context is None) != graph.self_attention:
             sides = "one set" if graph.self_attention else "two sets"
-            raise ValueError(
-                f"the graph is over {sides} of tokens, but "
-                + (
-                    "context was not given"
-                    if context is None
-                    else "context was given (the rest goes by name)"
-                )
-            )
+            given = "not given" if context is None else "given (the rest goes by name)"
+            raise ValueError(f"the graph is over {sides} of tokens, but context was {given}")
         self._check_states(graph, "query", query, (graph.num_dst, self.dim_model), query)
         senders, name = (query, "query") if context is None else (context, "context")
         self._check_states(graph, name, senders, (graph.num_src, self.dim_context), query)

@@ -5,6 +5,7 @@ from typing import Any
 from torch import nn
 
 from edgewise.graph_attention import GraphAttention
+from edgewise.interop.torch import take
 
 
 def from_pyg(conv: Any, engine: str = "auto") -> GraphAttention:
@@ -58,7 +59,5 @@ def from_pyg(conv: Any, engine: str = "auto") -> GraphAttention:
     pairs += [(layer.edge, conv.lin_edge)] if layer.edge is not None else []
     pairs += [(layer.own, conv.lin_skip)] if layer.own is not None else []
     for ours, theirs in pairs:
-        ours.load_state_dict(theirs.state_dict())
-        for name, parameter in theirs.named_parameters():
-            ours.get_parameter(name).requires_grad_(parameter.requires_grad)
+        take(ours, theirs.weight, theirs.bias)
     return layer.train(conv.training)

@@ -95,8 +95,13 @@ def _attention(module: nn.MultiheadAttention, engine: str) -> GraphAttention:
     )
     parts: list[Any] = [*zip((layer.query, layer.key, layer.value), weights, biases, strict=True)]
     for linear, *given in [*parts, (layer.out, module.out_proj.weight, module.out_proj.bias)]:
-        for ours, theirs in zip((linear.weight, linear.bias), given, strict=True):
-            if theirs is not None:
-                ours.data.copy_(theirs)
-                ours.requires_grad_(theirs.requires_grad)
+        take(linear, *given)
     return layer.train(module.training)
+
+
+def take(linear: nn.Linear, weight: Tensor, bias: Tensor | None) -> None:
+    """Copy what a linear map of another layer has, and whether it is learned."""
+    for ours, theirs in ((linear.weight, weight), (linear.bias, bias)):
+        if theirs is not None:
+            ours.data.copy_(theirs)
+            ours.requires_grad_(theirs.requires_grad)
