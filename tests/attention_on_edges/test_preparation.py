@@ -83,8 +83,3 @@ def test_a_model_of_prepared_text_reads_and_writes_plain_text(tmp_path, monkeypa
     assert translator.encode(source) == data.encode(data.splitter.split(moses([source], "en")[0]))
     (found,) = translator([source])[0]
     assert found.text == plain([data.splitter.join(found.pieces)], "de")[0]
-
-
-def test_text_on_disk_is_not_prepared():
-    with pytest.raises(ValueError, match="without dropout, moses and vary"):
-        TokenizerConfig(1000, moses=LANGUAGES, on_disk=True)

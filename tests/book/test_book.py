@@ -180,12 +180,12 @@ def test_page_is_open_to_everybody_in_every_look(page, look):
         assert [(fault["id"], [node["target"] for node in fault["nodes"]][:5]) for fault in found] == []
 
 
-def test_the_theme_can_be_switched_where_storage_is_denied_and_paper_is_white(browser, site):
+@pytest.mark.parametrize("fault", ["get() { throw new DOMException(); }", "value: { getItem() {} }"])
+def test_the_theme_can_be_switched_where_storage_fails_and_paper_is_white(browser, site, fault):
+    """Denied, or there and refusing what is set."""
     tab = browser.new_context(color_scheme="dark").new_page()
-    deny = "for (const name of ['localStorage', 'sessionStorage']) Object.defineProperty(window, name, "
-    tab.add_init_script(
-        deny + "{ configurable: true, get() { throw new DOMException('', 'SecurityError'); } });"
-    )
+    names = "for (const name of ['localStorage', 'sessionStorage'])"
+    tab.add_init_script(f"{names} Object.defineProperty(window, name, {{ configurable: true, {fault} }});")
     tab.goto(site + "book/01-attention.html")
     theme = "document.documentElement.dataset.theme"
     assert tab.evaluate(theme) == "dark"

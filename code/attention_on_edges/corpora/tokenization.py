@@ -170,7 +170,6 @@ class Words:
     @classmethod
     def train(cls, lines: Iterable[str], min_count: int = 2) -> "Words":
         """Collect the words that occur at least ``min_count`` times, most frequent first."""
-        check_count("min_count", min_count, 1)
         counts = Counter(word for line in lines for word in line.split())
         return cls(sorted((w for w, n in counts.items() if n >= min_count), key=lambda w: (-counts[w], w)))
 

@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass, field
 
-from edgewise.validation import check_count, check_probability
-
 
 @dataclass(frozen=True)
 class TokenizerConfig:
@@ -33,14 +31,3 @@ class TokenizerConfig:
     moses: tuple[str, str] | None = field(default=None, kw_only=True)
     vary: float = field(default=0.0, kw_only=True)
     on_disk: bool = field(default=False, kw_only=True)
-
-    def __post_init__(self) -> None:
-        check_count("vocab_size", self.vocab_size, 256)
-        check_probability("dropout", self.dropout)
-        check_probability("vary", self.vary)
-        if self.dropout_epochs is not None:
-            check_count("dropout_epochs", self.dropout_epochs, 1)
-            if not self.dropout:
-                raise ValueError("dropout_epochs is for a dropout above 0")
-        if self.on_disk and (self.dropout or self.moses or self.vary):
-            raise ValueError("on_disk is for text that is split once: without dropout, moses and vary")
