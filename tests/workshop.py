@@ -96,9 +96,25 @@ PLAIN = ['Where\'s the "caf\u00e9" -- the old one?', "\u00c5ngstr\u00f6m, a co-w
 
 def noisy(text, rng):
     """A text as programs and typographers make it of a plain one."""
-    typed = {"'": "\u2019\u2018'", '"': "\u201c\u201d\u00ab", "-": "\u2013\u2010-"}
+    typed = {
+        "'": "'`\u00b4\u02b9\u02bb\u02bc\u2018\u2019\u201a\u201b\u2032\u2035\u2039\u203a\uff07",
+        '"': "\u00ab\u00bb\u201c\u201d\u201e\u201f\u2033\uff02",
+        "-": "-\u2010\u2011\u2012\u2013\u2014\u2015\u2212",
+    }
     text = text.replace(" ", rng.choice([" ", "  "]))
     typed[" "] = "\t\u00a0\u202f\u3000\u2028\x85 "
-    hidden = ["", "", "\u200b", "\u00ad", "\ufeff", "\x00", "\u202e"]
+    hidden = [
+        "",
+        "",
+        "\u200b",
+        "\u00ad",
+        "\ufeff",
+        "\x00",
+        "\u202e",
+        "\ufe0f",
+        "\u034f",
+        "\u3164",
+        "\U000e0101",
+    ]
     typed_ = [rng.choice(typed.get(c, c)) + rng.choice(hidden) for c in unicodedata.normalize("NFD", text)]
     return rng.choice(" \n") + "".join(typed_) + " \u00a0"

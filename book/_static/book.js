@@ -18,6 +18,6 @@
 (() => {
   const root = document.documentElement.dataset;
   let theme;
-  window.addEventListener("beforeprint", () => { [theme, root.theme] = [root.theme, "light"]; });
-  window.addEventListener("afterprint", () => { root.theme = theme; });
+  window.addEventListener("beforeprint", () => { theme ??= root.theme; root.theme = "light"; });
+  window.addEventListener("afterprint", () => { root.theme = theme ?? root.theme; theme = undefined; });
 })();

@@ -219,7 +219,8 @@ def test_info():
         assert word in result.output
 
 
-def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_asked_to_stop_saves_and_says_how_to_go_on(kind, tmp_path):
     command = [sys.executable, "-m", "attention_on_edges", "train", "sort", "--out", str(tmp_path)]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
@@ -229,7 +230,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
         assert time.monotonic() < deadline
         assert process.poll() is None
         time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(kind)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
     assert "go on with the same command and --resume" in errors

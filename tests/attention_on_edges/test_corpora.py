@@ -88,7 +88,7 @@ class TestFetch:
     def test_an_empty_home_names_no_folder(self, cache, monkeypatch):
         for name, value in (("EDGEWISE_CACHE", ""), ("XDG_CACHE_HOME", ""), ("HOME", "")):
             monkeypatch.setenv(name, value)
-        with pytest.raises(CorpusError, match="HOME is empty"):
+        with pytest.raises(CorpusError, match="no home folder"):
             files.cache_folder()
 
     def test_the_users_folder_comes_first_and_stays_as_it_is(self, server, cache, monkeypatch, tmp_path):

@@ -5,6 +5,7 @@ a fault of the program itself shows its traceback.
 """
 
 import gc
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -41,8 +42,10 @@ def main(
 ) -> None:
     """Attention as message passing on a graph of tokens."""
     shown["traceback"] = traceback
-    for stream in filter(None, (sys.stdout, sys.stderr)):  # none where it was closed
-        stream.reconfigure(errors="backslashreplace")
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # it was closed
+            setattr(sys, name, open(os.devnull, "w"))
+        getattr(sys, name).reconfigure(errors="backslashreplace")
 
 
 @app.command()

@@ -13,7 +13,6 @@ from typer.core import TyperGroup
 
 from edgewise.training import DivergedError, Trainer
 from edgewise.training.checkpoint_files import CheckpointError
-from edgewise.training.distributed import world_size
 from edgewise.validation import InputError, MissingPackageError, UnknownNameError
 
 EXPECTED = (CheckpointError, DivergedError, InputError, MissingPackageError, OSError)
@@ -82,16 +81,15 @@ def one_line_errors() -> Iterator[None]:
 
 @contextmanager
 def stopping(trainer: Trainer) -> Iterator[None]:
-    """Let the first Ctrl-C end the run after the current batch, and the second one the program.
+    """Let the first Ctrl-C or SIGTERM end the run after the current batch, and the second one the program.
 
-    ``torchrun`` catches Ctrl-C itself and sends its processes SIGTERM, which counts as one there.
+    ``torchrun`` catches Ctrl-C itself and sends its processes SIGTERM, as schedulers and containers do.
     """
-    kinds = [signal.SIGINT, *([signal.SIGTERM] if world_size() > 1 else [])]
+    kinds = signal.SIGINT, signal.SIGTERM
 
     def stop(number: int, frame: FrameType | None) -> None:
         trainer.stop_requested = True
-        if number == signal.SIGINT:
-            tell("stopping after the current batch; press Ctrl-C again to stop at once")
+        tell("stopping after the current batch; press Ctrl-C again to stop at once")
         restore()
 
     def restore() -> None:

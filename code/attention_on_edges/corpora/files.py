@@ -68,6 +68,7 @@ def fetch(file: File) -> Path:
         return given
     import pooch  # slow to import
 
+    pooch.get_logger().setLevel("WARNING")  # it would print addresses and paths raw
     path = cache_folder() / file.path
     for address in file.addresses:
         try:
@@ -121,8 +122,8 @@ def cache_folder() -> Path:
     if name := os.environ.get("EDGEWISE_CACHE"):
         return Path(name)
     base = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if not base.is_absolute() and os.environ.get("HOME") == "":
-        raise CorpusError("HOME is empty: name a folder for downloads in EDGEWISE_CACHE")
+    if not base.is_absolute() and (os.environ.get("HOME") == "" or os.path.expanduser("~") == "~"):
+        raise CorpusError("there is no home folder: name one for downloads in EDGEWISE_CACHE")
     return (base if base.is_absolute() else Path.home() / ".cache") / "edgewise"
 
 

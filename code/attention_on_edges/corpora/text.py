@@ -1,6 +1,7 @@
 """Chapter 8: parallel text files and corpora."""
 
 import gzip
+import re
 import tarfile
 import unicodedata
 from collections.abc import Iterator, Mapping
@@ -52,21 +53,28 @@ def clean(line: str) -> str:
 
 
 _AS_TRAINED = str.maketrans(
-    dict.fromkeys("\u2018\u2019\u201a\u201b\u2032\u02bc\u00b4", "'")
-    | dict.fromkeys("\u201c\u201d\u201e\u201f\u2033\u00ab\u00bb", '"')
+    dict.fromkeys("`\u00b4\u02b9\u02bb\u02bc\u2018\u2019\u201a\u201b\u2032\u2035\u2039\u203a\uff07", "'")
+    | dict.fromkeys("\u00ab\u00bb\u201c\u201d\u201e\u201f\u2033\uff02", '"')
     | dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-")
     | {"\u2026": "..."}
 )
 
 
+_IGNORABLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]"
+)
+"""Unicode's default-ignorable code points that are in none of the two categories below."""
+
+
 def as_trained(text: str) -> str:
     """Write what somebody typed as training text is written.
 
-    White space of any kind becomes single spaces, characters that show nothing (control, zero-width, soft
-    hyphens) go, the rest is in NFC, quotes and dashes are ASCII's. Every text enters a translator through
-    this, here and in ``engine.js``; training text does not.
+    White space of any kind becomes single spaces, and characters that nobody sees (control, zero-width, soft
+    hyphens, variation selectors) are removed; the rest is in NFC, with the quotes and dashes of ASCII. Every
+    text enters a translator through this, here and in ``engine.js``; training text does not.
     """
-    kept = "".join(c for c in clean(text) if unicodedata.category(c) not in ("Cc", "Cf"))
+    seen = _IGNORABLE.sub("", clean(text))
+    kept = "".join(c for c in seen if unicodedata.category(c) not in ("Cc", "Cf"))
     return clean(unicodedata.normalize("NFC", kept).translate(_AS_TRAINED))
 
 

@@ -51,9 +51,9 @@
 
   // What somebody typed, written as training text is: as_trained in corpora/text.py.
   function asTrained(text) {
-    return text.replace(SPACE, " ").replace(/[\p{Cc}\p{Cf}]/gu, "").normalize("NFC")
-      .replace(/[\u2018\u2019\u201a\u201b\u2032\u02bc\u00b4]/g, "'")
-      .replace(/[\u201c\u201d\u201e\u201f\u2033\u00ab\u00bb]/g, '"')
+    return text.replace(SPACE, " ").replace(/[\p{Cc}\p{Cf}\p{DI}]/gu, "").normalize("NFC")
+      .replace(/[`\u00b4\u02b9\u02bb\u02bc\u2018\u2019\u201a\u201b\u2032\u2035\u2039\u203a\uff07]/g, "'")
+      .replace(/[\u00ab\u00bb\u201c\u201d\u201e\u201f\u2033\uff02]/g, '"')
       .replace(/[\u2010-\u2015\u2212]/g, "-").replaceAll("\u2026", "...")
       .replace(SPACE, " ").trim();
   }
