@@ -249,18 +249,6 @@ class TestRealFiles:
         del sizes["train"]
         assert {name: len(split) for name, split in found.tokenised.items()} == sizes
 
-    def test_multi30k_test_sentences_are_not_trained_on(self):
-        splits = corpus_of("multi30k").splits
-        shared = {
-            name: [
-                len({p[side] for p in splits[name]} & {p[side] for p in splits["train"]}) for side in (0, 1)
-            ]
-            for name in ("valid", "test2016", "test2017")
-        }
-        assert shared["test2016"] == [0, 0]
-        assert max(shared["valid"]) == 1
-        assert shared["test2017"] == [0, 2]
-
     def test_multi30k_tokenised_lines_are_those_of_the_raw_text(self):
         found = corpus_of("multi30k")
         for name, tokenised in found.tokenised.items():

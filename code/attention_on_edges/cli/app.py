@@ -44,7 +44,7 @@ def main(
     shown["traceback"] = traceback
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # it was closed
-            setattr(sys, name, open(os.devnull, "w"))
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
         getattr(sys, name).reconfigure(errors="backslashreplace")
 
 
