@@ -215,11 +215,6 @@ class TestGold:
         assert second.words == ("Yes",)
 
 
-def test_an_unknown_corpus_is_named():
-    with pytest.raises(ValueError, match="name must be one of 'captions', 'small', 'multi30k'"):
-        corpora.load("wmt15")
-
-
 ALL_FILES = [
     *multi30k.FILES.values(),
     tatoeba.ARCHIVE,

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from edgewise.validation import check_count, check_probability
+
 
 @dataclass(frozen=True)
 class TokenizerConfig:
@@ -31,3 +33,8 @@ class TokenizerConfig:
     moses: tuple[str, str] | None = field(default=None, kw_only=True)
     vary: float = field(default=0.0, kw_only=True)
     on_disk: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_count("vocab_size", self.vocab_size, 256)
+        check_probability("dropout", self.dropout)
+        check_probability("vary", self.vary)
