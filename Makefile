@@ -22,7 +22,7 @@ export IPYTHONDIR := $(CURDIR)/_build/ipython
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
 MAKEFLAGS += --no-print-directory --silent
-.PHONY: help book test lint chapters notebooks serve screenshots live-speed artifacts lock clean env
+.PHONY: help book test lint chapters notebooks serve screenshots first-cuts artifacts lock clean env
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 18
@@ -62,8 +62,8 @@ serve: book ## build the book and show it at http://127.0.0.1:8000
 screenshots: book ## pictures of every page for people to look at (PAGES="03 lab" for some)
 	@$(BIN)/python tests/browser.py $(PAGES)
 
-live-speed: ## measure the live translator in a browser, for the status page
-	@$(BIN)/python tests/live_speed.py
+first-cuts: ## what each single cut of the front page's sentence does
+	@$(BIN)/python tests/first_cuts.py
 
 artifacts: env ## retrain every experiment, for hours (DEVICE=cuda, NAMES="copy sort"; SMALL=1: a smoke test)
 	@runs=runs; into=book/artifacts; all="sorted(EXPERIMENTS.keys() - LARGE)"; \

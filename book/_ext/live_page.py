@@ -14,24 +14,26 @@ class Translator(SphinxDirective):
 
     def run(self):
         """Make the markup; the models' files are written when the pages are."""
-        from attention_on_edges.live.page import translator_page
+        from attention_on_edges.live.page import front_page
 
         names = self.arguments[0].split()
         self.env.live_models = sorted({*getattr(self.env, "live_models", ()), *names})
         up = "../" * self.env.docname.count("/")
-        return [nodes.raw("", translator_page(names, up + PLACE), format="html")]
+        return [nodes.raw("", front_page(names, up + PLACE), format="html")]
 
 
 def write_files(app, error):
     """Write the scripts and the models' data into the built book."""
     if error or app.builder.format != "html":
         return
-    from attention_on_edges.live.page import model_file, script_file
+    from attention_on_edges.live.page import model_files, script_file
 
     folder = app.outdir / PLACE
     folder.mkdir(parents=True, exist_ok=True)
     names = getattr(app.env, "live_models", ())
-    found = {"live.js": script_file()} | {f"{name}.js": model_file(name) for name in names}
+    found = {"live.js": script_file()}
+    for name in names:
+        found |= model_files(name)
     for name, text in found.items():
         (folder / name).write_text(text, encoding="utf-8")
 

@@ -3,7 +3,6 @@
 import base64
 import json
 import random
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -40,9 +39,10 @@ def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
     (folder / "live.js").write_text(live.script_file(), encoding="utf-8")
     for name in MODELS:
-        (folder / f"{name}.js").write_text(live.model_file(name), encoding="utf-8")
+        for file, text in live.model_files(name).items():
+            (folder / file).write_text(text, encoding="utf-8")
     head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>T</title>'
-    page = f"{head}<body><main><h1>T</h1>{live.translator_page(MODELS, '.')}</main>"
+    page = f"{head}<body><main><h1>T</h1>{live.front_page(MODELS, '.')}</main>"
     (folder / "index.html").write_text(page, encoding="utf-8")
     return folder
 
@@ -53,8 +53,8 @@ def engine(browser, site):
     page = browser.new_page()
     page.goto((site / "index.html").as_uri())
     page.add_script_tag(path=site / "live.js")
-    for name in MODELS:
-        page.add_script_tag(path=site / f"{name}.js")
+    for path in sorted(site.glob("*-*.js")):
+        page.add_script_tag(path=path)
     page.evaluate(
         """() => {
             globalThis.models = {};
@@ -273,101 +273,162 @@ def part(page, name):
     return page.locator(f"[data-name={name}]")
 
 
-def settled(page, text=""):
-    page.wait_for_function(
-        """(text) => document.querySelector(".edgewise-live").ariaBusy !== "true"
-            && document.querySelector("[data-name=result]")?.textContent.includes(text)""",
-        arg=text,
+def settle(page):
+    page.wait_for_function("document.querySelector('.edgewise-front').ariaBusy === 'false'")
+
+
+def said(page):
+    settle(page)
+    return part(page, "now").inner_text()
+
+
+def press(page, name):
+    page.get_by_role("button", name=name, exact=True).click()
+    settle(page)
+
+
+def translate(page, text):
+    page.locator("input[name=text]").fill(text)
+    page.keyboard.press("Enter")
+    settle(page)
+    return part(page, "whole").inner_text()
+
+
+def change(page, **state):
+    """Set a part of the page's state and return the outcome."""
+    return page.evaluate(
+        """async (state) => {
+            const {front} = document.querySelector(".edgewise-front");
+            await front.change({cuts: [], reach: null, ...state});
+            const {text, at, bars} = front.outcome ?? {text: front.base.said};
+            return {text, at, bars};
+        }""",
+        state,
     )
-    return part(page, "result").inner_text()
 
 
-def begin(page):
-    page.locator("button.load").click()
-    return settled(page, "nothing is cut")
+def line(page, sender, receiver):
+    """The place on the screen of the middle of a line from the source to the target."""
+    return page.evaluate(
+        """([sender, receiver]) => {
+            const {picture} = document.querySelector(".edgewise-front").front;
+            const wanted = ["e2d", sender, receiver].join();
+            const at = picture.lines.findIndex(({line}) => line.slice(0, 3).join() === wanted);
+            const hit = document.querySelector(`[data-line="${at}"]`);
+            const half = hit.getPointAtLength(hit.getTotalLength() / 2);
+            const {x, y} = half.matrixTransform(hit.getScreenCTM());
+            return [x, y];
+        }""",
+        [sender, receiver],
+    )
 
 
-def test_before_it_is_loaded_a_picture_shows_it_at_work_and_the_button_says_the_size(page, site):
-    assert page.locator(".still svg path").count() > 50
-    assert "“Where is the station?” became “Où est la gare ?”" in page.locator("figcaption").inner_text()
-    size = sum((site / name).stat().st_size for name in ("tatoeba.js", "live.js")) / 1e6
-    assert page.locator("button.load").inner_text() == f"Load the translator ({size:.1f} MB)"
-    assert page.evaluate("[globalThis.EdgewiseModels, globalThis.EdgewiseEngine]") == [None, None]
-    begin(page)
-    assert page.locator(".still").count() == 0
-    assert part(page, "whole").inner_text() == "Où est la gare ?"
+PREPARED = json.loads(read("prepared.json"))
+FIRST = HOLES["tatoeba"][0]
 
 
-def test_every_experiment_does_what_is_said_of_it(page):
-    begin(page)
-    for name, settings_ in json.loads(read("models.json")).items():
-        page.select_option("[name=model]", name)
-        settled(page)
-        for experiment in settings_["tries"]:
-            page.get_by_role("button", name=experiment["label"], exact=True).click()
-            settled(page, " cut: ")
-            assert (
-                page.locator("[data-name=free] :not(del)").all_inner_texts() == experiment["becomes"].split()
-            )
-            assert part(page, "note").inner_text() == experiment["says"]
+def test_a_cut_of_the_first_sentence_is_answered_before_any_model_is_there(browser, site, tmp_path):
+    (tmp_path / "index.html").write_bytes((site / "index.html").read_bytes())
+    page = browser.new_page()
+    page.goto((tmp_path / "index.html").as_uri())
+    press(page, "Cut cat → chat")
+    assert said(page) == "Le lit dort sur mon lit."
+    assert page.locator(".line.gone").count() == 1
+    assert page.locator(".lost").text_content() == "chat"
+    translate(page, "It is raining today.")
+    assert part(page, "note").inner_text().startswith("The translator cannot be loaded: ")
+    press(page, "Undo")
+    assert said(page) == "Le lit dort sur mon lit."
+    page.close()
 
 
-def test_an_edge_is_cut_by_a_click_and_mended_by_another(page):
-    begin(page)
-    edge = page.locator(".hit").last  # the heaviest, above the others
-    edge.hover(force=True)
-    assert part(page, "pointed").inner_text().endswith("Click to cut.")
-    edge.click(force=True)
-    assert settled(page, "8 edges of 608 cut")  # in 2 layers and 4 heads
-    assert page.locator(".edge.cut").count() == 1
-    page.get_by_role("button", name="Undo").click()
-    settled(page, "nothing is cut")
-    assert page.locator(".edge.cut").count() == 0
+def test_what_is_known_beforehand_is_what_the_model_says(page):
+    """Each single line, each word, and all lines across."""
+    known = page.evaluate(
+        """() => {
+            const {front} = document.querySelector(".edgewise-front");
+            const known = [...front.ready].map(([key, outcome]) => [key, outcome]);
+            front.ready.clear();  // so that the model has to answer
+            return known;
+        }"""
+    )
+    assert len(known) == 140 + 8 + 1
+    for key, expected in known:
+        cuts = [[kind, *map(int, numbers)] for kind, *numbers in (cut.split(".") for cut in key.split("_"))]
+        found = change(page, cuts=cuts)
+        assert (found["text"], found["at"]) == (expected["text"], expected["at"]), key
+        ours, theirs = ({word: both for word, *both in one["bars"]} for one in (found, expected))
+        for word in ours.keys() & theirs.keys():
+            assert ours[word] == pytest.approx(theirs[word], abs=2e-3), key
+        alone = [max((ours | theirs)[word]) for word in ours.keys() ^ theirs.keys()]
+        assert max(alone, default=0) < 0.03, key
+    for outcome in {expected["text"] for _, expected in known}:
+        assert outcome in PREPARED["models"]["tatoeba"]["glosses"]
+
+
+def test_every_experiment_does_what_is_said_of_it_and_has_a_gloss(page):
+    for model, settings_ in PREPARED["models"].items():
+        for one in settings_["tries"]:
+            wanted = {"cuts": one["cuts"], "reach": one.get("reach"), "text": one["text"], "model": model}
+            assert change(page, **wanted)["text"] == one["becomes"]
+            assert part(page, "why").inner_text() == one["says"]
+            gloss = settings_["glosses"][one["becomes"]].replace("*", "")
+            same = one["becomes"] == part(page, "whole").inner_text()
+            assert part(page, "gloss").inner_text() == ("Not a word changes." if same else gloss)
+
+
+def test_a_line_is_cut_by_a_click_and_a_word_silenced_by_another(page):
+    x, y = line(page, 1, 1)
+    page.mouse.move(x, y)
+    assert part(page, "pointed").inner_text().startswith("writing “chat” attends to “cat”: 6")
+    page.mouse.click(x, y)
+    assert said(page) == "Le lit dort sur mon lit."
+    page.mouse.click(x, y)
+    assert said(page) == ""
+    word = page.locator(".word[data-side=source]", has_text="bed")
+    word.hover()
+    assert 0 < page.locator(".line:not(.dim)").count() < page.locator(".line").count() / 3
+    word.click()
+    assert said(page) == "Le chat dort sur moi."
+    press(page, "Undo")
+    press(page, "Undo")
+    assert said(page) == "Le lit dort sur mon lit."
+    press(page, "Reset")
+    assert page.get_by_role("button", name="Reset").is_disabled()
+
+
+@pytest.mark.parametrize("page", [{"viewport": PHONE, "has_touch": True}], indirect=True)
+def test_a_finger_names_a_line_before_it_cuts(page):
+    x, y = line(page, 1, 1)
+    page.touchscreen.tap(x, y)
+    assert part(page, "pointed").inner_text().endswith("Tap again to cut it.")
+    assert said(page) == ""
+    page.touchscreen.tap(x, y)
+    assert said(page) == "Le lit dort sur mon lit."
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
 
 
 def test_all_of_it_works_by_keyboard(page):
-    begin(page)
-    graph = page.locator("svg.graphs")
-    graph.focus()
-    page.keyboard.press("ArrowRight")
-    said = part(page, "pointed").inner_text()
-    page.keyboard.press("ArrowRight")
-    assert part(page, "pointed").inner_text() != said
-    page.keyboard.press("ArrowDown")
+    page.locator("svg").first.focus()
+    for key in ["ArrowRight"] * 2 + ["ArrowDown"]:
+        before = part(page, "pointed").inner_text()
+        page.keyboard.press(key)
+        assert part(page, "pointed").inner_text() != before
     page.keyboard.press("Enter")
-    settled(page, "8 edges of 608 cut")
-    assert part(page, "pointed").inner_text()
+    settle(page)
+    assert page.locator(".line.gone").count() == 1
     page.keyboard.press("Enter")
-    settled(page, "nothing is cut")
-
-
-def test_a_silenced_word_says_what_that_did_to_which_probability(page, translators):
-    begin(page)
-    word = part(page, "words").get_by_role("button", name="station")
-    word.click()
-    said = settled(page, "88 edges of 608 cut: ")  # 5 + 6 receivers, 2 layers, 4 heads
-    assert word.get_attribute("aria-pressed") == "true"
-    translator = translators["tatoeba"]
-    sentence = CutTranslation(translator.model, translator.encode("Where is the station?"))
-    number = translator.splitter.show(translator.split("Where is the station?")).index("_station")
-    kinds, senders = sentence.edges[:, 0], sentence.edges[:, 4]
-    kept = (senders != number) | (kinds == KINDS.index("d2d"))
-    of = [
-        sentence.log_probs(kept)[0].detach().exp()[range(len(sentence.read)), [*sentence.ids, END]]
-        for kept in (torch.ones(1, len(kept), dtype=torch.bool), kept[None])
-    ]
-    place = int((of[0] - of[1]).abs().argmax())
-    [piece] = translator.splitter.show([translator.vocabulary.decode(list(sentence.ids))[place]])
-    before, after = (f"{100 * float(p[place]):.1f}\u00a0%" for p in of)
-    assert said.endswith(f"Most changed is “{piece[1:]}”: its probability goes from {before} to {after}.")
-    word.click()
-    settled(page, "nothing is cut")
+    settle(page)
+    assert page.locator(".line.gone").count() == 0
+    page.keyboard.press("s")
+    settle(page)
+    assert page.locator(".silent").count() == 1
 
 
 @pytest.mark.corpus
 @pytest.mark.parametrize("name", MODELS)
 def test_ninety_five_in_a_hundred_held_out_sentences_are_not_doubted(name):
-    typical = json.loads(read("models.json"))[name]["typical"]
+    typical = PREPARED["models"][name]["typical"]
     artifact = artifacts.load(name)
     translator = runs.load_translator(artifact)
     ids = [translator.encode(source) for source in runs.test_sources(artifact)[:600]]
@@ -379,98 +440,131 @@ def test_ninety_five_in_a_hundred_held_out_sentences_are_not_doubted(name):
     assert np.quantile(np.exp(found), 0.05) == pytest.approx(typical, abs=0.01)
 
 
-def test_a_link_restores_what_was_cut(page, site):
-    begin(page)
-    page.locator("input[name=text]").fill("They live near the river.")
-    page.keyboard.press("Enter")
-    settled(page, "nothing is cut")
-    page.select_option("[name=reach]", "1")
-    settled(page, "cut: ")
-    page.locator(".hit").last.click(force=True)
-    said = settled(page, "cut: ")
-    page.get_by_role("button", name="Copy a link").click()
-    link = page.evaluate("location.href")
+def test_the_address_holds_the_state_and_brings_it_back(page, site):
+    translate(page, "They live near the river.")
+    change(page, cuts=[["e2d", -1, -1, -1, 2]], reach=1)
+    found, address = said(page), page.url
     other = page.context.new_page()
-    other.goto(link)
-    assert other.locator("button.load").inner_text().startswith("Open what the link shows (")
-    other.locator("button.load").click()
-    assert settled(other, "cut: ") == said
+    other.goto(address)
+    assert said(other) == found
     assert other.locator("input[name=text]").input_value() == "They live near the river."
+    other.evaluate("location.hash = '#live?model=tatoeba&text=It+is+raining+today.'")
+    other.wait_for_function("document.querySelector('[data-name=whole]').textContent.startsWith('Il pleut')")
     other.close()
+    press(page, "Undo")
+    press(page, "Undo")
+    assert page.url == (site / "index.html").as_uri()
 
 
-def test_what_cannot_be_translated_is_refused_in_a_sentence(page):
-    begin(page)
-    for text, said in (("   ", "There is no text"), ("a " * 100, "100 pieces")):
-        page.locator("input[name=text]").fill(text)
-        page.keyboard.press("Enter")
-        settled(page, said)
+@given(
+    st.builds(
+        "#live?model={}&text={}&cut={}&keep={}&window={}&lighter={}&beam={}".format,
+        st.sampled_from(["tatoeba", "constructor", "__proto__"]),
+        *[st.text("aZ0159.-_e2d%+ ", max_size=12)] * 6,
+    )
+)
+@settings(max_examples=60, deadline=None)
+def test_a_link_is_a_state_or_none_and_only_edges_that_exist_are_cut(engine, link):
+    state = engine.evaluate("(link) => EdgewiseWords.fromLink(link, {tatoeba: 1})", link)
+    assert (state is None) == ("tatoeba" not in link)
+    if state:
+        assert (
+            engine.evaluate("(s) => EdgewiseWords.fromLink(EdgewiseWords.toLink(s), {tatoeba: 1})", state)
+            == state
+        )
+        left = """(cuts) => {
+            const set = new EdgewiseCuts.EdgeSet({layers: 2, heads: 4}, 5, 6), all = set.left(6).length;
+            cuts.forEach((cut) => set.cut(cut));
+            const named = new Set(cuts.flatMap((cut) => [...set.edges(cut)].map(String)));
+            return all - set.left(6).length - named.size;
+        }"""
+        assert engine.evaluate(left, state["cuts"]) == 0
+
+
+def test_a_link_of_twenty_thousand_cuts_opens(page):
+    page.goto(page.url + "#live?model=tatoeba&text=Hi.&cut=" + "_".join(["e2d.-1.-1.-1.-1"] * 20_000))
+    page.reload()
+    settle(page)
+    assert part(page, "whole").inner_text()
+
+
+def test_what_cannot_be_read_is_said_at_the_field_and_the_picture_stays(page):
+    translate(page, "It is raining today.")
+    for text, note in (
+        ("   ", "Type an English sentence. Try “"),
+        ("你好", "There is nothing here that this translator can read. Try “"),
+        ("It is raining today. 🌧", "Translated without “🌧”, which it cannot read."),
+        ("It is raining today. " * 20, "Translated without the end, “"),
+    ):
+        assert translate(page, text).startswith("Il pleut aujourd'hui.")
+        assert part(page, "note").inner_text().startswith(note)
+        assert page.locator(".word").count() > 8
+    translate(page, "xq zzkw vrr")
+    assert "The model is unsure of this one" in part(page, "note").inner_text()
+
+
+def test_what_was_typed_is_what_a_cut_acts_on(page):
     page.locator("input[name=text]").fill("It is raining today.")
-    page.keyboard.press("Enter")
-    settled(page, "nothing is cut")
+    press(page, "Cut all lines across")
     assert part(page, "whole").inner_text() == "Il pleut aujourd'hui."
+    assert said(page) not in ("", "Il pleut aujourd'hui.")
 
 
-def test_a_file_that_cannot_be_read_leaves_the_picture_and_says_so(browser, site, tmp_path):
-    for name in ("index.html", "live.js", "multi30k.js"):
-        (tmp_path / name).write_bytes((site / name).read_bytes())
-    page = browser.new_page()
-    page.goto((tmp_path / "index.html").as_uri())
-    page.locator("button.load").click()
-    page.wait_for_selector("[role=alert]:not(:empty)")
-    assert page.locator("[role=alert]").inner_text().startswith("The translator cannot be loaded (")
-    assert page.locator(".still svg").is_visible()
-    page.select_option("[name=model]", "multi30k")
-    page.locator("button.load").click()
-    settled(page, "nothing is cut")
-    page.close()
+def test_golf_counts_edges_compares_words_and_its_hints_lose_nothing(page):
+    row = load_study("golf-tatoeba").rows[0]
+    par = len(row["kept"])
+    press(page, f"{par} of {row['edges']:,} edges are enough. Can you do it with {par - 1}?")
+    page.wait_for_function("document.querySelector('.golf') && !document.querySelector('.golf').hidden")
+    score = part(page, "score")
+    left, hint = row["edges"], page.get_by_role("button", name="A cut that costs nothing")
+    for _ in range(3):
+        hint.click()
+        page.wait_for_function(
+            "(n) => parseInt(document.querySelector('.score').textContent.replace(',', '')) < n", arg=left
+        )
+        settle(page)
+        left = int(score.inner_text().split()[0].replace(",", ""))
+        assert said(page) == row["translation"]
+        assert "lost" not in score.inner_text()
+    before = page.evaluate("document.querySelector('.edgewise-front').front.history.length")
+    for value in ("0.5", "0.8", "0.99"):
+        page.locator(".golf input").evaluate(
+            "(e, v) => { e.value = v; e.dispatchEvent(new Event('input')); }", value
+        )
+    settle(page)
+    assert score.inner_text().endswith("The translation is lost: undo.")
+    assert page.evaluate("document.querySelector('.edgewise-front').front.history.length") == before + 1
+    press(page, "Show par")
+    assert score.inner_text().endswith("Par!")
 
 
-def test_golf_scores_what_is_left_and_knows_par(page, translators):
-    begin(page)
-    page.locator(".golf summary").click()
-    settled(page)
-    page.select_option("[name=hole]", "0")
-    settled(page, "nothing is cut")
-    score, kept = page.locator(".score"), load_study("golf-tatoeba").rows[0]["kept"]
-    page.wait_for_function(f"document.querySelector('.score').textContent.endsWith('par is {len(kept)}.')")
-    assert score.inner_text().startswith("608 of 608 edges are left")
-    whole = CutTranslation(translators["tatoeba"].model, translators["tatoeba"].encode(HOLES["tatoeba"][0]))
-    needed = set(map(tuple, whole.edges[kept, :3].tolist()))
-    groups = Counter(tuple(edge[:3]) for edge in whole.edges.tolist())
-    page.get_by_role("button", name="Cut what par does not need").click()
-    settled(page, " cut: ")
-    assert score.inner_text().startswith(f"{608 - max(groups[g] for g in groups.keys() - needed)} ")
-    page.locator("[name=lighter]").fill("0.99")
-    settled(page, " cut: ")
-    page.wait_for_function("document.querySelector('.score').textContent.includes('The translation is lost')")
-    page.get_by_role("button", name="Show par").click()
-    page.wait_for_function("document.querySelector('.score').textContent.endsWith('This is par.')")
-
-
-def test_links_come_back_and_what_is_no_link_is_none(page, site):
-    page.add_script_tag(path=site / "live.js")
-    state = {
-        "name": "tatoeba", "text": "a&b=c #%_.", "cuts": [["e2d", -1, 2, -1, 3], [-1, -1, -1, -1, -1]],
-        "reach": 0, "lighter": 0.25, "kept": [1, 5],
-    }  # fmt: skip
-    there = "(state) => EdgewiseTranslator.fromLink(EdgewiseTranslator.toLink(state))"
-    assert page.evaluate(there, state) == state
-    assert page.evaluate("EdgewiseTranslator.fromLink", "#x") is None
-
-
-def test_words_that_differ_are_marked_by_alignment(page, site):
-    page.add_script_tag(path=site / "live.js")
+def test_words_that_differ_are_marked_by_alignment(engine):
     sentences = ["steht auf einer Leiter .", "steht auf einem Leiter ."]
-    assert page.evaluate("([a, b]) => EdgewiseTranslator.compareWords(a, b)", sentences) == [
+    assert engine.evaluate("([a, b]) => EdgewiseWords.compareWords(a, b)", sentences) == [
         ["steht", "both"], ["auf", "both"], ["einer", "old"], ["einem", "new"],
         ["Leiter", "both"], [".", "both"],
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("page", [{"viewport": PHONE}], indirect=True)
-def test_it_fits_a_telephone(page):
-    begin(page)
-    page.locator(".golf summary").click()
-    settled(page)
-    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+def test_more_shows_layers_pieces_and_the_other_model(page):
+    page.locator("summary").click()
+    page.wait_for_selector(".edgewise-front details select")
+    settle(page)
+    lines = page.locator(".line").count()
+    page.get_by_label("all lines, also").check()
+    settle(page)
+    assert page.locator(".line").count() > 2 * lines
+    page.get_by_role("checkbox", name="pieces").check()
+    settle(page)
+    assert "end" in page.locator(".word").all_text_contents()
+    page.get_by_role("combobox", name="Model").select_option("multi30k")
+    settle(page)
+    assert part(page, "whole").inner_text() == load_study("golf-multi30k").rows[0]["translation"]
+    page.get_by_role("combobox", name="Beam").select_option("5")
+    settle(page)
+    assert part(page, "whole").inner_text()
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Save the picture").click()
+    told = saved.value.path().read_text("utf-8")
+    assert HOLES["multi30k"][0] in told
+    assert "#live?model=multi30k" in told.replace("&amp;", "&")

@@ -22,7 +22,6 @@ from attention_on_edges.studies import bleu as bleu_study
 from attention_on_edges.studies import heads as heads_study
 from attention_on_edges.studies.alignment import measure_alignment
 from attention_on_edges.studies.bleu import measure_bleu, paired_tests
-from attention_on_edges.studies.circuits_and_golf import HOLES
 from attention_on_edges.studies.heads import heads_of, measure_pruning
 from attention_on_edges.studies.measurements import measure_windows
 from attention_on_edges.studies.syntax import measure_syntax
@@ -241,9 +240,3 @@ class TestRunning:
             artifact = artifacts.load(measurement.artifact)
             assert results.config["weights"] == measurements.digest_of_weights(artifact), name
             assert not results.provenance["changed"], name
-
-    def test_the_live_translator_was_timed_with_the_committed_models(self):
-        timed = load_study("live-speed")
-        models = {name: measurements.digest_of_weights(artifacts.load(name)) for name in HOLES}
-        assert timed.config["weights"] == models
-        assert not timed.provenance["changed"]

@@ -40,7 +40,7 @@ def site():
 
 def visit(browser, address, **options):
     """Open a page on a wide and light screen; it tells what it ``asked`` for and what ``trouble`` it had."""
-    tab = browser.new_context(viewport=SCREEN, reduced_motion="reduce", **options).new_page()
+    tab = browser.new_context(**{"viewport": SCREEN, "reduced_motion": "reduce"} | options).new_page()
     tab.asked, tab.trouble = [], []
     tab.on("request", lambda request: tab.asked.append(request.url))
     tab.on("requestfailed", lambda request: tab.trouble.append(f"failed: {request.url}"))
@@ -74,7 +74,7 @@ def test_every_page_is_built(browser, site):
     root = browser.new_page()
     root.goto(site)
     root.wait_for_url(site + "book/index.html")
-    assert (HTML / "404.html").exists()
+    assert 'href="/attention-on-edges/_static/' in (HTML / "404.html").read_text("utf-8")
 
 
 def test_headings_are_in_order(page):
@@ -163,6 +163,14 @@ def test_page_is_light(page, site):
     assert sum(built(url, site).stat().st_size for url in own) <= MOST_BYTES
 
 
+def violations(tab):
+    """What axe-core finds of WCAG 2.2 A and AA."""
+    tab.evaluate("axe => { (0, eval)(axe); }", AXE)
+    options = {"runOnly": WCAG, "resultTypes": ["violations"], "preload": False}
+    found = tab.evaluate("async options => (await axe.run(document, options)).violations", options)
+    return [(fault["id"], [node["target"] for node in fault["nodes"]][:5]) for fault in found]
+
+
 @pytest.mark.parametrize("look", LOOKS)
 def test_page_is_open_to_everybody_in_every_look(page, look):
     """Nothing sticks out; axe-core finds no violation of WCAG 2.2 A or AA."""
@@ -174,10 +182,33 @@ def test_page_is_open_to_everybody_in_every_look(page, look):
     assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
     if look in ("narrow-dark", "wide-light"):
         page.wait_for_function(REACHED, polling=50)
-        page.evaluate("axe => { (0, eval)(axe); }", AXE)
-        options = {"runOnly": WCAG, "resultTypes": ["violations"], "preload": False}
-        found = page.evaluate("async options => (await axe.run(document, options)).violations", options)
-        assert [(fault["id"], [node["target"] for node in fault["nodes"]][:5]) for fault in found] == []
+        assert violations(page) == []
+
+
+@pytest.mark.parametrize("look", ["wide-light", "narrow-dark"])
+def test_the_first_screen_cuts_answers_and_plays(browser, site, look):
+    """Field, picture and answer side by side, or in view at the same time; open to everybody in every state."""
+    size, scheme = LOOKS[look]
+    tab = visit(browser, site + "book/index.html", viewport=size, color_scheme=scheme)
+    assert sum(built(url, site).stat().st_size for url in tab.asked if url.startswith(site)) <= 1_000_000
+    controls = ".edgewise-front :is(button, a, input, select, summary)"
+    assert sum(one.is_visible() for one in tab.locator(controls).all()) <= 12
+    tab.locator(".chips button").first.click()
+    boxes = [tab.locator(f".edgewise-front {part}").bounding_box() for part in ("form", "svg", ".answer")]
+    assert all(0 <= box["y"] and box["y"] + box["height"] <= size["height"] for box in boxes)
+    field, picture, answer = ((box["x"], box["y"]) for box in boxes)
+    assert field[1] < picture[1]
+    assert answer[0] > picture[0] or answer[1] >= picture[1] + boxes[1]["height"]
+    for state in (".chips button:nth-child(4)", "summary"):
+        assert violations(tab) == []
+        tab.locator(f".edgewise-front {state}").click()
+        tab.wait_for_selector(".edgewise-front select >> visible=true")
+    assert violations(tab) == []
+    tab.emulate_media(media="print")
+    assert tab.locator("[data-name=whole]").is_visible()
+    assert not any(one.is_visible() for one in tab.locator(".edgewise-front button").all())
+    assert tab.trouble == []
+    tab.context.close()
 
 
 @pytest.mark.parametrize("fault", ["get() { throw new DOMException(); }", "value: { getItem() {} }"])

@@ -5,8 +5,7 @@
 (() => {
   "use strict";
 
-  const ANY = -1;
-  const KINDS = ["e2e", "e2d", "d2d"];
+  const { ANY, KINDS } = EdgewiseWords;
 
   class EdgeSet {
     // Of a model's layers and heads, for `sources` tokens and at most `targets` tokens that the decoder reads.
@@ -31,7 +30,7 @@
 
     // All edges that a cut names; without a cut, all edges. Only the first `targets` tokens of the target count.
     *edges([kind, layer, head, receiver, sender] = [ANY, ANY, ANY, ANY, ANY], targets = this.targets) {
-      const range = (chosen, count) => (chosen === ANY ? Array.from({ length: count }, (_, i) => i) : [chosen]);
+      const range = (chosen, count) => (chosen === ANY ? Array.from({ length: count }, (_, i) => i) : chosen >= 0 && chosen < count ? [chosen] : []);
       for (const k of kind === ANY ? KINDS : [kind]) {
         const rows = k === "e2e" ? this.sources : targets;
         for (const l of range(layer, this.layers)) {
@@ -80,5 +79,5 @@
     }
   }
 
-  globalThis.EdgewiseCuts = { ANY, EdgeSet, KINDS };
+  globalThis.EdgewiseCuts = { EdgeSet };
 })();

@@ -412,9 +412,10 @@
     }
   }
 
-  // From a data file: config, base64 of the weights, and the tokenizer's merges.
-  function load({ config, weights, merges }) {
-    return { model: new Transformer(config, readTensors(fromBase64(weights))), tokenizer: new Tokenizer(merges) };
+  // From the parts of a model: base64 of the weights, and in the first config and the tokenizer's merges.
+  function load(parts) {
+    const [{ config, merges }] = parts, bytes = fromBase64(parts.map(({ weights }) => weights).join(""));
+    return { model: new Transformer(config, readTensors(bytes)), tokenizer: new Tokenizer(merges) };
   }
 
   globalThis.EdgewiseEngine = { Tokenizer, asTrained, beamSearch, greedy, last, load, START, END };

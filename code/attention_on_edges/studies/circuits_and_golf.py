@@ -22,6 +22,7 @@ SENTENCES, DRAWS, ROUNDS = 200, 3, 40
 
 HOLES = {
     "tatoeba": (
+        "The cat is sleeping on my bed.",
         "Where is the station?",
         "I love you.",
         "Can you help me tomorrow?",

@@ -1,0 +1,96 @@
+// Words, lines and links of the front page: what depends on no model and draws nothing.
+//
+// A sentence has source and target words; columns and rows are the pieces of each. The row that predicts a piece of
+// the target is the receiver of its lines; what it read, a piece earlier, is a sender. A line is [kind, sender, receiver],
+// in words, sender -1 the start; a cut is [kind, layer, head, receiver, sender], in pieces.
+(() => {
+  "use strict";
+
+  const ANY = -1;
+  const KINDS = ["e2e", "e2d", "d2d"];
+  const WHOLE = { cuts: [], reach: null, lighter: 0, kept: null, beam: 1 };  // nothing is cut
+  const MOST_CUTS = 2000, MOST_TEXT = 5000;
+
+  // Pieces by the word or mark that they belong to.
+  function groupWords(shown) {
+    const groups = [];
+    shown.forEach((piece, i) => (groups.length && /^([\p{L}\p{N}]|['’-])/u.test(piece) ? groups.at(-1).push(i) : groups.push([i])));
+    return groups;
+  }
+
+  const toWord = (shown, group) => group.map((i) => shown[i]).join("").replace(/^_/, "");
+
+  function cutLine({ columns, rows }, [kind, sender, receiver], [layer, head] = [ANY, ANY]) {
+    const senders = kind !== "d2d" ? columns[sender] : sender < 0 ? [0] : rows[sender].map((row) => row + 1);
+    return (kind === "e2e" ? columns : rows)[receiver].flatMap((r) => senders.map((s) => [kind, layer, head, r, s]));
+  }
+
+  // Nobody attends to a word any more: of the source, or of what is written.
+  function silence({ columns, rows }, side, word, [layer, head] = [ANY, ANY]) {
+    return side === "source" ? columns[word].flatMap((s) => ["e2e", "e2d"].map((kind) => [kind, layer, head, ANY, s]))
+      : rows[word].map((s) => ["d2d", layer, head, ANY, s + 1]);
+  }
+
+  const keyOf = (cuts) => cuts.map((cut) => cut.join(".")).sort().join("_");
+
+  // Words that one text has and another lacks, by their longest common subsequence: [word, "both" | "old" | "new"].
+  function compareWords(before, after) {
+    const [a, b] = [before, after].map((text) => text.split(" ").filter(Boolean));
+    const common = Array.from({ length: a.length + 1 }, () => new Uint16Array(b.length + 1));
+    for (let i = a.length - 1; i >= 0; i--) {
+      for (let j = b.length - 1; j >= 0; j--) {
+        common[i][j] = a[i] === b[j] ? common[i + 1][j + 1] + 1 : Math.max(common[i + 1][j], common[i][j + 1]);
+      }
+    }
+    const words = [];
+    let i = 0, j = 0;
+    while (i < a.length || j < b.length) {
+      if (a[i] === b[j]) {
+        words.push([a[i], "both"]);
+        [i, j] = [i + 1, j + 1];
+      } else if (j === b.length || (i < a.length && common[i + 1][j] >= common[i][j + 1])) words.push([a[i++], "old"]);
+      else words.push([b[j++], "new"]);
+    }
+    return words;
+  }
+
+  // What the models can read of a text, and the signs that are left out.
+  function readable(text) {
+    const left = new Set(), kept = Array.from(text.slice(0, MOST_TEXT), (sign) => {
+      if (/[\p{Script=Latin}\p{M}\p{N}\p{P}\p{Sc}\p{White_Space}\p{C}+=<>~^|`]/u.test(sign)) return sign;
+      left.add(sign);
+      return " ";
+    });
+    return { text: kept.join("").replace(/\s+/g, " ").trim(), left: [...left].join(" ") };
+  }
+
+  // A state as the part of an address after #, and back; null if it is none. `models`: those that there are.
+  function toLink({ model, text, cuts, reach, lighter, kept, beam }) {
+    const parts = new URLSearchParams({ model, text });
+    if (cuts.length) parts.set("cut", cuts.map((cut) => cut.join(".")).join("_"));
+    if (reach !== null) parts.set("window", reach);
+    if (lighter) parts.set("lighter", lighter);
+    if (kept) parts.set("keep", kept.join("."));
+    if (beam > 1) parts.set("beam", beam);
+    return `#live?${parts}`;
+  }
+
+  function fromLink(link, models) {
+    const parts = new URLSearchParams(link.startsWith("#live?") ? link.slice(6) : ""), model = parts.get("model");
+    if (!Object.hasOwn(models, model ?? "")) return null;
+    const number = (text) => (/^-?\d{1,5}$/.test(text) ? Number(text) : NaN);
+    const numbers = (name, by) => (parts.get(name) ?? "").split(by).slice(0, MOST_CUTS);
+    const [reach, lighter, beam] = ["window", "lighter", "beam"].map((name) => Math.abs(parseFloat(parts.get(name))));
+    const cuts = numbers("cut", "_").map((cut) => cut.split(".")).filter(([kind, ...rest]) => KINDS.includes(kind) && rest.length === 4)
+      .map(([kind, ...rest]) => [kind, ...rest.map(number)]).filter((cut) => !cut.some(Number.isNaN));
+    return {
+      model, text: (parts.get("text") ?? "").slice(0, MOST_TEXT), cuts, reach: Number.isInteger(reach) ? reach : null,
+      lighter: lighter <= 1 ? lighter : 0, kept: parts.has("keep") ? numbers("keep", ".").map(number).filter((n) => n >= 0) : null,
+      beam: [2, 5].includes(beam) ? beam : 1,
+    };
+  }
+
+  globalThis.EdgewiseWords = {
+    ANY, KINDS, WHOLE, compareWords, cutLine, fromLink, groupWords, keyOf, readable, silence, toLink, toWord,
+  };
+})();

@@ -1,0 +1,65 @@
+"""What each single cut of the front page's sentence does: computed by the page's own engine, in Chromium.
+
+``make first-cuts`` runs this file and writes ``book/studies/first-cuts.json``, which the page shows before
+any model is loaded, and ``book/_static/card.png``, the picture that other sites show of it. ``test_live.py``
+computes the outcomes again.
+"""
+
+import time
+
+from attention_on_edges.live import page as live
+from attention_on_edges.runs import artifacts
+from attention_on_edges.studies.circuits_and_golf import HOLES
+from attention_on_edges.studies.measurements import digest_of_weights
+from attention_on_edges.studies.results import Results
+from browser import chromium
+from places import ROOT
+
+MODEL = "tatoeba"
+CARD = """body{margin:0;padding:24px 40px;font:20px/1.5 sans-serif;zoom:1.12}
+form,.chips,.on,.tools,.pointed,.lead{display:none !important}.claim{margin-bottom:18px !important}"""
+COMPUTED = """async ([name, text]) => {
+    const {WHOLE, cutLine, keyOf, silence} = EdgewiseWords, run = {alive: () => true};
+    const round = (numbers) => numbers.map((n) => (typeof n === "number" ? Number(n.toFixed(3)) : n));
+    const answers = new EdgewiseAnswers.Answers(EdgewiseEngine.load(EdgewiseModels[name]));
+    const sentence = await answers.translate(text, run), {ids, whole, ...told} = sentence, outcomes = [];
+    told.lines = told.lines.map(round);
+    const lines = told.lines.map((line) => cutLine(told, line));
+    const words = told.source.map((_, word) => silence(told, "source", word));
+    for (const cuts of [...lines, ...words, [["e2d", -1, -1, -1, -1]]]) {
+        const {text, at, bars} = await answers.outcome(sentence, {...WHOLE, cuts}, run);
+        outcomes.push({key: keyOf(cuts), text, at, bars: bars.map(round)});
+    }
+    return [told, outcomes];
+}"""
+
+
+def main() -> None:
+    """Compute all outcomes of the committed model and write them."""
+    began, facts = time.monotonic(), artifacts.facts("cpu")
+    with chromium() as browser:
+        page = browser.new_page()
+        for script in (
+            live.joined(("base.js", "words.js")),
+            live.script_file(),
+            *live.model_files(MODEL).values(),
+        ):
+            page.add_script_tag(content=script)
+        sentence, outcomes = page.evaluate(COMPUTED, [MODEL, HOLES[MODEL][0]])
+        config = {
+            "name": "first-cuts",
+            "about": "What does each single cut of a sentence do to its translation?",
+            "weights": digest_of_weights(artifacts.load(MODEL)),
+            "sentence": sentence,
+        }
+        Results(config, outcomes, facts | {"seconds": time.monotonic() - began}).write(
+            ROOT / "book" / "studies"
+        )
+        page = browser.new_page(viewport={"width": 1200, "height": 630})
+        page.set_content(f"<style>{CARD}</style><main>{live.front_page([MODEL], '.')}</main>")
+        page.evaluate("document.querySelector('.chips button').click()")
+        page.screenshot(path=ROOT / "book" / "_static" / "card.png")
+
+
+if __name__ == "__main__":
+    main()
