@@ -16,7 +16,7 @@ def leave_out_sources(app, config):
 
 
 def drop_scripts(app, pagename, templatename, context, doctree):
-    """Take sphinx-thebe's scripts off a page, which the browser finds faulty, and MathJax if it has no formula.
+    """Take faulty scripts of sphinx-thebe off a page, and MathJax if it has no formula.
 
     Sphinx loads MathJax if any page below has one.
     """
