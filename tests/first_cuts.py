@@ -19,15 +19,16 @@ MODEL = "tatoeba"
 CARD = """body{margin:0;padding:24px 40px;font:20px/1.5 sans-serif;zoom:1.12}
 form,.chips,.on,.tools,.pointed,.lead{display:none !important}.claim{margin-bottom:18px !important}"""
 COMPUTED = """async ([name, text]) => {
-    const {WHOLE, cutLine, keyOf, silence} = EdgewiseWords, run = {alive: () => true};
-    const round = (numbers) => numbers.map((n) => (typeof n === "number" ? Number(n.toFixed(3)) : n));
+    const {WHOLE, cutLine, keyOf, silence} = EdgewiseWords, options = {alive: () => true};
+    const round = (numbers) => numbers.map((n) => (typeof n === "number" ? Number(n.toFixed(4)) : n));
     const answers = new EdgewiseAnswers.Answers(EdgewiseEngine.load(EdgewiseModels[name]));
-    const sentence = await answers.translate(text, run), {ids, whole, ...told} = sentence, outcomes = [];
+    const sentence = await answers.translate(text, options), outcomes = [];
+    const {ids, run, certainty, ...told} = sentence;
     told.lines = told.lines.map(round);
     const lines = told.lines.map((line) => cutLine(told, line));
     const words = told.source.map((_, word) => silence(told, "source", word));
     for (const cuts of [...lines, ...words, [["e2d", -1, -1, -1, -1]]]) {
-        const {text, at, bars} = await answers.outcome(sentence, {...WHOLE, cuts}, run);
+        const {text, at, bars} = await answers.outcome(sentence, {...WHOLE, cuts}, options);
         outcomes.push({key: keyOf(cuts), text, at, bars: bars.map(round)});
     }
     return [told, outcomes];

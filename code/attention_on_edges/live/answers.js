@@ -2,86 +2,74 @@
 (() => {
   "use strict";
 
-  const { END, START, beamSearch, greedy } = EdgewiseEngine;
+  const { END, START, greedy } = EdgewiseEngine;
   const { EdgeSet } = EdgewiseCuts;
-  const { ANY, compareWords, groupWords, toWord } = EdgewiseWords;
+  const { ANY, groupWords, toWord } = EdgewiseWords;
   const { breathe } = EdgewiseBase;
-  const LIKELY = 6, MOST_PIECES = 60;
+  const LIKELY = 6, MOST_PIECES = 60, MOST_REPEATS = 3;
   const IN_TIME = 12;  // milliseconds of work between two breaths
 
   class Answers {
     constructor({ model, tokenizer }) {
-      Object.assign(this, { model, tokenizer, shape: { layers: model.config.N, heads: model.config.h } });
+      Object.assign(this, { model, tokenizer, counts: [model.config.N, model.config.h] });  // of layers and heads
     }
 
-    // The longest beginning of a text that the page translates, by words, and what is left over.
-    fit(text) {
-      const words = text.split(" ");
+    // What can be read of a text: {text}, the signs `left` out, and the `rest` that is too long.
+    read(typed) {
+      const isRead = (sign) => /[\p{Script=Latin}\p{M}\p{N}\p{P}\p{Sc}\p{White_Space}\p{C}+=<>~^|`]/u.test(sign), signs = Array.from(typed);
+      const left = [...new Set(signs.filter((sign) => !isRead(sign)))].join(" ");
+      const words = signs.map((sign) => (isRead(sign) ? sign : " ")).join("").split(/\s+/).filter(Boolean);
       let count = words.length;
-      while (count > 1 && this.tokenizer.encode(words.slice(0, count).join(" ")).length > MOST_PIECES) count--;
-      const [head, rest] = [words.slice(0, count), words.slice(count)].map((part) => part.join(" "));
-      return this.tokenizer.encode(head).length > MOST_PIECES ? ["", text] : [head, rest];
+      while (this.tokenizer.encode(words.slice(0, count).join(" ")).length > MOST_PIECES) count--;
+      const [text, rest] = [words.slice(0, count), words.slice(count)].map((part) => part.join(" "));
+      return { text: /[\p{L}\p{N}]/u.test(text) ? text : "", left, rest };
     }
 
     // A run of the model; null if alive() is false in the meantime. watch(ids) is told of each piece.
-    async run(ids, { alive, watch, beam = 1, repeats, ...options }) {
-      const record = { ids: [], logProbs: [], weights: new Map(), finished: false };
-      const attention = (kind, layer, receiver, weights) => record.weights.set(`${kind} ${layer} ${receiver}`, weights);
-      let forced = options.forced ?? null, last = performance.now();
-      const pause = async () => {
-        if (performance.now() - last < IN_TIME) return true;
+    async run(ids, { alive, watch, ...options }) {
+      const run = { ids: [], logProbs: [], weights: new Map(), finished: false };
+      const attention = (kind, layer, receiver, weights) => run.weights.set(`${kind} ${layer} ${receiver}`, weights);
+      let last = performance.now();
+      for (const step of greedy(this.model, ids, { attention, repeats: MOST_REPEATS, ...options })) {
+        run.ids = [...step.ids];
+        run.logProbs.push(step.logProbs);
+        run.finished = step.finished;
+        watch?.(run.ids);
+        if (performance.now() - last < IN_TIME) continue;
         await breathe();
+        if (!alive()) return null;
         last = performance.now();
-        return alive();
-      };
-      if (beam > 1) {
-        const search = beamSearch(this.model, ids, { beam, repeats, ...options });
-        for (let step = search.next(); ; step = search.next()) {
-          if (step.done) { forced = step.value[0].ids; break; }
-          if (!(await pause())) return null;
-        }
       }
-      for (const step of greedy(this.model, ids, { attention, repeats, ...options, forced })) {
-        record.ids = [...step.ids];
-        record.logProbs.push(step.logProbs);
-        record.finished = step.finished;
-        watch?.(record.ids);
-        if (!(await pause())) return null;
-      }
-      return alive() ? record : null;
+      return alive() ? run : null;
     }
 
-    // The words of ids of the target, and the pieces of each.
+    // The words of ids, and the numbers of the pieces of each.
     words(ids) {
-      const shown = ids.map((id) => this.tokenizer.show(id)), rows = groupWords(shown);
-      return { rows, words: rows.map((group) => toWord(shown, group)) };
+      const shown = ids.map((id) => this.tokenizer.show(id)), groups = groupWords(shown);
+      return [groups.map((group) => toWord(shown, group)), groups];
     }
 
     // A sentence as words and lines between them, and the run that it comes from.
-    async translate(text, { alive, watch, beam }) {
-      const ids = this.tokenizer.encode(text), whole = await this.run(ids, { alive, beam, repeats: 3, watch });
-      if (!whole) return null;
-      const shown = ids.map((id) => this.tokenizer.show(id)), columns = groupWords(shown), { rows, words } = this.words(whole.ids);
-      const sentence = {
-        text, ids, whole, columns, rows, source: columns.map((group) => toWord(shown, group)), target: words,
-        said: this.tokenizer.decode(whole.ids).trim(),
-      };
-      sentence.edges = [...new EdgeSet(this.shape, ids.length, whole.logProbs.length).edges()].length;
-      return { ...sentence, lines: this.lines(sentence) };
+    async translate(text, options) {
+      const ids = this.tokenizer.encode(text), run = await this.run(ids, options);
+      if (!run) return null;
+      const [source, columns] = this.words(ids), [target, rows] = this.words(run.ids);
+      const chosen = run.logProbs.map((row, i) => row[run.ids[i] ?? END]), certainty = Math.exp(chosen.reduce((a, b) => a + b, 0) / chosen.length);
+      const sentence = { text, ids, run, source, columns, target, rows, said: this.tokenizer.decode(run.ids).trim(), certainty: run.finished ? certainty : 0 };
+      const edges = [...new EdgeSet(this.counts, ids.length, run.logProbs.length).edges()].length;
+      return { ...sentence, edges, lines: this.lines(sentence) };
     }
 
     // The same in pieces instead of words, with the end as the last receiver.
     inPieces(sentence) {
-      const { ids, whole } = sentence, each = (list) => list.map((_, i) => [i]);
-      const show = (list) => list.map((id) => this.tokenizer.show(id).replace(/^_/, "\u00a0"));
-      const target = [...whole.ids, END].slice(0, whole.logProbs.length);
-      const pieces = { ...sentence, columns: each(ids), rows: each(target), source: show(ids), target: show(target.map((id) => id)) };
-      return { ...pieces, target: pieces.target.map((text) => (text === "<eos>" ? "end" : text)) };
+      const { ids, run } = sentence, each = (list) => list.map((_, i) => [i]), target = [...run.ids, END].slice(0, run.logProbs.length);
+      const show = (list) => list.map((id) => (id === END ? "end" : this.tokenizer.show(id).replace(/^_/, "\u00a0")));
+      return { ...sentence, columns: each(ids), rows: each(target), source: show(ids), target: show(target) };
     }
 
     // All lines [kind, sender, receiver, weight] in a layer and head, or on average; `selves`: to the word itself too.
     lines(sentence, [layer, head] = [ANY, ANY], selves = false) {
-      const { columns, rows, whole: { weights } } = sentence, { layers, heads } = this.shape, lines = [];
+      const { columns, rows, run: { weights } } = sentence, [layers, heads] = this.counts, lines = [];
       const range = (chosen, count) => (chosen === ANY ? Array.from({ length: count }, (_, i) => i) : [chosen]);
       const [ls, hs] = [range(layer, layers), range(head, heads)];
       const weigh = (kind, receivers, senders) => {
@@ -103,28 +91,27 @@
     }
 
     // What is left of all edges. A translation with cuts may grow longer than the one without.
-    edgeSet({ ids, whole }, { cuts, reach, lighter, kept }) {
-      const written = whole.logProbs.length, most = Math.max(written, 2 * ids.length + 11) + 9;
-      const set = new EdgeSet(this.shape, ids.length, most);
+    edgeSet({ ids, run }, { cuts, reach, lighter, kept }) {
+      const written = run.logProbs.length, most = Math.max(written, 2 * ids.length + 11) + 9;
+      const set = new EdgeSet(this.counts, ids.length, most);
       if (kept) set.keep(kept, written);
       cuts.forEach((cut) => set.cut(cut));
       if (reach !== null) set.narrow(reach);
       if (lighter) {
-        const weight = ([kind, layer, head, receiver, sender]) => whole.weights.get(`${kind} ${layer} ${receiver}`)[head][sender];
-        for (const edge of set.edges(undefined, written)) if (weight(edge) < lighter) set.set(edge, 1);
+        const weight = ([kind, layer, head, receiver, sender]) => run.weights.get(`${kind} ${layer} ${receiver}`)[head][sender];
+        for (const edge of set.edges(undefined, written)) if (weight(edge) < lighter) set.cut(edge);
       }
       return set;
     }
 
     // The translation with cuts: {text, at, bars, left, set}; null if alive() is false in the meantime.
     async outcome(sentence, state, { alive, bars = true }) {
-      const set = this.edgeSet(sentence, state), left = set.left(sentence.whole.logProbs.length).length;
-      const { whole, ids } = sentence, cut = await this.run(ids, { alive, edge: set.has, beam: state.beam });
+      const { run, ids, target, rows } = sentence, set = this.edgeSet(sentence, state), left = set.left(run.logProbs.length).length;
+      const cut = await this.run(ids, { alive, edge: set.has });
       if (!cut) return null;
-      const before = this.words(whole.ids), after = this.words(cut.ids).words;
-      const differs = [...before.words, ""].findIndex((word, i) => word !== (after[i] ?? "")), at = differs < 0 ? receiverOf(state.cuts, before.rows) : differs;
-      const start = before.rows[at]?.[0] ?? whole.ids.length, found = { text: this.tokenizer.decode(cut.ids).trim(), at, left, set };
-      return { ...found, bars: bars ? this.nextWords(ids, whole.ids.slice(0, start), set.has) : [] };
+      const [after] = this.words(cut.ids), differs = [...target, ""].findIndex((word, i) => word !== (after[i] ?? ""));
+      const at = differs < 0 ? receiverOf(state.cuts, rows) : differs, start = rows[at]?.[0] ?? run.ids.length;
+      return { text: this.tokenizer.decode(cut.ids).trim(), at, left, set, bars: bars ? this.nextWords(ids, run.ids.slice(0, start), set.has) : [] };
     }
 
     // The likeliest next words after ids of the target: [word, probability on the whole graph, with cuts].
@@ -155,12 +142,6 @@
       }
       return found;
     }
-
-    // Mean probability of a piece of a translation.
-    certainty({ whole }) {
-      const chosen = whole.logProbs.map((row, i) => row[whole.ids[i] ?? END]);
-      return Math.exp(chosen.reduce((sum, value) => sum + value, 0) / chosen.length);
-    }
   }
 
   function mostLikely(logProbs, count) {
@@ -179,8 +160,5 @@
     return kind && kind !== "e2e" && receiver !== ANY ? Math.max(0, rows.findIndex((row) => row.includes(receiver))) : 0;
   }
 
-  // Whether two texts have the same words.
-  const sameWords = (a, b) => compareWords(a, b).every(([, where]) => where === "both");
-
-  globalThis.EdgewiseAnswers = { Answers, sameWords };
+  globalThis.EdgewiseAnswers = { Answers };
 })();

@@ -9,24 +9,11 @@
 
   class EdgeSet {
     // Of a model's layers and heads, for `sources` tokens and at most `targets` tokens that the decoder reads.
-    constructor({ layers, heads }, sources, targets) {
-      Object.assign(this, { layers, heads, sources, targets });
-      this.gone = Object.fromEntries(KINDS.map((kind) => {
-        const { rows, columns } = this.sides(kind);
-        return [kind, new Uint8Array(layers * heads * rows * columns)];
-      }));
+    constructor([layers, heads], sources, targets) {
+      Object.assign(this, { layers, heads, sources, targets, gone: new Set() });
     }
 
-    sides(kind) {
-      return { rows: kind === "e2e" ? this.sources : this.targets, columns: kind === "d2d" ? this.targets : this.sources };
-    }
-
-    place(kind, layer, head, receiver, sender) {
-      const { rows, columns } = this.sides(kind);
-      return ((layer * this.heads + head) * rows + receiver) * columns + sender;
-    }
-
-    has = (...edge) => !this.gone[edge[0]][this.place(...edge)];
+    has = (...edge) => !this.gone.has(edge.join());
 
     // All edges that a cut names; without a cut, all edges. Only the first `targets` tokens of the target count.
     *edges([kind, layer, head, receiver, sender] = [ANY, ANY, ANY, ANY, ANY], targets = this.targets) {
@@ -45,37 +32,24 @@
     }
 
     cut(cut) {
-      for (const edge of this.edges(cut)) this.set(edge, 1);
-    }
-
-    set(edge, gone) {
-      this.gone[edge[0]][this.place(...edge)] = gone;
+      for (const edge of this.edges(cut)) this.gone.add(edge.join());
     }
 
     // Self-attention of the source to tokens at most `reach` away.
     narrow(reach) {
-      for (const edge of this.edges(["e2e", ANY, ANY, ANY, ANY])) {
-        if (Math.abs(edge[3] - edge[4]) > reach) this.set(edge, 1);
-      }
+      for (const edge of this.edges(["e2e", ANY, ANY, ANY, ANY])) if (Math.abs(edge[3] - edge[4]) > reach) this.gone.add(edge.join());
     }
 
     // Keeps nothing but the edges with these numbers, in a graph whose target has `targets` tokens.
     keep(numbers, targets) {
-      const kept = new Set(numbers);
+      const all = [...this.edges(undefined, targets)];
       this.cut();
-      let number = 0;
-      for (const edge of this.edges(undefined, targets)) if (kept.has(number++)) this.set(edge, 0);
+      for (const number of numbers) if (all[number]) this.gone.delete(all[number].join());
     }
 
     // The numbers of the edges that are left.
     left(targets) {
-      const numbers = [];
-      let number = 0;
-      for (const edge of this.edges(undefined, targets)) {
-        if (this.has(...edge)) numbers.push(number);
-        number++;
-      }
-      return numbers;
+      return [...this.edges(undefined, targets)].flatMap((edge, number) => (this.has(...edge) ? [number] : []));
     }
   }
 

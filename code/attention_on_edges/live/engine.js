@@ -25,17 +25,14 @@
     const header = JSON.parse(new TextDecoder().decode(bytes.subarray(8, 8 + length)));
     delete header.__metadata__;
     return Object.fromEntries(Object.entries(header).map(([name, { dtype, data_offsets: [start, stop] }]) => {
-      const raw = bytes.slice(8 + length + start, 8 + length + stop).buffer;
-      if (dtype === "F32") return [name, new Float32Array(raw)];
-      if (dtype !== "F16") throw new Error(`${name} is of type ${dtype}; F16 and F32 can be read`);
-      const halves = new Uint16Array(raw), tensor = new Float32Array(halves.length);
+      if (dtype !== "F16") throw new Error(`${name} is of type ${dtype}; F16 can be read`);
+      const halves = new Uint16Array(bytes.slice(8 + length + start, 8 + length + stop).buffer), tensor = new Float32Array(halves.length);
       for (let i = 0; i < halves.length; i++) tensor[i] = HALF[halves[i]];  // from() would take ten times as long
       return [name, tensor];
     }));
   }
 
   function fromBase64(text) {
-    if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
     const binary = atob(text), bytes = new Uint8Array(binary.length);
     for (let i = 0; i < bytes.length; i++) bytes[i] = binary.charCodeAt(i);
     return bytes;
@@ -221,28 +218,16 @@
       this.output = { weight: this.source, bias: tensors["generator.proj.bias"] };  // one matrix for all three
     }
 
-    // Adds sines and cosines of a position to row number `row` of x.
-    addPosition(x, row, position) {
-      const width = this.config.dim_model;
-      for (let j = 0; j < width; j += 2) {
-        const angle = position * 10000 ** (-j / width);
-        x[row * width + j] += Math.fround(Math.sin(angle));
-        x[row * width + j + 1] += Math.fround(Math.cos(angle));
-      }
-    }
-
-    embed(table, ids) {
-      const width = this.config.dim_model, scale = Math.fround(Math.sqrt(width));
-      const x = new Float32Array(ids.length * width);
+    // Ids at consecutive positions: their rows of a table, scaled, and sines and cosines of the positions.
+    embed(table, ids, position) {
+      const width = this.config.dim_model, scale = Math.fround(Math.sqrt(width)), x = new Float32Array(ids.length * width);
       ids.forEach((id, row) => {
-        for (let j = 0; j < width; j++) x[row * width + j] = table[id * width + j] * scale;
+        for (let j = 0; j < width; j++) {
+          const angle = (position + row) * 10000 ** (-(j - (j % 2)) / width), at = row * width + j;
+          x[at] = table[id * width + j] * scale;
+          x[at] += Math.fround(j % 2 ? Math.cos(angle) : Math.sin(angle));
+        }
       });
-      return x;
-    }
-
-    embedAt(table, ids, position) {
-      const x = this.embed(table, ids);
-      ids.forEach((_, row) => this.addPosition(x, row, position + row));
       return x;
     }
 
@@ -278,7 +263,7 @@
 
     // Keys and values of the encoded source for each layer of the decoder.
     encode(ids, options = {}) {
-      let x = this.embedAt(this.source, ids, 0);
+      let x = this.embed(this.source, ids, 0);
       const rows = ids.map((_, row) => row);
       this.encoder.layers.forEach((layer, l) => {
         x = this.sublayer(x, layer.norms[0], (y) => {
@@ -299,7 +284,7 @@
     // Appends a token to a target. The cache that is given stays as it is, so that hypotheses can share it.
     step(source, cache, id, options = {}) {
       const position = cache[0].length, grown = [];
-      let x = this.embedAt(this.source, [id], position);
+      let x = this.embed(this.source, [id], position);
       this.decoder.layers.forEach((layer, l) => {
         x = this.sublayer(x, layer.norms[0], (y) => {
           const fields = this.project(y, layer.self);
@@ -357,66 +342,11 @@
     }
   }
 
-  // Beam search as in edgewise.decoding: hypotheses are ranked by their log-probability divided by
-  // ((5 + length) / 6) ** penalty; a search ends when `beam` hypotheses have ended, or no other can win.
-  // Yields the hypotheses and candidates of each step; returns the n best.
-  function* beamSearch(model, ids, {
-    beam = 5, penalty = 0.6, nBest = 1, limit = longest(ids), repeats = Infinity, ...options
-  } = {}) {
-    const source = model.encode(ids, options), norm = (length) => ((5 + length) / 6) ** penalty;
-    const byScore = (a, b) => b.score - a.score, ended = [];
-    const ending = ({ ids: found, logProb }, finished) =>
-      ({ ids: found, logProb, finished, score: logProb / norm(found.length + finished) });
-    let growing = [{ ids: [], logProb: 0, cache: model.begin(), last: START }];
-    for (;;) {
-      let candidates = [];
-      growing.forEach((parent) => {
-        const { cache, logProbs } = model.step(source, parent.cache, parent.last, options);
-        const allowed = withoutLoops(logProbs, parent.ids, repeats);
-        candidates = mostProbable(candidates, parent, cache, allowed, 2 * beam);
-      });
-      candidates.forEach(({ id, parent, logProb }, rank) => {
-        if (id === END && rank < beam) ended.push(ending({ ids: parent.ids, logProb }, true));
-      });
-      const kept = candidates.filter(({ id }) => id !== END).slice(0, beam);
-      yield { growing, candidates, kept, ended };
-      const enough = ended.length >= nBest && [...ended].sort(byScore)[nBest - 1].score;
-      const settled = enough !== false && enough >= kept[0].logProb / norm(limit + 1);
-      if (growing[0].ids.length === limit || ended.length >= beam || settled) break;
-      growing = kept.map(({ parent, cache, id, logProb }) => ({ ids: [...parent.ids, id], logProb, cache, last: id }));
-    }
-    const found = [...ended].sort(byScore);
-    if (found.length < nBest) found.push(...growing.map((hypothesis) => ending(hypothesis, false)).sort(byScore));
-    return found.slice(0, nBest);
-  }
-
-  // The `count` best of the candidates so far and those that a parent adds, best first.
-  function mostProbable(candidates, parent, cache, logProbs, count) {
-    const best = [...candidates];
-    logProbs.forEach((value, id) => {
-      const logProb = Math.fround(parent.logProb + value);
-      if (best.length === count && logProb <= best[count - 1].logProb) return;
-      let place = best.length;
-      while (place > 0 && best[place - 1].logProb < logProb) place--;
-      best.splice(place, 0, { parent, cache, id, logProb });
-      best.length = Math.min(best.length, count);
-    });
-    return best;
-  }
-
-  // What a generator returns in the end.
-  function last(generator) {
-    for (;;) {
-      const { value, done } = generator.next();
-      if (done) return value;
-    }
-  }
-
   // From the parts of a model: base64 of the weights, and in the first config and the tokenizer's merges.
   function load(parts) {
     const [{ config, merges }] = parts, bytes = fromBase64(parts.map(({ weights }) => weights).join(""));
     return { model: new Transformer(config, readTensors(bytes)), tokenizer: new Tokenizer(merges) };
   }
 
-  globalThis.EdgewiseEngine = { Tokenizer, asTrained, beamSearch, greedy, last, load, START, END };
+  globalThis.EdgewiseEngine = { Tokenizer, asTrained, greedy, load, START, END };
 })();

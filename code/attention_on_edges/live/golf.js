@@ -3,75 +3,79 @@
   "use strict";
 
   const { WHOLE, ANY } = EdgewiseWords;
-  const { sameWords } = EdgewiseAnswers;
   const { choose, make, slide } = EdgewiseBase;
   const MOST_TRIES = 30;  // of a hint, for each size of groups
 
   class Golf {
     constructor(front, panel) {
       Object.assign(this, { front, panel });
-      const { holes } = front.known;
-      make(panel, "p", {}, "Keep the translation, word for word, with the fewest edges. Each edge of each layer and head counts one. Par was found by a program that tries edge after edge: it can be beaten.");
-      const bar = make(panel, "p", { class: "bar" });
-      this.choice = choose(bar, "Sentence", holes.map(({ text }, i) => [i, text]), (i) => this.play(holes[i]));
+      const { holes } = front.known, bar = make(panel, "p", { class: "bar" });
+      make(bar, "span", {}, "Keep the translation, word for word, with the fewest edges: each edge of each layer and head counts one. Par was found by a program that tries edge after edge: it can be beaten.");
+      this.choice = choose(bar, "Sentence", [["", "your own"], ...holes.map(({ model, text }, i) => [i, `${text}${model === front.start.model ? "" : ` (${front.known.models[model].label.split(",")[0]})`}`])], (i) => i && front.change({ ...WHOLE, ...this.holeOf(holes[i]) }));
       this.slider = slide(bar, "Cut all edges lighter than", { min: 0, max: 1, step: 0.01, value: 0 }, (lighter) => {
-        front.change({ lighter }, this.drawn);  // a drag is one step of undo
-        this.drawn = true;
+        this.before ??= front.state;  // a drag is one step of undo
+        front.change({ lighter }, this.before);
       });
-      this.slider.addEventListener("change", () => { this.drawn = false; });
+      this.slider.addEventListener("change", () => { this.before = null; });
       this.limit = make(this.slider.parentNode, "output");
       const button = (label, act) => { const made = make(bar, "button", { type: "button" }, label); made.addEventListener("click", act); return made; };
       this.hinted = button("A cut that costs nothing", () => this.hint());
-      button("Show par", () => front.change({ ...WHOLE, kept: this.hole.par }));
-      button("Close", () => { this.show(false); front.answer(); });
+      this.par = button("Show par", () => front.change({ ...WHOLE, kept: this.hole.par }));
+      button("Close", () => { this.show(false); front.svg.focus({ preventScroll: true }); front.answer(front.state); });
     }
+
+    holeOf = ({ model, text }) => ({ model, text });
 
     show(open) {
       this.open = open;
       this.panel.hidden = !open;
+      if (open) this.panel.focus();
     }
 
-    play({ model, text }) {
-      return this.front.change({ ...WHOLE, model, text });
-    }
-
-    // Cuts the largest group of edges that the translation does without: of a graph, layer and head, then a receiver, then
-    // one edge. The first that leaves the words as they are is cut; par is asked first, and nothing is lost by a hint.
+    // Cuts the largest group of edges without which the words stay: of a graph, layer and head, then a receiver, then one
+    // edge. Groups that par needs are not tried; a cut that would change a word is not made.
     async hint() {
-      const { front } = this, { sentence, state, answers } = front, turn = front.turn, alive = () => turn === front.turn;
-      const set = answers.edgeSet(sentence, state), written = sentence.whole.logProbs.length, par = new Set(this.hole?.par);
-      const left = [...set.edges(undefined, written)].map((edge, i) => [edge, par.has(i)]).filter(([edge]) => set.has(...edge));
+      const { front } = this, turn = front.turn, alive = () => turn === front.turn;
       this.hinted.disabled = true;
-      let found = null;
+      const cuts = await this.freeCut(alive);
+      this.hinted.disabled = false;
+      if (cuts) front.change({ cuts });
+      else if (alive()) front.note("No hint is left: each cut that was tried loses a word.");
+    }
+
+    async freeCut(alive) {
+      const { sentence, state, loaded } = this.front, answers = loaded[state.model], par = new Set(this.hole?.par);
+      const set = answers.edgeSet(sentence, state), all = [...set.edges(undefined, sentence.run.logProbs.length)];
       for (const size of [3, 4, 5]) {
-        const groups = new Map();
-        for (const [edge, needed] of left) {
-          const key = edge.slice(0, size).join(), group = groups.get(key) ?? { cut: [...edge.slice(0, size), ...Array(5 - size).fill(ANY)], count: 0, needed: false };
-          groups.set(key, { ...group, count: group.count + 1, needed: group.needed || needed });
-        }
-        const tries = [...groups.values()].filter(({ needed }) => !needed).sort((a, b) => b.count - a.count).slice(0, MOST_TRIES);
-        for (const { cut } of tries) {
-          const cuts = [...state.cuts, cut], said = found || !alive() ? null : await answers.outcome(sentence, { ...state, cuts }, { alive, bars: false });
-          if (said && sameWords(said.text, sentence.said)) found = cuts;
+        const counts = new Map(), needed = new Set();
+        all.forEach((edge, number) => {
+          const key = edge.slice(0, size).join();
+          if (par.has(number)) needed.add(key);
+          if (set.has(...edge)) counts.set(key, (counts.get(key) ?? 0) + 1);
+        });
+        const tries = [...counts.keys()].filter((key) => !needed.has(key)).sort((a, b) => counts.get(b) - counts.get(a));
+        for (const key of tries.slice(0, MOST_TRIES)) {
+          const [kind, ...numbers] = key.split(","), cut = [kind, ...numbers.map(Number), ...Array(5 - size).fill(ANY)];
+          const found = await answers.outcome(sentence, { ...state, cuts: [...state.cuts, cut] }, { alive, bars: false });
+          if (!found) return null;
+          if (found.text === sentence.said) return [...state.cuts, cut];
         }
       }
-      this.hinted.disabled = false;
-      if (found) front.change({ cuts: found });
-      else if (alive()) front.part("score").textContent += " No hint is left: each cut that was tried loses a word.";
+      return null;
     }
 
-    score({ sentence, outcome, same }) {
-      const { state, known: { holes } } = this.front;
-      this.hole = holes.find(({ model, text }) => model === state.model && text === state.text) ?? null;
-      if (!this.open || !sentence) return;
-      this.choice.value = this.hole ? holes.indexOf(this.hole) : "";
-      if (Number(this.slider.value) !== state.lighter) this.slider.value = state.lighter;
+    // The score of what is shown; `same`: whether no word is lost.
+    score(same) {
+      const { state, sentence, outcome, known: { holes }, part } = this.front, count = (n) => n.toLocaleString("en");
+      this.hole = holes.find(({ model, text }) => model === state.model && text === state.text);
+      this.par.disabled = !this.hole;
+      this.choice.value = holes.indexOf(this.hole) < 0 ? "" : holes.indexOf(this.hole);
+      if (this.slider !== document.activeElement) this.slider.value = state.lighter;
       this.limit.textContent = state.lighter.toFixed(2);
-      const left = outcome?.left ?? sentence.edges, par = this.hole?.par.length, count = (n) => n.toLocaleString("en");
-      const score = `${count(left)} of ${count(sentence.edges)} edges are left${par ? `; ${par} are known to be enough` : ""}.`;
-      const verdict = !same ? " The translation is lost: undo." : !par || left > par ? "" : left < par ? ` You beat par by ${par - left}! Share it.` : " Par!";
-      this.front.part("score").classList.toggle("won", same && left < par);
-      this.front.part("score").textContent = score + verdict;
+      const left = outcome?.left ?? sentence.edges, par = this.hole?.par.length, better = same && par - left;
+      const verdict = !same ? " A word is lost: undo." : better > 0 ? ` You need ${better} fewer: share it!` : better === 0 ? " Par!" : "";
+      part("score").textContent = this.open ? `${count(left)} of ${count(sentence.edges)} edges are left${par ? `; par is ${par}` : ""}.${verdict}` : "";
+      part("score").classList.toggle("won", this.open && better > 0);
     }
   }
 

@@ -35,7 +35,7 @@
       svg.addEventListener("pointerleave", (event) => { if (event.pointerType !== "touch") { this.only(null); this.choose(-1); } });
       svg.addEventListener("click", (event) => {
         const at = lineAt(event), word = wordAt(event);
-        if (word) return handlers.word(word.side, Number(word.word));
+        if (word) { this.choose(-1); return handlers.word(word.side, Number(word.word)); }
         if (at < 0) return;
         if (touched && named !== at) this.choose(at, "Tap again to cut it.");
         else handlers.line(this.lines[at].line);
@@ -46,7 +46,7 @@
 
     // sentence: source and target words, lines [kind, sender, receiver, weight]; least: the weight from which a line
     // shows; kinds: which graphs do.
-    show(sentence, { least, kinds, hint }) {
+    show(sentence, least, kinds) {
       const { svg } = this, room = svg.parentNode.clientWidth || 700, narrow = room < 500;
       const [largest, smallest, arch, between] = narrow ? [16, 14, 56, 122] : [20, 15, 84, 170];
       let size = largest + 1, xs, xt;
@@ -56,7 +56,7 @@
         xt = spread(sentence.target, size, DOT + 14, room - 4);
       } while (size > smallest && Math.max(xs.end, xt.end) > room - 4);
       const width = Math.max(room, xs.end + 4, xt.end + 4), top = arch + size + 4, bottom = top + between;
-      Object.assign(this, { sentence, room, settings: { least, kinds, hint }, chosen: -1 });
+      Object.assign(this, { sentence, room, chosen: -1 });
       svg.replaceChildren();
       svg.setAttribute("viewBox", `0 0 ${Math.round(width)} ${bottom + arch + 18}`);
       svg.style.width = width > room ? `${width}px` : "";
@@ -85,12 +85,11 @@
       }));
     }
 
-    // What is cut, silent or lost: gone(line), silent(side, word), lost(word of the target).
-    mark({ gone, silent, lost }) {
-      const first = this.settings.hint?.join();
+    // What is cut, silent, lost, or to be cut first: gone(line), silent(side, word), lost(word of the target), hinted(line).
+    mark({ gone, silent, lost, hinted }) {
       this.lines.forEach(({ line, drawn }) => {
         drawn.classList.toggle("gone", gone(line));
-        drawn.classList.toggle("hint", line.slice(0, 3).join() === first);
+        drawn.classList.toggle("hint", hinted(line));
       });
       this.words.forEach(({ classList, dataset: { side, word } }) => {
         classList.toggle("silent", silent(side, Number(word)));
@@ -118,21 +117,18 @@
     // Left and right: the receiver's other lines. Up and down: other receivers. Enter: cut or mend. S: silence the sender.
     walk(event) {
       const turns = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -1, ArrowDown: 1 }, turn = turns[event.key], { chosen } = this;
-      const acts = { Enter: () => this.handlers.line(this.lines[chosen].line), " ": () => this.handlers.line(this.lines[chosen].line), s: () => this.silenceSender() };
-      if (!this.lines.length || event.ctrlKey || event.metaKey || !(turn || acts[event.key])) return;
+      const act = { enter: "cut", " ": "cut", s: "silence" }[event.key.toLowerCase()], say = "Enter cuts it, S silences its sender.";
+      if (!this.lines.length || event.ctrlKey || event.metaKey || !(turn || act)) return;
       event.preventDefault();
       const order = this.lines.map((_, i) => i).sort((a, b) => rank(this.lines[a].line) - rank(this.lines[b].line)), at = order.indexOf(chosen);
-      if (at < 0) return this.choose(order[0], "Enter cuts it, S silences its sender.");
-      if (!turn) return acts[event.key]();
+      if (at < 0) return this.choose(order[0], say);
+      const { line } = this.lines[chosen];
+      if (act === "cut") return this.handlers.line(line);
+      if (act) return line[1] < 0 || this.handlers.word(line[0] === "d2d" ? "target" : "source", line[1]);
       const same = (i) => receiverOf(this.lines[i].line) === receiverOf(this.lines[chosen].line);
       const sideways = event.key === "ArrowLeft" || event.key === "ArrowRight";
       const rest = turn > 0 ? order.slice(at + 1) : order.slice(0, at).reverse(), next = rest.find((i) => same(i) === sideways);
-      if (next !== undefined) this.choose(next, "Enter cuts it, S silences its sender.");
-    }
-
-    silenceSender() {
-      const [kind, sender] = this.lines[this.chosen].line;
-      if (sender >= 0) this.handlers.word(kind === "d2d" ? "target" : "source", sender);
+      if (next !== undefined) this.choose(next, say);
     }
   }
 
@@ -143,13 +139,13 @@
   // Offers a drawing as a file, with its style and lines of text below it.
   function saveAsPicture(svg, style, texts, name) {
     const copy = svg.cloneNode(true), [, , width, height] = svg.getAttribute("viewBox").split(" ").map(Number);
-    copy.setAttribute("xmlns", SVG);
+    copy.setAttribute("class", "edgewise-front");
     copy.setAttribute("viewBox", `0 0 ${width} ${height + 26 * texts.length}`);
     copy.querySelectorAll(".hit, rect").forEach((hit) => hit.remove());
-    texts.forEach((text, i) => make(copy, "text", { class: "told", x: 6, y: height + 26 * i + 14 }, text));
+    texts.forEach((text, i) => make(copy, "text", { class: "told", x: 6, y: height + 26 * i + 14, style: `font-size:${Math.min(16, (1.8 * width) / text.length)}px` }, text));
     copy.prepend(Object.assign(document.createElementNS(SVG, "style"), { textContent: style }));
     const link = document.createElement("a");
-    link.href = URL.createObjectURL(new Blob([copy.outerHTML], { type: "image/svg+xml" }));
+    link.href = URL.createObjectURL(new Blob([new XMLSerializer().serializeToString(copy)], { type: "image/svg+xml" }));
     link.download = name;
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href));

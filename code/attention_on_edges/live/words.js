@@ -1,14 +1,14 @@
 // Words, lines and links of the front page: what depends on no model and draws nothing.
 //
-// A sentence has source and target words; columns and rows are the pieces of each. The row that predicts a piece of
-// the target is the receiver of its lines; what it read, a piece earlier, is a sender. A line is [kind, sender, receiver],
-// in words, sender -1 the start; a cut is [kind, layer, head, receiver, sender], in pieces.
+// A sentence has source and target words; columns and rows are the numbers of their pieces. A line is
+// [kind, sender, receiver], in words, sender -1 the start. A cut is [kind, layer, head, receiver, sender], in tokens of
+// the graph: those of the target are what the decoder reads, the start first, and token n predicts piece n.
 (() => {
   "use strict";
 
   const ANY = -1;
   const KINDS = ["e2e", "e2d", "d2d"];
-  const WHOLE = { cuts: [], reach: null, lighter: 0, kept: null, beam: 1 };  // nothing is cut
+  const WHOLE = { cuts: [], reach: null, lighter: 0, kept: null };  // nothing is cut
   const MOST_CUTS = 2000, MOST_TEXT = 5000;
 
   // Pieces by the word or mark that they belong to.
@@ -54,24 +54,13 @@
     return words;
   }
 
-  // What the models can read of a text, and the signs that are left out.
-  function readable(text) {
-    const left = new Set(), kept = Array.from(text.slice(0, MOST_TEXT), (sign) => {
-      if (/[\p{Script=Latin}\p{M}\p{N}\p{P}\p{Sc}\p{White_Space}\p{C}+=<>~^|`]/u.test(sign)) return sign;
-      left.add(sign);
-      return " ";
-    });
-    return { text: kept.join("").replace(/\s+/g, " ").trim(), left: [...left].join(" ") };
-  }
-
   // A state as the part of an address after #, and back; null if it is none. `models`: those that there are.
-  function toLink({ model, text, cuts, reach, lighter, kept, beam }) {
+  function toLink({ model, text, cuts, reach, lighter, kept }) {
     const parts = new URLSearchParams({ model, text });
     if (cuts.length) parts.set("cut", cuts.map((cut) => cut.join(".")).join("_"));
     if (reach !== null) parts.set("window", reach);
     if (lighter) parts.set("lighter", lighter);
     if (kept) parts.set("keep", kept.join("."));
-    if (beam > 1) parts.set("beam", beam);
     return `#live?${parts}`;
   }
 
@@ -80,17 +69,16 @@
     if (!Object.hasOwn(models, model ?? "")) return null;
     const number = (text) => (/^-?\d{1,5}$/.test(text) ? Number(text) : NaN);
     const numbers = (name, by) => (parts.get(name) ?? "").split(by).slice(0, MOST_CUTS);
-    const [reach, lighter, beam] = ["window", "lighter", "beam"].map((name) => Math.abs(parseFloat(parts.get(name))));
+    const [reach, lighter] = ["window", "lighter"].map((name) => Math.abs(parseFloat(parts.get(name))));
     const cuts = numbers("cut", "_").map((cut) => cut.split(".")).filter(([kind, ...rest]) => KINDS.includes(kind) && rest.length === 4)
       .map(([kind, ...rest]) => [kind, ...rest.map(number)]).filter((cut) => !cut.some(Number.isNaN));
     return {
-      model, text: (parts.get("text") ?? "").slice(0, MOST_TEXT), cuts, reach: Number.isInteger(reach) ? reach : null,
+      model, text: (parts.get("text") ?? "").slice(0, MOST_TEXT), cuts, reach: reach in [0, 1, 2, 3] ? reach : null,
       lighter: lighter <= 1 ? lighter : 0, kept: parts.has("keep") ? numbers("keep", ".").map(number).filter((n) => n >= 0) : null,
-      beam: [2, 5].includes(beam) ? beam : 1,
     };
   }
 
   globalThis.EdgewiseWords = {
-    ANY, KINDS, WHOLE, compareWords, cutLine, fromLink, groupWords, keyOf, readable, silence, toLink, toWord,
+    ANY, KINDS, WHOLE, compareWords, cutLine, fromLink, groupWords, keyOf, silence, toLink, toWord,
   };
 })();
