@@ -1,6 +1,5 @@
-"""What strangers type: pairs varied in training, how unlike an input is, and the committed set."""
+"""What strangers type: pairs varied in training, and names that are copied."""
 
-import random
 from dataclasses import replace
 
 import numpy as np
@@ -16,18 +15,13 @@ from attention_on_edges.corpora.tokenizer_config import TokenizerConfig
 from attention_on_edges.corpora.variation import invented, names, varied
 from attention_on_edges.runs import artifacts
 from attention_on_edges.runs.copied_names import copy_names, lost_names
-from attention_on_edges.runs.familiarity import Familiarity
 from attention_on_edges.runs.loading import load_data
-from attention_on_edges.runs.translator import Translator
-from attention_on_edges.studies.odd_inputs import longest_run, measure_odd_inputs, odd_inputs
 
 PAIRS = [
     ("Tom has 3 dogs.", "Tom a 3 chiens."),
     ("The dog is in Berlin!", "Le chien est à Berlin !"),
     ("A cat sleeps", "Un chat dort"),
 ]
-
-MODELS = "multi30k", "tatoeba"
 
 
 def ways(pair, seed):
@@ -96,70 +90,14 @@ def test_merges_are_learned_from_varied_text_too(monkeypatch):
     assert pieces[1] < 0.75 * pieces[0]
 
 
-class TestFamiliarity:
-    known = Familiarity.of([[3, 3, 4], [3, 4, 5], [3, 3, 3], []], 8)
-
-    def test_counts_and_surprisal(self):
-        assert self.known.counts == [0, 0, 0, 6, 2, 1, 0, 0]
-        assert self.known.surprisal([3, 5]) == pytest.approx(-np.log([7 / 17, 2 / 17]).mean())
-        assert self.known.surprisal([]) == 0
-
-    def test_frequent_pieces_are_familiar_and_unseen_ones_are_not(self):
-        found = [self.known.unlikeness(text) for text in ([3, 3], [3, 4], [7, 6])]
-        assert found == sorted(found)
-        assert found[0] == 0
-        assert found[-1] == 1
-
-    @given(st.integers(0, 10**6))
-    def test_of_training_texts_the_unlikeness_is_uniform(self, seed):
-        rng = random.Random(seed)
-        texts = [[min(rng.getrandbits(5), rng.getrandbits(5)) for _ in range(9)] for _ in range(400)]
-        known = Familiarity.of(texts, 32)
-        found = sorted(known.unlikeness(text) for text in texts)
-        assert found == pytest.approx(np.linspace(0, 1, 400), abs=0.03)
-
-
-def test_a_translator_says_how_unlike_a_text_is_if_it_knows():
-    told = runs.load_translator(artifacts.load("multi30k-one-layer"))
-    untold = Translator(told.model, told.splitter)
-    texts = ["A man.", "Qzx!"]
-    known = Familiarity.of([told.encode(texts[0])] * 3, told.vocabulary.vocab_size)
-    told = Translator(told.model, told.splitter, known=known)
-    assert [best.unlikeness for best, *_ in told(texts, 1)] == [0, 1]
-    assert [best.unlikeness for best, *_ in untold(texts, 1)] == [None, None]
-
-
-def test_the_committed_set_names_what_to_keep_and_runs_are_counted():
-    assert [longest_run(x) for x in ([], ["a"], ["a", "b", "b", "a", "a", "a"])] == [0, 1, 3]
-    for one in odd_inputs():
-        assert one.keep is None or len(one.keep) == len(one.texts)
-        for text, words in zip(one.texts, one.keep or [], strict=False):
-            assert all(word in text for word in words)
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_no_translation_of_an_odd_input_loops_or_runs_on(name):
-    translator = runs.load_translator(artifacts.load(name))
-    assert sum(row.loops for row in measure_odd_inputs(translator, beam=1)) == 0
-    texts = [text for one in odd_inputs() for text in one.texts if len(text) < 30]
-    for text, (best,) in zip(texts, translator(texts, beam=1), strict=True):
-        assert len(best.pieces) <= 2 * len(translator.split(text)) + 10
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_names_and_numbers_are_copied_and_without_copying_most_are_lost(name):
-    translator = runs.load_translator(artifacts.load(name))
-    share = []
-    for copy in (True, False):
-        rows = measure_odd_inputs(translator, copy=copy)
-        share.append(sum(row.kept for row in rows) / sum(row.to_keep for row in rows))
-    assert share[0] >= 0.8
-    assert share[1] <= 0.6
-    texts = [text for one in odd_inputs() if one.keep for text in one.texts]
-    with_names, without = (translator(texts, 1, copy=copy) for copy in (True, False))
-    assert [best.pieces for best, *_ in with_names] == [best.pieces for best, *_ in without]
-    for best, *_ in without:
-        assert best.text == translator.splitter.join(best.pieces)
+def test_names_are_copied_and_without_copying_pieces_are_the_text():
+    translator = runs.load_translator(artifacts.load("tatoeba"))
+    texts = {"Fatima reads a book.": "Fatima", "He bought a house in Oslo.": "Oslo", "I have 17 books.": "17"}
+    with_names, without = (translator([*texts], 1, copy=copy) for copy in (True, False))
+    for (one,), (other,), name in zip(with_names, without, texts.values(), strict=True):
+        assert name in one.text
+        assert one.pieces == other.pieces
+        assert other.text == translator.splitter.join(other.pieces)
 
 
 class TestCopying:

@@ -139,7 +139,6 @@ def test_a_run_on_text_leaves_an_artifact_that_translates_without_the_corpus(sma
     alone = runs.load_translator(artifact)
     found = [best for best, *_ in alone(texts)]
     assert [one.text for one in found] == expected
-    assert found[0].unlikeness < found[1].unlikeness == 1
 
 
 @pytest.fixture(scope="module")

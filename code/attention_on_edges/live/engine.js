@@ -295,11 +295,7 @@
           this.attend("e2d", l, layer.cross, this.project(y, layer.cross, "q"), source[l], [position], options));
         x = this.feedForward(x, layer);
       });
-      return { cache: grown, logProbs: this.predict(layerNorm(x, this.decoder.norm)) };
-    }
-
-    predict(x) {
-      return logSoftmax(linear(x, this.output));
+      return { cache: grown, logProbs: logSoftmax(linear(layerNorm(x, this.decoder.norm), this.output)) };
     }
   }
 

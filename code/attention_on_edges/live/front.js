@@ -264,26 +264,15 @@
         this.picture.show(this.drawn, view.every ? 0 : LEAST, view.kinds);
         this.drawnWith = drawnWith;
       }
-      const cuts = new Set(state.cuts.map(String)), lost = outcome && !view.pieces ? this.lost(outcome.text) : [];
+      const cuts = new Set(state.cuts.map(String)), spoken = (outcome?.text ?? sentence.said).split(/\s+|(?=[.,!?;:])/);
       const hint = isWhole(state) && state.model === this.start.model && sentence.text === this.start.text ? this.hint : [];
       this.picture.mark({
         gone: (line) => Boolean(outcome) && cutLine(this.drawn, line, view.scope).every((cut) => this.isGone(cut)),
         silent: (side, word) => silence(this.drawn, side, word, view.scope).every((cut) => cuts.has(String(cut))),
-        lost: (word) => Boolean(lost[word]),
+        lost: (word) => !view.pieces && !spoken.includes(sentence.target[word]),
         hinted: (line) => !view.pieces && line.slice(0, 3).join() === hint.join(),
       });
       this.svg.setAttribute("aria-label", `“${sentence.text}” becomes “${sentence.said}”: ${plural(this.picture.lines.length, "line")} between words. Arrow keys move from line to line, Enter cuts or mends, S silences the word that a line comes from.`);
-    }
-
-    // For each word of the target, whether a text has lost it.
-    lost(text) {
-      const spoken = compareWords(this.sentence.said, text).filter(([, where]) => where !== "new");
-      let at = -1, left = "";
-      return this.sentence.target.map((word) => {
-        if (!left) left = spoken[++at]?.[0] ?? "";
-        left = left.slice(word.length);
-        return spoken[at]?.[1] === "old";
-      });
     }
 
     // What comes with the engine: golf, and the rest behind "More".

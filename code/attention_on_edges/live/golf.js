@@ -11,7 +11,7 @@
       Object.assign(this, { front, panel });
       const { holes } = front.known, bar = make(panel, "p", { class: "bar" });
       make(bar, "span", {}, "Keep the translation, word for word, with the fewest edges: each edge of each layer and head counts one. Par was found by a program that tries edge after edge: it can be beaten.");
-      this.choice = choose(bar, "Sentence", [["", "your own"], ...holes.map(({ model, text }, i) => [i, `${text}${model === front.start.model ? "" : ` (${front.known.models[model].label.split(",")[0]})`}`])], (i) => i && front.change({ ...WHOLE, ...this.holeOf(holes[i]) }));
+      this.choice = choose(bar, "Sentence", [["", "your own"], ...holes.map(({ model, text }, i) => [i, `${text}${model === front.start.model ? "" : ` (${front.known.models[model].label.split(",")[0]})`}`])], (i) => i && front.change({ ...WHOLE, model: holes[i].model, text: holes[i].text }));
       this.slider = slide(bar, "Cut all edges lighter than", { min: 0, max: 1, step: 0.01, value: 0 }, (lighter) => {
         this.before ??= front.state;  // a drag is one step of undo
         front.change({ lighter }, this.before);
@@ -23,8 +23,6 @@
       this.par = button("Show par", () => front.change({ ...WHOLE, kept: this.hole.par }));
       button("Close", () => { this.show(false); front.svg.focus({ preventScroll: true }); front.answer(front.state); });
     }
-
-    holeOf = ({ model, text }) => ({ model, text });
 
     show(open) {
       this.open = open;

@@ -109,12 +109,6 @@ class Described:
         return json.loads(json.dumps(asdict(self)))
 
 
-def check_cpu(device: torch.device | str, models: str = "models") -> None:
-    """Raise ``ValueError`` unless ``device`` is the CPU; ``models`` says what is too small for another."""
-    if torch.device(device).type != "cpu":
-        raise ValueError(f"device must be cpu for these {models}, got {device}")
-
-
 @dataclass(frozen=True)
 class Experiment(Described):
     """A named training run.

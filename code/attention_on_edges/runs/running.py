@@ -13,7 +13,6 @@ from attention_on_edges.corpora.tokenization import BPE
 from attention_on_edges.runs import artifacts
 from attention_on_edges.runs.artifacts import Artifact
 from attention_on_edges.runs.experiment import Experiment, Search
-from attention_on_edges.runs.familiarity import Familiarity
 from attention_on_edges.runs.loading import digest_of, digest_of_symbols, load_data
 from attention_on_edges.runs.scores import (
     GREEDY,
@@ -102,8 +101,6 @@ def finish(trainer: Trainer, experiment: Experiment) -> Artifact:
         "seconds": sum(stage["seconds"] for stage in stages),
         "stages": stages,
     }
-    if type(data) is TextDataset:
-        metrics["sources"] = asdict(familiarity_of(data))
     tokenizer = data.splitter.to_json() if isinstance(data, TextDataset) else None
     folder = trainer.folder / "artifact"
     return artifacts.write(folder, weights, experiment.config, metrics, provenance, tokenizer)
@@ -178,22 +175,14 @@ def load_translator(artifact: Artifact) -> Translator:
         raise InputError(f"{artifact.name} is not a model of text: it cannot translate")
     splitter = restore_splitter(artifact)
     model = restore_model(artifact, len(SPECIAL) + len(splitter.symbols))
-    known = artifact.metrics.get("sources")
     search = search_of(artifact)
     return Translator(
         model,
         splitter,
         search.length_penalty,
         tokenizer.moses,
-        None if known is None else Familiarity(**known),
         length_offset=search.length_offset,
     )
-
-
-def familiarity_of(data: TextDataset) -> Familiarity:
-    """Count the pieces of a data set's training sources."""
-    sources = (data.encode(source) for source, _ in data.splits["train"])
-    return Familiarity.of(sources, data.vocab_size)
 
 
 def test_sources(artifact: Artifact) -> list[str]:

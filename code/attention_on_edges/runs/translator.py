@@ -10,7 +10,6 @@ from attention_on_edges.corpora.preparation import Languages, moses, plain
 from attention_on_edges.corpora.text import as_trained
 from attention_on_edges.corpora.tokenization import BPE
 from attention_on_edges.runs.copied_names import copy_names, lost_names
-from attention_on_edges.runs.familiarity import Familiarity
 from attention_on_edges.tasks import TranslationDataset
 from edgewise.decoding import Hypothesis, beam_search
 from edgewise.graphs import Batch, GraphPool
@@ -34,14 +33,11 @@ class Translation:
     """A translation, and the pieces and the hypothesis that the model found.
 
     In ``text``, names and numbers are copied from the source, if the translator was to do so.
-    ``unlikeness`` is of the text that was translated, as :class:`Familiarity` computes it, if the translator
-    knows what its model was trained on: from 0.99 on, expect little.
     """
 
     text: str
     pieces: list[str]
     hypothesis: Hypothesis
-    unlikeness: float | None = None
 
 
 class Translator:
@@ -58,8 +54,6 @@ class Translator:
     moses : tuple of two str, optional
         Languages of source and target, if the model was trained on text prepared by
         ``preparation.moses``: texts are prepared alike, and translations are detokenised.
-    known : Familiarity, optional
-        Of the model's training sources.
 
     Raises
     ------
@@ -73,17 +67,14 @@ class Translator:
         splitter: BPE,
         length_penalty: float = 0.6,
         moses: Languages | None = None,
-        known: Familiarity | None = None,
         length_offset: float = 5,
     ):
-        self.model, self.splitter, self.moses, self.known = model, splitter, moses, known
+        self.model, self.splitter, self.moses = model, splitter, moses
         self.length_penalty, self.length_offset = length_penalty, length_offset
         self.vocabulary = TranslationDataset({}, splitter.symbols)
         size = model.src_embed.lut.num_embeddings
         if size != self.vocabulary.vocab_size:
             raise ValueError(f"the model knows {size} symbols, the splitter {self.vocabulary.vocab_size}")
-        if known is not None and len(known.counts) != size:
-            raise ValueError(f"the model knows {size} symbols, {len(known.counts)} were counted")
 
     def __call__(
         self,
@@ -182,8 +173,7 @@ class Translator:
         text = self._with_names(source, ids) if copy and ids else self.splitter.join(pieces)
         if self.moses:
             (text,) = plain([text], self.moses[1])
-        unlikeness = None if self.known is None else self.known.unlikeness(source)
-        return Translation(text, pieces, hypothesis, unlikeness)
+        return Translation(text, pieces, hypothesis)
 
     @torch.no_grad()
     def _with_names(self, source: Sequence[int], target: Sequence[int]) -> str:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from attention_on_edges.runs.experiment import Described, check_cpu
+from attention_on_edges.runs.experiment import Described
 from attention_on_edges.studies.fitting import FitConfig, fit
 from attention_on_edges.studies.gat_steps import STEPS, NodeBatch, StepModel
 from edgewise.graphs import AttentionGraph
@@ -182,14 +182,13 @@ class ChainRun(Described):
     weight: float
     training: FitConfig
 
-    def figures(self, device: torch.device | str = "cpu") -> dict[str, Any]:
+    def figures(self) -> dict[str, Any]:
         """Train and test.
 
         For chains as in training, and for ``longer`` ones: the share of tokens that are ``right``, mean
         ``steps``, the ``rank`` correlation of steps and depth, and both of the former for each depth. Then
         seconds of training, and of answering the graphs as in training.
         """
-        check_cpu(device)
         began = time.perf_counter()
         model = train_chains(self.model, self.steps, self.weight, self.training)
         row: dict[str, Any] = {"training seconds": time.perf_counter() - began}

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, elu, leaky_relu
 
-from attention_on_edges.runs.experiment import Described, check_cpu
+from attention_on_edges.runs.experiment import Described
 from attention_on_edges.studies.fitting import FitConfig, fit
 from edgewise.graphs import AttentionGraph, complete
 from edgewise.layers import PositionwiseFeedForward
@@ -227,9 +227,8 @@ class StepsRun(Described):
     training: FitConfig
     rates: tuple[float, ...] = (5e-4, 2e-3)
 
-    def figures(self, device: torch.device | str = "cpu") -> dict[str, Any]:
+    def figures(self) -> dict[str, Any]:
         """Train; return the accuracy on new graphs, and the learning rate that was chosen."""
-        check_cpu(device)
         models = {rate: self.train(rate) for rate in self.rates}
         rate = max(models, key=lambda rate: nodes_right(models[rate], self.task, VALIDATION))
         return {"right": nodes_right(models[rate], self.task, TEST), "rate": rate}

@@ -10,7 +10,7 @@ import torch
 
 from attention_on_edges.corpora.gold_annotations import Parse, treebank
 from attention_on_edges.models.reader import Questions, Reader
-from attention_on_edges.runs.experiment import Described, check_cpu
+from attention_on_edges.runs.experiment import Described
 from attention_on_edges.studies.fitting import FitConfig, fit
 from edgewise.graphs import (
     AttentionGraph,
@@ -132,12 +132,11 @@ class TaggerRun(Described):
     graph: str
     training: FitConfig
 
-    def figures(self, device: torch.device | str = "cpu") -> dict[str, Any]:
+    def figures(self) -> dict[str, Any]:
         """Train on EWT's training split.
 
         Returns accuracy on the test split, edges per word, and the share of the parses' links among them.
         """
-        check_cpu(device, "readers")
         test, tags = treebank("test"), Tags(treebank("train"), self.graph)
         make = partial(Reader, len(tags.words) + 1, len(tags.relations) + 1)
         model, _ = fit(make, partial(tags.batches, self.training.size), self.training)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from attention_on_edges.models.reader import Questions, Reader
-from attention_on_edges.runs.experiment import Described, check_cpu
+from attention_on_edges.runs.experiment import Described
 from attention_on_edges.studies.fitting import FitConfig, fit
 from edgewise.graphs import (
     AttentionGraph,
@@ -206,9 +206,8 @@ class ReaderRun(Described):
         right = sum(model.right(data.batch(length, 1, generator)) for _ in range(self.texts))
         return right / (self.texts * NUM_QUESTIONS)
 
-    def figures(self, device: torch.device | str = "cpu") -> dict[str, Any]:
+    def figures(self) -> dict[str, Any]:
         """Train and test: the loss of the last 100 updates; edges per token and accuracy by length."""
-        check_cpu(device, "readers")
         model, losses = self.train()
         last = losses[-100:]
         row: dict[str, Any] = {"loss": sum(last) / len(last)}
