@@ -232,6 +232,7 @@ def test_the_theme_can_be_switched_where_storage_fails_and_paper_is_white(browse
 def test_page_loads_without_a_complaint_and_asks_nothing_of_the_outside(page, site):
     """After all looks, so that what is asked for late counts too."""
     assert page.trouble == []
+    assert [url for url in page.asked if "webfonts" in url] == []  # of the theme: ours lack an icon
     assert [url for url in page.asked if not url.startswith((site, "data:", "blob:"))] == []
 
 
@@ -239,9 +240,10 @@ def test_each_font_is_asked_for_once_before_the_style_sheet_names_it(browser, si
     """A later one would never be shown."""
     tab = visit(browser, site + "book/01-attention.html")
     told = tab.eval_on_selector_all("link[rel=preload][as=font]", "links => links.map(link => link.href)")
-    declared = re.findall(r'url\("(.*?woff2)"\)', (BOOK / "_static" / "book.css").read_text("utf-8"))
+    styles = (BOOK / "_static" / "book.css").read_text("utf-8")
+    declared = re.findall(r'optional; src: url\("(.*?)"\)', styles)
     assert sorted(told) == sorted(f"{site}_static/{font}" for font in declared)
-    assert sorted(url for url in tab.asked if "_static/fonts" in url) == sorted(told)
+    assert sorted(url for url in tab.asked if "_static/fonts/source" in url) == sorted(told)
 
 
 @pytest.fixture(scope="module")
@@ -265,6 +267,7 @@ def test_zip_holds_every_file_of_the_site(unpacked):
 def test_zip_shows_everything_from_the_disk_without_a_network(browser, unpacked, name):
     page = visit(browser, (unpacked / "book" / f"{name}.html").as_uri(), offline=True)
     assert page.trouble == []
+    assert [url for url in page.asked if "webfonts" in url] == []  # of the theme: ours lack an icon
     assert [url for url in page.asked if not url.startswith(("file:", "data:", "blob:"))] == []
     assert page.locator(".math:not(:has(mjx-container))").count() == 0
     assert page.locator(".edgewise-element").count() == page.locator(".edgewise-element .panels").count()
