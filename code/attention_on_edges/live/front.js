@@ -310,6 +310,5 @@
   }
 
   const root = document.querySelector(".edgewise-front");
-  document.body.classList.add("front-page");  // a rule with :has() would cost a tenth of a second at each cut
   root.front = new Front(root, JSON.parse(root.querySelector("script[type='application/json']").textContent));
 })();
