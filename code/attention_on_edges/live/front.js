@@ -27,6 +27,13 @@
     <div class="on"><details data-name="more"><summary>More</summary></details>
       <a href="01-attention.html">Why does this work? Read the first chapter</a> <a href="using.html">Put the layer into your own model</a></div>`;
 
+  // Writes a text in which *such words* are emphasised.
+  function emphasise(box, text) {
+    box.replaceChildren();
+    text.split("*").forEach((part, i) => make(box, i % 2 ? "em" : "span", {}, part));
+    return box;
+  }
+
   const isWhole = ({ cuts, reach, lighter, kept }) => !cuts.length && reach === null && !lighter && !kept;
 
   // What is on the screen belongs together: `state`, what was asked for, the `sentence` that is drawn, and the `outcome` of
@@ -67,10 +74,10 @@
         word: (side, number) => this.cut(() => silence(this.drawn, side, number, this.view.scope)),
         name: (text) => { this.part("pointed").textContent = text || (TAP === "Tap" ? "Tap a line twice to cut it, a word once to silence it." : "Click a line to cut it, a word to silence it."); },
       });
-      const chip = (label, act) => make(this.part("chips"), "button", { type: "button" }, label).addEventListener("click", act);
+      const chip = (label, act) => emphasise(make(this.part("chips"), "button", { type: "button" }), label).addEventListener("click", act);
       this.hint = ["e2d", first.source.indexOf(from), first.target.indexOf(to)];
-      chip(`Cut ${from} → ${to}`, () => this.change({ ...this.start, cuts: cutLine(first, this.hint) }));
-      chip(`Silence ${word}`, () => this.change({ ...this.start, cuts: silence(first, "source", first.source.indexOf(word)) }));
+      chip(`Cut *${from} → ${to}*`, () => this.change({ ...this.start, cuts: cutLine(first, this.hint) }));
+      chip(`Silence *${word}*`, () => this.change({ ...this.start, cuts: silence(first, "source", first.source.indexOf(word)) }));
       chip("Cut all lines across", () => this.change({ ...WHOLE, text: this.field.value, cuts: [["e2d", ANY, ANY, ANY, ANY]] }));
       chip(`${hole.par.length} of ${first.edges.toLocaleString("en")} edges are enough. Can you do it with ${hole.par.length - 1}?`, () => this.play());
       const actions = { undo: () => this.undo(), reset: () => this.change(WHOLE), share: () => this.share() };
@@ -193,14 +200,11 @@
       Object.assign(this, { state, sentence, outcome });
       this.draw();
       const { glosses, tries } = this.known.models[state.model], isStart = state.model === this.start.model && state.text === this.start.text;
-      const said = outcome?.text ?? sentence.said, same = said === sentence.said, gloss = (name, text) => {
-        this.part(name).replaceChildren();
-        text.split("*").forEach((part, i) => make(this.part(name), i % 2 ? "em" : "span", {}, part));
-      };
+      const said = outcome?.text ?? sentence.said, same = said === sentence.said;
       this.root.classList.toggle("broken", Boolean(outcome));
       this.part("done").textContent = "";
       this.part("whole").textContent = sentence.said;
-      gloss("wholeGloss", glosses[sentence.said] ?? "");
+      emphasise(this.part("wholeGloss"), glosses[sentence.said] ?? "");
       this.part("head").textContent = outcome ? "With what you cut" : `${TAP} ${isStart ? "the line that beats" : "a line"}`;
       const now = this.part("now");
       now.replaceChildren();
@@ -208,7 +212,7 @@
         if (where !== "old") make(now, where === "new" ? "mark" : "span", {}, word);
         if (where !== "old") now.append(" ");
       }
-      gloss("gloss", !outcome ? "or a word, to silence it." : same ? "Not a word changes." : glosses[said] ?? "");
+      emphasise(this.part("gloss"), !outcome ? "or a word, to silence it." : same ? "Not a word changes." : glosses[said] ?? "");
       this.showNext(outcome ?? (isStart ? this.ready.get(keyOf(cutLine(this.known.first, this.hint))) : null));
       const prepared = tries.find((one) => toLink({ ...WHOLE, ...one, model: state.model }) === toLink(state));
       this.part("why").textContent = outcome ? prepared?.says ?? this.why(same) : "";
