@@ -468,25 +468,26 @@ def test_what_cannot_be_read_is_said_at_the_field_and_the_picture_stays(page):
 
 
 def test_what_comes_too_late_changes_nothing(page):
-    """Two steps back at once, a cut in a picture whose sentence is being replaced, and Stop."""
+    """Two steps back at once, a cut in a picture whose sentence is being replaced, Stop, and typing on."""
     translate(page, "It is raining today.")
     page.get_by_role("button", name="Undo").dblclick()
     settle(page)
     assert part(page, "whole").inner_text() == load_study("golf-tatoeba").rows[0]["translation"]
-    page.locator("input[name=text]").fill("They live near the river.")
-    page.evaluate(
-        "document.querySelector('form button').click(); document.querySelector('.word').dispatchEvent("
-        "new MouseEvent('click', {bubbles: true}))"
-    )
+    field, send = page.locator("input[name=text]"), "document.querySelector('form button').click();"
+    field.fill("They live near the river.")
+    page.evaluate(send + "document.querySelector('.word').dispatchEvent(new Event('click', {bubbles: true}))")
     settle(page)
-    assert part(page, "whole").inner_text().startswith("Ils ")
+    there = part(page, "whole").inner_text()
+    assert there.startswith("Ils ")
     assert said(page) == ""
-    page.locator("input[name=text]").fill("We have been waiting for two hours.")
-    page.evaluate(
-        "document.querySelector('form button').click(); document.querySelector('form button').click()"
-    )
+    field.fill("We have been waiting for two hours.")
+    page.evaluate(send + send)
     assert part(page, "note").inner_text() == "Stopped."
-    assert part(page, "whole").inner_text().startswith("Ils ")
+    assert part(page, "whole").inner_text() == there
+    page.evaluate(send + "document.querySelector('input').value = 'half a'")
+    settle(page)
+    assert part(page, "whole").inner_text() != there
+    assert field.input_value() == "half a"
 
 
 def test_what_was_typed_is_what_a_cut_acts_on(page):
