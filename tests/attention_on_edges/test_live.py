@@ -363,6 +363,13 @@ def test_a_line_is_cut_by_a_click_and_a_word_silenced_by_another(page):
     press(page, "Undo")
     press(page, "Undo")
     assert said(page) == "Le lit dort sur mon lit."
+    press(page, "Cut all lines across")
+    page.mouse.click(x, y)
+    assert part(page, "note").inner_text().startswith("That is gone already")
+    press(page, "Reset")
+    page.locator(".word[data-side=target]", has_text="chat").click()
+    settle(page)  # nobody attends to it where it is read, as token 2
+    assert page.url.endswith("&cut=d2d.-1.-1.-1.2")
     press(page, "Reset")
     assert page.get_by_role("button", name="Reset").is_disabled()
 

@@ -93,12 +93,12 @@ print(*{name.split(".")[0] for name in sys.modules})
 def test_the_library_is_light():
     """Of what is not in Python it imports what it needs; the optional packages where they are asked for."""
     result = subprocess.run([sys.executable, "-c", IMPORT_ALL], capture_output=True, text=True, check=True)
-    optional = {"matplotlib", "networkx", "dgl", "sacrebleu", "typer", "tokenizers"}
+    optional = {"matplotlib", "networkx", "scipy", "dgl", "sacrebleu", "typer", "tokenizers"}
     assert optional & set(result.stdout.split()) == set()
     imported = {
         name.split(".")[0] for path in FILES if place(path)[0] == "edgewise" for name in imports(path)
     }
-    assert imported - sys.stdlib_module_names == NEEDED | {"networkx"}
+    assert imported - sys.stdlib_module_names == NEEDED | {"networkx", "scipy"}
 
 
 def test_nothing_pickles_or_imports_dgl_directly():

@@ -24,8 +24,8 @@ from edgewise.graphs import (
     union,
     window,
 )
-from edgewise.message_passing import ENGINES
-from support import check_propagation
+from edgewise.message_passing import ENGINES, propagate_attention
+from support import check_propagation, edge_graphs
 
 tokens, small, steps, seeds = st.integers(0, 24), st.integers(0, 6), st.integers(1, 6), st.integers(0, 9)
 either = st.booleans()
@@ -248,6 +248,24 @@ class TestBinaryPartition:
         assert binary_partition(2**12, k).num_edges == edge_counts.binary_partition(2**12, k)
 
 
+class TestReordering:
+    @given(edge_graphs().filter(lambda graph: graph.self_attention), st.booleans(), st.randoms())
+    def test_states_and_attributes_of_edges_go_along(self, graph, given_, rng):
+        order = torch.tensor(rng.sample(range(graph.num_src), graph.num_src), dtype=torch.int64)
+        there, order = graph.reorder(order if given_ else None)
+        fields, bias = torch.randn(3, graph.num_src, 2, 4), torch.randn(graph.num_edges, 2)
+        found = propagate_attention(there, *fields[:, order], engine="scatter", edge_bias=bias)
+        expected = propagate_attention(graph, *fields, engine="scatter", edge_bias=bias)
+        torch.testing.assert_close(found[order.argsort()], expected)
+
+    def test_neighbours_come_near_each_other(self):
+        shuffled, _ = window(500, 3, 3).reorder(
+            torch.randperm(500, generator=torch.Generator().manual_seed(0))
+        )
+        found, _ = shuffled.reorder()
+        assert int((found.src - found.dst).abs().max()) <= 6 < int((shuffled.src - shuffled.dst).abs().max())
+
+
 class TestReach:
     def test_a_receptive_field_includes_the_token_without_a_self_loop(self):
         graph = AttentionGraph(torch.tensor([0, 1]), torch.tensor([1, 2]), 3)
@@ -273,6 +291,9 @@ class TestReach:
         (lambda: union(), "at least one graph, got none"),
         (lambda: union(complete(2), complete(3)), "over the same tokens"),
         (lambda: receptive_field(bipartite(2, 2), 1), "over one set of tokens"),
+        (lambda: complete(3).reorder(torch.tensor([0, 2, 2])), r"order must be a permutation of 0\.\.2"),
+        (lambda: complete(3).reorder(torch.tensor([0, 3, 1])), r"order must lie in 0\.\.2, got 3"),
+        (lambda: bipartite(2, 2).reorder(), "the same tokens"),
     ],
 )
 def test_bad_input_is_refused_with_the_meaning_of_the_argument(call, message):

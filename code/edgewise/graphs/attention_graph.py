@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs.dgl import load_dgl
+from edgewise.graphs.ordering import cuthill_mckee
 from edgewise.validation import check_bool, check_count, check_counts, check_ids, kind_of
 
 if TYPE_CHECKING:
@@ -378,6 +379,40 @@ class AttentionGraph:
             return self._like(intervals=(start, torch.where(active, stop, start)))
         keep = active[self.dst]
         return self._like(edges=(self.src[keep], self.dst[keep]))
+
+    def reorder(self, order: Tensor | None = None) -> tuple["AttentionGraph", Tensor]:
+        """Number the tokens anew; without an order, so that those that attend to each other are near.
+
+        What a receiver gathers is then more often in the processor's cache, and tiles hold fewer pairs
+        without an edge. States go along: ``x[order]`` belongs to the new graph, and ``y[order.argsort()]``
+        brings results back. Edges keep their order, and so does what belongs to them.
+
+        Parameters
+        ----------
+        order : Tensor, optional
+            int64 [num_src]: the old number of each token. SciPy's reverse Cuthill-McKee (1969) if not given.
+
+        Returns
+        -------
+        AttentionGraph, Tensor
+            The graph and the order.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the order is no permutation of the tokens, or senders and receivers are not the same.
+        MissingPackageError
+            If an order is to be found and SciPy is not installed.
+        """
+        if not self.self_attention:
+            raise ValueError("reorder is for graphs whose senders and receivers are the same tokens")
+        if order is None:
+            order = cuthill_mckee(self.src, self.dst, self.num_src)
+        check_ids("order", order, self.num_src)
+        if order.shape != (self.num_src,) or len(order.unique()) != self.num_src:
+            raise ValueError(f"order must be a permutation of 0..{self.num_src - 1}, got {list(order.shape)}")
+        place = order.argsort()
+        return self._like(edges=(place[self.src], place[self.dst])), order
 
     def select_receivers(self, receivers: Tensor) -> "AttentionGraph":
         """Return the graph into some receivers, renumbered in their order; senders do not change.

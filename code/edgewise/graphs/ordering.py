@@ -1,0 +1,27 @@
+"""Chapter 14: an order of tokens in which those that attend to each other are near."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edgewise.validation import MissingPackageError
+
+
+def cuthill_mckee(src: Tensor, dst: Tensor, num_tokens: int) -> Tensor:
+    """The reverse Cuthill-McKee order of edges' tokens, their directions aside: int64 [num_tokens].
+
+    Raises
+    ------
+    MissingPackageError
+        If SciPy is not installed.
+    """
+    try:
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import reverse_cuthill_mckee
+    except ImportError as error:
+        raise MissingPackageError("SciPy finds the order: pip install scipy, or give one") from error
+
+    rows, columns = torch.cat([src, dst]).cpu().numpy(), torch.cat([dst, src]).cpu().numpy()
+    matrix = coo_array((np.ones(len(rows), np.int8), (rows, columns)), (num_tokens, num_tokens)).tocsr()
+    found = reverse_cuthill_mckee(matrix, symmetric_mode=True)
+    return torch.from_numpy(found.astype(np.int64)).to(src.device)
