@@ -108,6 +108,8 @@ SMALL = {
     "engines": ["--large", "--only", "5-30, 4"],
     "graphs": [],
     "law": [],
+    "predictions": [],
+    "unseen": [],
     "pyg": [],
     "training": ["--only", "d 512", "--contestant", "nn.Transformer"],
     "profile": [],

@@ -20,11 +20,13 @@ from attention_on_edges.corpora import (
     fetch,
     files,
     gold_annotations,
+    graph_data,
     multi30k,
     tatoeba,
     text,
     wmt14,
 )
+from edgewise.validation import InputError
 from places import BOOK
 from workshop import PLAIN, corpus_of, noisy
 
@@ -215,7 +217,17 @@ class TestGold:
         assert second.words == ("Yes",)
 
 
+def test_a_molecule_is_a_graph_and_what_is_none_is_named():
+    ethanol = graph_data.read_molecule("CCO", 1.1)
+    assert ethanol.atoms == ((6, 0, 3, 0, 1), (6, 0, 2, 0, 2), (8, 0, 1, 0, 1))
+    assert ethanol.bonds == ((0, 1, 1), (1, 2, 1))
+    with pytest.raises(InputError, match=r"can parse, got 'C1CC\('"):
+        graph_data.read_molecule("C1CC(", 0.0)
+
+
 ALL_FILES = [
+    graph_data.ESOL,
+    graph_data.CORA,
     *multi30k.FILES.values(),
     tatoeba.ARCHIVE,
     wmt14.NEWSTEST2014.archive,
@@ -277,6 +289,13 @@ class TestRealFiles:
                     assert side
                     assert side == text.clean(side)
                     assert not re.search("[\u00a0\u202f\u2009\t]", side)
+
+    def test_molecules_and_citations_are_as_published(self):
+        found = graph_data.molecules()
+        assert len(found) == 1128
+        assert max(len(one.atoms) for one in found) == 55
+        pairs, papers = graph_data.citations()
+        assert (len(pairs), papers) == (5429, 2708)
 
     def test_hansards_has_the_published_number_of_links(self):
         found = gold_annotations.hansards()

@@ -347,6 +347,20 @@ def test_every_experiment_does_what_is_said_of_it_and_has_a_gloss(page):
             assert part(page, "gloss").inner_text() == ("Not a word changes." if same else gloss)
 
 
+def test_a_words_lines_are_all_of_its_attention(page):
+    """Also of one that is written in several pieces: its weights are means over these."""
+    change(page, text="A firefighter rides a skateboard.", model="multi30k")
+    shares = page.evaluate(
+        """() => {
+            const {target, lines} = document.querySelector(".edgewise-front").front.drawn;
+            const total = target.map(() => 0);
+            for (const [kind, , receiver, weight] of lines) if (kind === "e2d") total[receiver] += weight;
+            return total;
+        }"""
+    )
+    assert shares == pytest.approx([1] * len(shares), abs=1e-4)
+
+
 def test_a_line_is_cut_by_a_click_and_a_word_silenced_by_another(page):
     x, y = line(page, 1, 1)
     page.mouse.move(x, y)
@@ -451,10 +465,9 @@ def test_a_link_is_a_state_or_none_and_only_edges_that_exist_are_cut(engine, lin
             == state
         )
         left = """(cuts) => {
-            const set = new EdgewiseCuts.EdgeSet([2, 4], 5, 6), all = set.left(6).length;
+            const set = new EdgewiseCuts.EdgeSet([2, 4], 5, 6), all = new Set([...set.edges()].map(String));
             cuts.forEach((cut) => set.cut(cut));
-            const named = new Set(cuts.flatMap((cut) => [...set.edges(cut)].map(String)));
-            return all - set.left(6).length - named.size;
+            return [...set.gone].filter((edge) => !all.has(edge)).length;
         }"""
         assert engine.evaluate(left, state["cuts"]) == 0
 

@@ -13,9 +13,10 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from attention_on_edges.bench.harness import Case, Row, Run, in_turns
-from edgewise.graphs import AttentionGraph, window
+from attention_on_edges.corpora.graph_data import citations, molecules
+from edgewise.graphs import AttentionGraph, batch, window
 from edgewise.message_passing import available_engines, cost, plan_tiles, propagate_attention
-from edgewise.message_passing.cost_model import TERMS, count_edges, count_scores, expand, price
+from edgewise.message_passing.cost_model import TERMS, count_edges, count_scores, expand, predict, price
 
 Make = Callable[[], AttentionGraph]
 
@@ -118,10 +119,66 @@ OTHERS: dict[str, Make] = {
 }
 """Not fitted, for the law to be held against."""
 
+
+def _directed(pairs: Sequence[tuple[int, int]], count: int) -> AttentionGraph:
+    """Both ends of each pair attend to each other, and each to itself."""
+    a, b = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T
+    own = torch.arange(count)
+    edges = torch.stack([torch.cat([a, b, own]), torch.cat([b, a, own])], 1).unique(dim=0)
+    return AttentionGraph(edges[:, 0].contiguous(), edges[:, 1].contiguous(), count)
+
+
+def _cora() -> AttentionGraph:
+    return _directed(*citations())
+
+
+def _molecules(count: int) -> AttentionGraph:
+    chosen = molecules()[:count]
+    return batch([_directed([bond[:2] for bond in m.bonds], len(m.atoms)) for m in chosen])
+
+
+def _roads(height: int, width: int, missing: float = 0.15) -> AttentionGraph:
+    """A grid that has lost some of its roads."""
+    place = torch.arange(height * width).reshape(height, width)
+    ends = [(place[1:], place[:-1]), (place[:, 1:], place[:, :-1])]
+    pairs = torch.cat([torch.stack(both, -1).flatten(0, 1) for both in ends])
+    drawn = torch.rand(len(pairs), generator=torch.Generator().manual_seed(height))
+    return _directed(pairs[drawn > missing].tolist(), height * width)
+
+
+NATURAL: dict[str, Make] = {
+    "Cora's citations": _cora,
+    "256 molecules": partial(_molecules, 256),
+    "roads, 4,800 crossings": partial(_roads, 60, 80),
+    "roads, 100,000 crossings": partial(_roads, 250, 400),
+    "scale-free, 3 links, 6,000": partial(_scale_free, 6000, 3),
+    "scale-free, 3 links, 60,000": partial(_scale_free, 60_000, 3),
+    "communities of 50": partial(_communities, 60, 50),
+    "tree, 12,000": partial(_tree, 12_000),
+    "window of 65 on 10,000": partial(window, 10_000, 32, 32),
+    "window of 401 on 4,000": partial(window, 4000, 200, 200),
+    "60 texts of 10-25": partial(_texts, 10, 25, 60),
+    "20 texts of 120-200": partial(_texts, 120, 200, 20),
+    "communities of 200": partial(_communities, 15, 200),
+}
+ORDERS: dict[str, Callable[[Make], AttentionGraph]] = {
+    "as it comes": lambda make: make(),
+    "shuffled": _shuffled,
+    "reordered": lambda make: make().reorder()[0],
+}
+UNSEEN: dict[str, Make] = {
+    f"{name}, {order}": partial(change, make)
+    for name, make in NATURAL.items()
+    for order, change in ORDERS.items()
+}
+"""Graphs for which the law's predictions were committed before anything was measured on them."""
+
 SMALL: dict[str, Make] = {
     f"{n} tokens, a third of all pairs": partial(_random, n, n / 3) for n in (8, 16, 32)
 }
 """One tile each."""
+
+SMALL_ONES = ("grid, 400", "40 texts of 8-20", "tree, 1,000", "60 texts of 10-25, shuffled")
 
 SHAPES = ((4, 32), (8, 48), (2, 128))
 """Heads and their width, of the graphs to which the law is fitted; of the others:"""
@@ -133,6 +190,32 @@ def graphs_plan(small: bool = False) -> dict[str, Run]:
     """Each graph, 4 heads of 32, by every engine that can run."""
     graphs = _few(SMALL | FITTED | OTHERS, small)
     return {name: in_turns(partial(graph_case, name, make, 4, 32, ())) for name, make in graphs.items()}
+
+
+def unseen_plan(small: bool = False) -> dict[str, Run]:
+    """Graphs that the law has not seen, 4 heads of 32, by the two engines that it prices."""
+    graphs = _few(UNSEEN, small)
+    return {n: in_turns(partial(graph_case, n, m, 4, 32, tuple(TERMS))) for n, m in graphs.items()}
+
+
+def predictions_plan(small: bool = False) -> dict[str, Run]:
+    """What the law says of them, with nothing measured: to be committed first."""
+    return {name: partial(_predicted, name, make) for name, make in _few(UNSEEN, small).items()}
+
+
+def _predicted(name: str, make: Make, device: torch.device, repeats: int, only: Sequence[str]) -> list[Row]:
+    graph = make().to(device)
+    counts = {"csr": count_edges(graph, 4)} | (
+        {"tiles": count_scores(graph)} if plan_tiles(graph).affordable else {}
+    )
+    auto = cost(graph, 4, 32).engine
+    return [
+        {
+            "workload": f"{name}, 4 x 32", "contestant": engine, "auto": auto, "edges": graph.num_edges,
+            "nodes": graph.num_dst, "terms": expand(c, 4, 32), "predicted": predict(engine, c, 4, 32),
+        }
+        for engine, c in counts.items()
+    ]  # fmt: skip
 
 
 def law_plan(small: bool = False) -> dict[str, Run]:
@@ -151,7 +234,7 @@ def law_plan(small: bool = False) -> dict[str, Run]:
 
 
 def _few(graphs: dict[str, Make], small: bool) -> dict[str, Make]:
-    names = [name for name in graphs if not small or name in ("grid, 400", "40 texts of 8-20", "tree, 1,000")]
+    names = [name for name in graphs if not small or name in SMALL_ONES]
     return {name: graphs[name] for name in names}
 
 

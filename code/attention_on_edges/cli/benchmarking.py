@@ -15,7 +15,13 @@ from attention_on_edges.bench.engines import engines_plan
 from attention_on_edges.bench.harness import Row, chosen, format_rows
 from attention_on_edges.bench.language_models import causal_plan
 from attention_on_edges.bench.long_texts import long_plan, memory_plan
-from attention_on_edges.bench.many_graphs import conclude, graphs_plan, law_plan
+from attention_on_edges.bench.many_graphs import (
+    conclude,
+    graphs_plan,
+    law_plan,
+    predictions_plan,
+    unseen_plan,
+)
 from attention_on_edges.bench.training import profile_plan, training_plan
 from attention_on_edges.cli.one_line_errors import one_line_errors, tell, write
 from attention_on_edges.cli.options import Device
@@ -26,6 +32,8 @@ SUBJECTS: dict[str, tuple[str, Any]] = {
     "engines": ("How fast is each engine?", engines_plan),
     "graphs": ("How fast are engines on graphs of many kinds?", graphs_plan),
     "law": ("What will a graph cost?", law_plan),
+    "predictions": ("What will graphs cost that it has not seen?", predictions_plan),
+    "unseen": ("What do they cost?", unseen_plan),
     "pyg": ("How fast is a layer, beside PyG's?", pyg_plan),
     "training": ("How many tokens a second are trained on?", training_plan),
     "profile": ("What does an update wait for?", profile_plan),
