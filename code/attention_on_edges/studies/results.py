@@ -18,13 +18,14 @@ from attention_on_edges.studies.chains import ChainRun
 from attention_on_edges.studies.gat_steps import StepsRun
 from attention_on_edges.studies.grammar_edges import TaggerRun
 from attention_on_edges.studies.recall import ReaderRun
+from attention_on_edges.studies.solubility import MoleculeRun
 from edgewise.training import DivergedError
 from edgewise.training.checkpoint_files import naming
 from edgewise.validation import InputError, UnknownNameError
 
 Rows = list[dict[str, Any]]
 
-Entry = Experiment | ReaderRun | TaggerRun | StepsRun | ChainRun
+Entry = Experiment | ReaderRun | TaggerRun | StepsRun | ChainRun | MoleculeRun
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Study:
         Its name on the command line and in ``book/studies``.
     about : str
         The question.
-    entries : tuple of Experiment, ReaderRun, TaggerRun, StepsRun or ChainRun
+    entries : tuple of Experiment, ReaderRun, TaggerRun, StepsRun, ChainRun or MoleculeRun
         One for each variant, named by it, and seed.
     """
 

@@ -1,0 +1,250 @@
+"""Chapter 14's study: how soluble is a molecule? Attention along bonds, and between all its atoms."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import mse_loss, one_hot
+
+from attention_on_edges.corpora.graph_data import Molecule, load_rdkit, molecules
+from attention_on_edges.runs.experiment import Described
+from attention_on_edges.studies.fitting import FitConfig, fit
+from edgewise.graph_attention import GraphAttention
+from edgewise.graphs import AttentionGraph, batch
+from edgewise.layers import PositionwiseFeedForward
+
+KINDS = ("bonds", "bonds and a virtual node", "all atoms", "all atoms, no distances")
+WALK = 16
+"""Steps of random walks whose chances to return are an atom's position."""
+FAR = 10
+"""Distances in bonds from here on are one."""
+
+SELF, NEAR, VIRTUAL = 0, 4, 5
+"""Classes of pairs: an atom and itself, four kinds of bonds, an atom and the virtual node; then distances."""
+CLASSES = VIRTUAL + FAR
+
+SIZES = (100, 8, 8, 2, 8)
+"""Values of each property of an atom: protons, charge (from -3), hydrogens, aromatic, bonds."""
+
+
+class Pairs(NamedTuple):
+    """A molecule's graph of one kind: the class of each edge, and its atoms' properties and positions."""
+
+    graph: AttentionGraph
+    classes: Tensor
+    atoms: Tensor
+    walks: Tensor
+    solubility: float
+
+
+class MoleculeBatch(NamedTuple):
+    """Graphs side by side: classes [E], atoms int64 [n, 5], walks [n, WALK], owner [n], answers."""
+
+    graph: AttentionGraph
+    classes: Tensor
+    atoms: Tensor
+    walks: Tensor
+    owner: Tensor
+    answers: Tensor
+
+
+def pairs_of(molecule: Molecule, kind: str) -> Pairs:
+    """Return a molecule's graph: which atoms attend to which, and what is known of each pair."""
+    n = len(molecule.atoms)
+    kinds = torch.zeros(n, n, dtype=torch.int64)
+    for a, b, bond in molecule.bonds:
+        kinds[a, b] = kinds[b, a] = bond
+    bonded = kinds > 0
+    classes = kinds.clone()  # of bonds, and of an atom and itself
+    exists = bonded | torch.eye(n, dtype=torch.bool)
+    if kind.startswith("all"):
+        distances = distances_in(bonded)
+        far = distances > 1
+        classes[far] = VIRTUAL - 1 + distances[far]
+        exists = torch.ones(n, n, dtype=torch.bool)
+    atoms = torch.tensor([(p, c + 3, h, a, d) for p, c, h, a, d in molecule.atoms])
+    walks = return_chances(bonded)
+    if "virtual" in kind:
+        exists, classes = (
+            nn.functional.pad(x, (0, 1, 0, 1), value=v) for x, v in ((exists, 1), (classes, VIRTUAL))
+        )
+        classes[n, n] = SELF
+        atoms, walks = nn.functional.pad(atoms, (0, 0, 0, 1)), nn.functional.pad(walks, (0, 0, 0, 1))
+    graph = AttentionGraph.from_mask(exists, self_attention=True)
+    return Pairs(graph, graph.gather(classes), atoms, walks, molecule.solubility)
+
+
+def distances_in(bonded: Tensor) -> Tensor:
+    """Return the bonds on the shortest path between atoms, at most FAR: bool [n, n] to int64 [n, n]."""
+    n = len(bonded)
+    found = torch.full((n, n), FAR)
+    reached = torch.eye(n, dtype=torch.bool)
+    for distance in range(FAR):
+        found[reached & (found == FAR)] = distance
+        reached = reached | (reached.float() @ bonded.float() > 0)
+    return found
+
+
+def return_chances(bonded: Tensor) -> Tensor:
+    """Return the chances that a random walk is back after 1 to WALK steps: bool [n, n] to [n, WALK]."""
+    step = bonded / bonded.sum(1, keepdim=True).clamp(min=1)
+    chances, power = [], torch.eye(len(bonded))
+    for _ in range(WALK):
+        power = power @ step
+        chances.append(power.diagonal())
+    return torch.stack(chances, 1)
+
+
+def side_by_side(chosen: Sequence[Pairs]) -> MoleculeBatch:
+    """Make one graph of several."""
+    counts = torch.tensor([len(one.atoms) for one in chosen])
+    return MoleculeBatch(
+        batch([one.graph for one in chosen]),
+        torch.cat([one.classes for one in chosen]),
+        torch.cat([one.atoms for one in chosen]),
+        torch.cat([one.walks for one in chosen]),
+        torch.arange(len(chosen)).repeat_interleave(counts),
+        torch.tensor([one.solubility for one in chosen]),
+    )
+
+
+class Layer(nn.Module):
+    """Pre-norm attention and feed-forward network, each with a residual connection."""
+
+    def __init__(self, dim: int, num_heads: int, edge_dim: int | None):
+        super().__init__()
+        self.norms = nn.ModuleList(nn.LayerNorm(dim) for _ in range(2))
+        self.attention = GraphAttention(dim, num_heads, edge_dim=edge_dim)
+        self.feed_forward = PositionwiseFeedForward(dim, 2 * dim)
+        self.dropout = nn.Dropout(0.1)
+
+    def forward(self, graph: AttentionGraph, x: Tensor, **known: Tensor | None) -> Tensor:
+        """States [n, dim] to states; what is known of edges as in :class:`GraphAttention`."""
+        x = x + self.dropout(self.attention(graph, self.norms[0](x), **known))
+        return x + self.dropout(self.feed_forward(self.norms[1](x)))
+
+
+class MoleculeModel(nn.Module):
+    """Embeddings of properties and positions, layers of attention, and the mean over a molecule's nodes.
+
+    Along bonds, what is known of a pair is an attribute of its edge, which adds to key and value; between all
+    atoms it is a bias of its score, as in Graphormer (Ying et al. 2021).
+    """
+
+    def __init__(self, kind: str, mean: float, scale: float, depth: int = 4, dim: int = 64, heads: int = 4):
+        super().__init__()
+        self.mean, self.scale, self.by_attribute = mean, scale, kind.startswith("bonds")
+        self.fields = nn.ModuleList(nn.Embedding(size, dim) for size in SIZES)
+        self.walks = nn.Linear(WALK, dim)
+        self.bias = nn.Embedding(CLASSES, depth * heads) if kind == "all atoms" else None
+        edge_dim = CLASSES if self.by_attribute else None
+        self.layers = nn.ModuleList(Layer(dim, heads, edge_dim) for _ in range(depth))
+        self.out = nn.Sequential(nn.LayerNorm(dim), nn.Linear(dim, dim), nn.ReLU(), nn.Linear(dim, 1))
+
+    def forward(self, found: MoleculeBatch) -> Tensor:
+        """Return the solubility of each molecule."""
+        x = self.walks(found.walks)
+        for field, values in zip(self.fields, found.atoms.T, strict=True):
+            x = x + field(values)
+        attr = one_hot(found.classes, CLASSES).to(x) if self.by_attribute else None
+        biases = (
+            [None] * len(self.layers)
+            if self.bias is None
+            else self.bias(found.classes).chunk(len(self.layers), 1)
+        )
+        for layer, bias in zip(self.layers, biases, strict=True):
+            x = layer(found.graph, x, edge_bias=bias, edge_attr=attr)
+        count = len(found.answers)
+        means = x.new_zeros(count, x.shape[1]).index_add(0, found.owner, x)
+        means = means / torch.bincount(found.owner, minlength=count)[:, None]
+        return self.out(means)[:, 0] * self.scale + self.mean
+
+    def loss(self, found: MoleculeBatch, step: int) -> Tensor:
+        """Return the squared error, in units of the training set's variance."""
+        return mse_loss(self(found) / self.scale, found.answers / self.scale)
+
+
+@cache
+def split_by_scaffold() -> dict[str, tuple[int, ...]]:
+    """Split ESOL's molecules by their Bemis-Murcko scaffolds, as MoleculeNet does: 902, 113 and 113.
+
+    Groups of molecules with one scaffold, the largest first, fill training, then validation, then test.
+    """
+    load_rdkit()
+    from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles
+
+    groups: dict[str, list[int]] = defaultdict(list)
+    for number, molecule in enumerate(molecules()):
+        groups[MurckoScaffoldSmiles(smiles=molecule.smiles, includeChirality=False)].append(number)
+    total, splits = len(molecules()), dict[str, list[int]](train=[], valid=[], test=[])
+    for group in sorted(groups.values(), key=lambda group: (len(group), group[0]), reverse=True):
+        if len(splits["train"]) + len(group) <= 0.8 * total:
+            splits["train"] += group
+        elif len(splits["train"]) + len(splits["valid"]) + len(group) <= 0.9 * total:
+            splits["valid"] += group
+        else:
+            splits["test"] += group
+    return {name: tuple(split) for name, split in splits.items()}
+
+
+@cache
+def data_of(kind: str) -> dict[str, list[Pairs]]:
+    """Return the graphs of one kind by split."""
+    return {
+        name: [pairs_of(molecules()[i], kind) for i in numbers]
+        for name, numbers in split_by_scaffold().items()
+    }
+
+
+@dataclass(frozen=True)
+class MoleculeRun(Described):
+    """A model of solubility, trained on one kind of graph.
+
+    Attributes
+    ----------
+    name : str
+        Its variant in the study.
+    kind : str
+        One of ``KINDS``.
+    training : FitConfig
+        How it is trained, on so many molecules at a time.
+    """
+
+    name: str
+    kind: str
+    training: FitConfig
+
+    def figures(self) -> dict[str, Any]:
+        """Train; return the root of the mean squared error of each split, in log mols per litre."""
+        data = data_of(self.kind)
+        answers = torch.tensor([one.solubility for one in data["train"]])
+        make = partial(MoleculeModel, self.kind, float(answers.mean()), float(answers.std()))
+        model, _ = fit(make, partial(batches, data["train"], self.training.size), self.training)
+        return {name: error(model, split) for name, split in data.items()} | {
+            "parameters": sum(p.numel() for p in model.parameters())
+        }
+
+
+def batches(data: Sequence[Pairs], size: int, generator: torch.Generator) -> Iterator[MoleculeBatch]:
+    """Draw batches without end, each molecule once in an epoch."""
+    while True:
+        for part in torch.randperm(len(data), generator=generator).split(size):
+            yield side_by_side([data[i] for i in part.tolist()])
+
+
+@torch.no_grad()
+def error(model: MoleculeModel, data: Sequence[Pairs]) -> float:
+    """Return the root of the mean squared error."""
+    found = side_by_side(data)
+    return float((model(found) - found.answers).square().mean().sqrt())
+
+
+def molecule_runs() -> Iterator[MoleculeRun]:
+    """Ten seeds of each kind."""
+    for kind in KINDS:
+        for seed in range(10):
+            yield MoleculeRun(kind, kind, FitConfig(2800, 32, 1e-3, seed=seed))

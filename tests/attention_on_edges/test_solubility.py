@@ -1,0 +1,75 @@
+"""Molecules as graphs: distances, walks, classes of pairs, and models that no numbering changes."""
+
+import networkx
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attention_on_edges.corpora.graph_data import Molecule, read_molecule
+from attention_on_edges.studies import solubility
+from attention_on_edges.studies.fitting import FitConfig
+from attention_on_edges.studies.solubility import KINDS, MoleculeModel, MoleculeRun, pairs_of, side_by_side
+
+ASPIRIN, SALT = (read_molecule(smiles, 0.0) for smiles in ("CC(=O)Oc1ccccc1C(=O)O", "[Na+].[Cl-]"))
+
+
+def renumbered(molecule, order):
+    place = [order.index(i) for i in range(len(order))]
+    bonds = tuple((place[a], place[b], kind) for a, b, kind in molecule.bonds)
+    return Molecule(molecule.smiles, tuple(molecule.atoms[i] for i in order), bonds, molecule.solubility)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(st.permutations(range(13)))
+def test_no_numbering_of_atoms_changes_a_prediction(kind, order):
+    torch.manual_seed(0)
+    model = MoleculeModel(kind, 1.0, 2.0).eval()
+    both = [pairs_of(molecule, kind) for molecule in (ASPIRIN, SALT, renumbered(ASPIRIN, order))]
+    one, other, again = model(side_by_side(both)).tolist()
+    assert one == pytest.approx(again, abs=1e-5)
+    assert abs(one - other) > 1e-3
+    assert model(side_by_side(both[1:2])).item() == pytest.approx(other, abs=1e-5)
+
+
+def test_distances_and_walks_are_those_of_the_graph():
+    graph = networkx.Graph([bond[:2] for bond in ASPIRIN.bonds])
+    bonded = torch.from_numpy(networkx.to_numpy_array(graph, range(13)) > 0)
+    found = solubility.distances_in(bonded)
+    for a, lengths in networkx.shortest_path_length(graph):
+        assert [min(lengths[b], solubility.FAR) for b in range(13)] == found[a].tolist()
+    ring = torch.ones(3, 3, dtype=torch.bool).fill_diagonal_(False)
+    assert solubility.return_chances(ring)[0, :4].tolist() == pytest.approx([0, 1 / 2, 1 / 4, 3 / 8])
+
+
+def test_pairs_know_their_bond_or_distance_and_the_virtual_node_is_bonded_to_all():
+    edges = {kind: len(pairs_of(ASPIRIN, kind).classes) for kind in KINDS}
+    bonds = 13 + 2 * len(ASPIRIN.bonds)
+    assert [edges[kind] for kind in KINDS] == [bonds, bonds + 2 * 13 + 1, 169, 169]
+    whole = pairs_of(ASPIRIN, "all atoms")
+    of = dict(
+        zip(
+            zip(whole.graph.src.tolist(), whole.graph.dst.tolist(), strict=True),
+            whole.classes.tolist(),
+            strict=True,
+        )
+    )
+    assert [of[0, i] for i in range(4)] == [
+        solubility.SELF,
+        1,
+        solubility.VIRTUAL + 1,
+        solubility.VIRTUAL + 1,
+    ]
+    apart = pairs_of(SALT, "all atoms").classes
+    assert int(apart.max()) == solubility.CLASSES - 1
+
+
+@pytest.mark.corpus
+def test_scaffolds_are_in_one_split_and_a_model_learns():
+    splits = solubility.split_by_scaffold()
+    assert {name: len(split) for name, split in splits.items()} == {"train": 902, "valid": 113, "test": 113}
+    assert len(set().union(*splits.values())) == 1128
+    answers = torch.tensor([one.solubility for one in solubility.data_of("bonds")["train"]])
+    assert MoleculeRun("x", "bonds", FitConfig(150, 32, 1e-3)).figures()["train"] < 0.65 * float(
+        answers.std()
+    )
