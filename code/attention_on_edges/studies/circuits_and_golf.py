@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -9,9 +10,13 @@ from torch import Tensor
 from attention_on_edges.runs.artifacts import Artifact
 from attention_on_edges.runs.running import load_translator
 from attention_on_edges.studies.cut_translation import (
+    ABLATIONS,
+    KINDS,
     CutTranslation,
+    ablating,
     lightest_first,
     longest_cut,
+    mean_values,
     prune,
     refine,
 )
@@ -90,9 +95,10 @@ def measure_circuits(model: Transformer, sources: Sequence[Sequence[int]]) -> Ro
         draw); ``groups``, the pruned graph's edges as [graph, layer, head, count]; the mean
         log-probability of a piece ``whole`` and ``pruned_log_prob``; and the share of pieces still
         predicted without any edge (``nothing``) and in the pruned graph of another sentence of the same
-        lengths (``transferred``, missing if there is none).
+        lengths (``transferred``, missing if there is none); and ``ablations``, of :func:`by_ablation`.
     """
     sentences = [CutTranslation(model, source) for source in sources]
+    means = mean_values(model, sentences)
     pruned = [prune(s, s.weights.argsort()) for s in sentences]
     rows: Rows = []
     for sentence, kept in zip(sentences, pruned, strict=True):
@@ -105,10 +111,35 @@ def measure_circuits(model: Transformer, sources: Sequence[Sequence[int]]) -> Ro
             "random": [int(longest_cut(sentence, order).sum()) for order in drawn],
             "groups": _groups(sentence.edges[kept]), "whole": whole, "pruned_log_prob": left,
             "nothing": float(sentence.predicted(trials[2:]).float().mean()),
+            "ablations": by_ablation(sentence, kept, means),
         })  # fmt: skip
     for row, share in zip(rows, _transferred(sentences, pruned), strict=True):
         row |= {} if share is None else {"transferred": share}
     return rows
+
+
+def by_ablation(sentence: CutTranslation, kept: Tensor, means: Sequence[Tensor]) -> dict[str, Any]:
+    """Return for each of ``ABLATIONS`` what its own circuit is, and what of it is needed.
+
+    Returns
+    -------
+    dict of str to dict
+        ``edges`` of the circuit that is found by pruning under this ablation; whether ``kept``, found by
+        cutting, is ``enough`` under it too; and ``needed``: the parts of its own circuit (all, a graph's or a
+        layer's) without which alone, all other edges left, a piece changes.
+    """
+    found = {}
+    for how in ABLATIONS:
+        with ablating(sentence.model, how, means):
+            own = kept if how == "cut" else prune(sentence, sentence.weights.argsort())
+            parts = {"all": own} | {k: own & (sentence.edges[:, 0] == i) for i, k in enumerate(KINDS)}
+            parts |= {
+                f"layer {i}": own & (sentence.edges[:, 1] == i) for i in range(sentence.model.encoder.N)
+            }
+            enough, *holds = sentence.keeps(torch.stack([kept, *(~part for part in parts.values())])).tolist()
+        needed = [name for name, held in zip(parts, holds, strict=True) if not held]
+        found[how] = {"edges": int(own.sum()), "enough": enough, "needed": needed}
+    return found
 
 
 def _groups(edges: Tensor) -> list[list[int]]:

@@ -1,15 +1,17 @@
-"""Chapter 9: how few edges does a translation need? Edges are cut in one layer and head each."""
+"""Chapter 9: how few edges are enough for a translation? Edges are cut in one layer and head each."""
 
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
 
+from edgewise.attention import MultiHeadAttention, attention_scores, masked_softmax
 from edgewise.decoding import greedy
 from edgewise.graphs import GraphPool
 from edgewise.layers import Embeddings, evaluating
-from edgewise.models.dense import decoder_layer, encoder_layer
+from edgewise.models.dense import causal_mask, decoder_layer, encoder_layer
 from edgewise.models.transformer import Transformer
 
 KINDS = ("e2e", "e2d", "d2d")
@@ -17,6 +19,11 @@ KINDS = ("e2e", "e2d", "d2d")
 
 MARGIN = 1e-3
 """A piece counts as predicted if its log-probability exceeds all others' by this much."""
+
+
+ABLATIONS = ("cut", "zero", "self", "mean")
+"""What becomes of an edge: it is not there, and the weights of the receiver's others grow; its message is zero;
+it is the receiver's own value, and zero from source to target, where there is none; it is the mean value."""
 
 
 class CutTranslation:
@@ -74,7 +81,8 @@ class CutTranslation:
         Parameters
         ----------
         kept : Tensor
-            bool [B, E]: each row says which edges are left.
+            bool [B, E]: each row says which edges are left. In :func:`ablating` the others are not cut, but
+            what they carry is another message.
 
         Returns
         -------
@@ -117,6 +125,69 @@ class CutTranslation:
     def _embedded(self, embed: Embeddings, ids: Tensor, rows: int) -> Tensor:
         x = self.model.embed(embed, ids, torch.arange(len(ids)))
         return x.expand(rows, -1, -1)
+
+
+@contextmanager
+def ablating(model: Transformer, how: str, means: Sequence[Tensor]) -> Iterator[None]:
+    """Let edges that are left out carry what one of ``ABLATIONS`` says, with :func:`mean_values`."""
+    changed = [] if how == "cut" else _attentions(model)
+    for (attention, causal), mean in zip(changed, means, strict=False):
+        attention.forward = partial(_ablated, attention, how, causal, mean)  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        for attention, _ in changed:
+            del attention.forward
+
+
+def _ablated(
+    attention: MultiHeadAttention,
+    how: str,
+    causal: bool,
+    mean: Tensor,
+    x: Tensor,
+    memory: Tensor | None = None,
+    mask: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    q, k, v = _heads(attention, x, memory)
+    weights = masked_softmax(attention_scores(q, k), causal_mask(x.shape[-2]) if causal else None)
+    left = weights if mask is None else weights * mask
+    lost = (weights - left).sum(-1, keepdim=True)
+    found = left @ v
+    if how == "mean":
+        found = found + lost * mean[:, None]
+    elif how == "self" and memory is None:
+        found = found + lost * v
+    return attention.get_o(found.transpose(-3, -2)), weights
+
+
+def _heads(attention: MultiHeadAttention, x: Tensor, memory: Tensor | None) -> list[Tensor]:
+    fields = attention.get(x) if memory is None else attention.get(x, "q") | attention.get(memory, "kv")
+    return [fields[f].transpose(-3, -2) for f in "qkv"]  # [B, h, n or m, d_k]
+
+
+def _attentions(model: Transformer) -> list[tuple[MultiHeadAttention, bool]]:
+    """All attentions of a model, and whether each is causal."""
+    found = [(layer.self_attn, False) for layer in model.encoder.layers]
+    for layer in model.decoder.layers:
+        found += [(layer.self_attn, True), (layer.src_attn, False)]
+    return found
+
+
+def mean_values(model: Transformer, sentences: Sequence["CutTranslation"]) -> list[Tensor]:
+    """Return the mean value vector of each head of each attention, over the tokens of sentences: [h, d_k]."""
+    seen: list[list[Tensor]] = [[] for _ in _attentions(model)]
+
+    def hook(number: int, attention: MultiHeadAttention, given: tuple[Tensor, ...], found: object) -> None:
+        memory = given[1] if len(given) > 1 else None
+        seen[number].append(_heads(attention, given[0], memory)[2][0])  # [h, n, d_k]
+
+    hooks = [a.register_forward_hook(partial(hook, i)) for i, (a, _) in enumerate(_attentions(model))]
+    for sentence in sentences:
+        sentence.log_probs(torch.ones(1, len(sentence.edges), dtype=torch.bool))
+    for one in hooks:
+        one.remove()
+    return [torch.cat(values, 1).mean(1) for values in seen]
 
 
 def lightest_first(sentence: CutTranslation) -> Tensor:
