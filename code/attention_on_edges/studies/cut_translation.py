@@ -22,8 +22,8 @@ MARGIN = 1e-3
 
 
 ABLATIONS = ("cut", "zero", "self", "mean")
-"""What becomes of an edge: it is not there, and the weights of the receiver's others grow; its message is zero;
-it is the receiver's own value, and zero from source to target, where there is none; it is the mean value."""
+"""What becomes of an edge: it is not there, and the receiver's other weights grow; its message is zero; it is
+the receiver's own value, and zero from source to target, where there is none; it is the mean value."""
 
 
 class CutTranslation:
