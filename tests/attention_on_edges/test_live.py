@@ -364,7 +364,7 @@ def test_a_words_lines_are_all_of_its_attention(page):
 def test_a_line_is_cut_by_a_click_and_a_word_silenced_by_another(page):
     x, y = line(page, 1, 1)
     page.mouse.move(x, y)
-    assert part(page, "pointed").inner_text().startswith("writing “chat” attends to “cat”: 6")
+    assert part(page, "pointed").inner_text().startswith("To write “chat”, the model gives “cat” 6")
     page.mouse.click(x, y)
     assert said(page) == "Le lit dort sur mon lit."
     page.mouse.click(x, y)
@@ -523,7 +523,7 @@ def test_golf_counts_edges_compares_words_and_its_hints_lose_nothing(page):
     press(page, f"{par} of {row['edges']:,} edges are enough. Can you do it with {par - 1}?")
     page.wait_for_function("document.querySelector('.golf') && !document.querySelector('.golf').hidden")
     score = part(page, "score")
-    left, hint = row["edges"], page.get_by_role("button", name="A cut that costs nothing")
+    left, hint = row["edges"], page.get_by_role("button", name="Hint: a harmless cut")
     for _ in range(3):
         hint.click()
         page.wait_for_function(

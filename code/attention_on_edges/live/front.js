@@ -4,8 +4,9 @@
   "use strict";
 
   const { loadScript, make, plural } = EdgewiseBase;
-  const { ANY, WHOLE, compareWords, cutLine, fromLink, keyOf, silence, toLink } = EdgewiseWords;
+  const { ANY, KINDS, WHOLE, compareWords, cutLine, fromLink, keyOf, silence, toLink } = EdgewiseWords;
   const { Picture, saveAsPicture } = EdgewisePicture;
+  const SHOWN = { scope: [ANY, ANY], pieces: false, every: false };
   const LEAST = 0.1;  // lighter lines are hidden until asked for
   const TAP = matchMedia("(pointer: coarse)").matches ? "Tap" : "Click";
 
@@ -43,7 +44,7 @@
     constructor(root, known) {
       const { first, models, holes } = known;
       Object.assign(this, { root, known, turn: 0, history: [], loading: {}, loaded: {} });
-      this.view = { scope: [ANY, ANY], kinds: new Set(["e2e", "e2d", "d2d"]), pieces: false, every: false };
+      this.view = { ...SHOWN, kinds: new Set(KINDS) };
       this.ready = new Map(first.outcomes.map((outcome) => [outcome.key, outcome]));
       this.start = { ...WHOLE, model: holes[0].model, text: first.text };
       this.build();
@@ -72,7 +73,10 @@
       this.picture = new Picture(this.svg, {
         line: (line) => this.cut(() => cutLine(this.drawn, line, this.view.scope)),
         word: (side, number) => this.cut(() => silence(this.drawn, side, number, this.view.scope)),
-        name: (text) => { this.part("pointed").textContent = text || (TAP === "Tap" ? "Tap a line twice to cut it, a word once to silence it." : "Click a line to cut it, a word to silence it."); },
+        name: (text) => {
+          const hint = TAP === "Tap" ? "Tap a line twice to cut it, a word once to silence it." : "Click a line to cut it, a word to silence it.";
+          this.part("pointed").textContent = text || hint + (this.view.kinds.size < 3 || this.view.scope.some((n) => n !== ANY) ? " Not all is shown: see More." : "");
+        },
       });
       const chip = (label, act) => emphasise(make(this.part("chips"), "button", { type: "button" }), label).addEventListener("click", act);
       this.hint = ["e2d", first.source.indexOf(from), first.target.indexOf(to)];
@@ -80,7 +84,10 @@
       chip(`Silence *${word}*`, () => this.change({ ...this.start, cuts: silence(first, "source", first.source.indexOf(word)) }));
       chip("Cut all lines across", () => this.change({ ...WHOLE, text: this.field.value, cuts: [["e2d", ANY, ANY, ANY, ANY]] }));
       chip(`${hole.par.length} of ${first.edges.toLocaleString("en")} edges are enough. Can you do it with ${hole.par.length - 1}?`, () => this.play());
-      const actions = { undo: () => this.undo(), reset: () => this.change(WHOLE), share: () => this.share() };
+      const actions = { undo: () => this.undo(), reset: () => {
+        Object.assign(this.view, SHOWN, { kinds: new Set(KINDS) });
+        return this.change(WHOLE);
+      }, share: () => this.share() };
       for (const button of box.querySelectorAll("[data-do]")) button.addEventListener("click", actions[button.dataset.do]);
       this.part("more").addEventListener("toggle", () => this.part("more").open && this.more());
       new ResizeObserver(() => this.picture.room !== this.svg.parentNode.clientWidth && this.draw()).observe(this.svg.parentNode);
@@ -89,7 +96,10 @@
     // Cuts what edges() names, or mends it if all of it is cut. What was typed and not yet sent is translated first; then
     // only what fits any sentence is cut.
     async cut(edges, fitsAny = false) {
-      if (this.field.value !== this.state.text && !((await this.change({ ...WHOLE, text: this.field.value })) && fitsAny)) return;
+      if (this.field.value !== this.state.text) {
+        if (!(await this.change({ ...WHOLE, text: this.field.value }))) return;
+        if (!fitsAny) return this.note(`${this.part("note").textContent} This is what you have typed: now cut a line of it.`.trim());
+      }
       const cuts = edges(), own = new Set(cuts.map(String)), there = new Set(this.state.cuts.map(String));
       const rest = this.state.cuts.filter((cut) => !own.has(String(cut)));
       if (cuts.every((cut) => there.has(String(cut)))) this.change({ cuts: rest });
@@ -205,7 +215,7 @@
       this.part("done").textContent = "";
       this.part("whole").textContent = sentence.said;
       emphasise(this.part("wholeGloss"), glosses[sentence.said] ?? "");
-      this.part("head").textContent = outcome ? "With what you cut" : `${TAP} ${isStart ? "the line that beats" : "a line"}`;
+      this.part("head").textContent = outcome ? "With what you cut" : `${TAP} ${isStart ? "the pulsing line" : "a line"}${TAP === "Tap" ? " twice" : ""}`;
       const now = this.part("now");
       now.replaceChildren();
       for (const [word, where] of outcome ? compareWords(sentence.said, said) : []) {
@@ -218,7 +228,7 @@
       this.part("why").textContent = outcome ? prepared?.says ?? this.why(same) : "";
       this.golf?.score(same);
       this.behind?.update();
-      for (const [name, is] of [["undo", !this.history.length], ["reset", isWhole(state)]]) this.root.querySelector(`[data-do=${name}]`).disabled = is;
+      for (const [name, is] of [["undo", !this.history.length], ["reset", isWhole(state) && !this.isSpecial && this.view.kinds.size === 3]]) this.root.querySelector(`[data-do=${name}]`).disabled = is;
     }
 
     // Bars of the likeliest next words where an outcome changes the text: filled now, outlined before.
@@ -266,6 +276,7 @@
         this.drawn = sentence.run && view.pieces ? answers.inPieces(sentence) : sentence;
         if (sentence.run && this.isSpecial) this.drawn = { ...this.drawn, lines: answers.lines(this.drawn, view.scope, view.every) };
         this.picture.show(this.drawn, view.every ? 0 : LEAST, view.kinds);
+        this.picture.choose(-1);
         this.drawnWith = drawnWith;
       }
       const cuts = new Set(state.cuts.map(String)), spoken = (outcome?.text ?? sentence.said).split(/\s+|(?=[.,!?;:])/);

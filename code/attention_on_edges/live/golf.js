@@ -10,8 +10,8 @@
     constructor(front, panel) {
       Object.assign(this, { front, panel });
       const { holes } = front.known, bar = make(panel, "p", { class: "bar" });
-      make(bar, "span", {}, "Keep the translation, word for word, with the fewest edges: each edge of each layer and head counts one. Par was found by a program that tries edge after edge: it can be beaten.");
-      this.choice = choose(bar, "Sentence", [["", "your own"], ...holes.map(({ model, text }, i) => [i, `${text}${model === front.start.model ? "" : ` (${front.known.models[model].label.split(",")[0]})`}`])], (i) => i && front.change({ ...WHOLE, model: holes[i].model, text: holes[i].text }));
+      make(bar, "span", {}, "Keep the translation, word for word, with the fewest edges: each edge of each layer and head counts one, so a line is many. Par was found by a program that tries edge after edge: it can be beaten.");
+      this.choice = choose(bar, "Sentence", [["", "your own"], ...holes.map(({ model, text }, i) => [i, `${text}${model === front.start.model ? "" : ` (${front.known.models[model].label.split(",")[0]})`}`])], (i) => (i ? front.change({ ...WHOLE, model: holes[i].model, text: holes[i].text }) : front.field.select()));
       this.slider = slide(bar, "Cut all edges lighter than", { min: 0, max: 1, step: 0.01, value: 0 }, (lighter) => {
         this.before ??= front.state;  // a drag is one step of undo
         front.change({ lighter }, this.before);
@@ -19,7 +19,7 @@
       this.slider.addEventListener("change", () => { this.before = null; });
       this.limit = make(this.slider.parentNode, "output");
       const button = (label, act) => { const made = make(bar, "button", { type: "button" }, label); made.addEventListener("click", act); return made; };
-      this.hinted = button("A cut that costs nothing", () => this.hint());
+      this.hinted = button("Hint: a harmless cut", () => this.hint());
       this.par = button("Show par", () => front.change({ ...WHOLE, kept: this.hole.par }));
       button("Close", () => { this.show(false); front.svg.focus({ preventScroll: true }); front.answer(front.state); });
     }
@@ -27,6 +27,7 @@
     show(open) {
       this.open = open;
       this.panel.hidden = !open;
+      this.front.root.classList.toggle("golfing", open);
       if (open) this.panel.focus();
     }
 
@@ -38,7 +39,7 @@
       const cuts = await this.freeCut(alive);
       this.hinted.disabled = false;
       if (cuts) front.change({ cuts });
-      else if (alive()) front.note("No hint is left: each cut that was tried loses a word.");
+      else if (alive()) front.part("done").textContent = "No hint is left.";
     }
 
     async freeCut(alive) {

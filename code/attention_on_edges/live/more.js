@@ -22,12 +22,12 @@
       this.scope = ["Layer", "Head"].map((noun, i) => choose(second, noun, [], (n) => { view.scope = view.scope.with(i, Number(n)); again(); }));
       const check = (label, checked, act) => {
         const box = make(make(second, "label", {}, `${label} `), "input", { type: "checkbox" });
-        box.checked = checked;
         box.addEventListener("change", () => { act(box.checked); again(); });
+        return () => { box.checked = checked(); };
       };
-      for (const kind of KINDS) check(NAMES[kind], true, (is) => (is ? view.kinds.add(kind) : view.kinds.delete(kind)));
-      check("pieces", false, (is) => { view.pieces = is; });
-      check("all lines, also the lightest and those to oneself", false, (is) => { view.every = is; });
+      this.checks = KINDS.map((kind) => check(NAMES[kind], () => view.kinds.has(kind), (is) => (is ? view.kinds.add(kind) : view.kinds.delete(kind))));
+      this.checks.push(check("pieces", () => view.pieces, (is) => { view.pieces = is; }));
+      this.checks.push(check("all lines, also the lightest and those to oneself", () => view.every, (is) => { view.every = is; }));
       const button = (label, act) => make(third, "button", { type: "button" }, label).addEventListener("click", act);
       for (const kind of KINDS) button(`Cut ${NAMES[kind]}`, () => front.cut(() => [[kind, ...view.scope, ANY, ANY]], true));
       button("Save the picture", () => front.save());
@@ -48,6 +48,7 @@
         const all = Array.from({ length: loaded[state.model]?.counts[i] ?? 0 }, (_, n) => [n, n]);
         fill(select, [[ANY, "all"], ...all], view.scope[i]);
       });
+      this.checks.forEach((show) => show());
       this.model.value = state.model;
       this.reach.value = state.reach ?? "";
     }

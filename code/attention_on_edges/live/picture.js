@@ -111,7 +111,8 @@
       const { line: [kind, sender, receiver, weight], drawn } = this.lines[at], { source, target } = this.sentence;
       drawn.classList.add("chosen");
       const from = kind !== "d2d" ? source[sender] : sender < 0 ? "the start" : target[sender];
-      this.handlers.name(`${kind === "e2e" ? "" : "writing "}“${(kind === "e2e" ? source : target)[receiver]}” attends to “${from}”: ${Math.round(100 * weight)}\u00a0%. ${then}`);
+      const told = kind === "e2e" ? `“${source[receiver]}”` : `To write “${target[receiver]}”, the model`;
+      this.handlers.name(`${told} gives “${from}” ${Math.round(100 * weight)}\u00a0% of its attention. ${then}`);
     }
 
     // Left and right: the receiver's other lines. Up and down: other receivers. Enter: cut or mend. S: silence the sender.
