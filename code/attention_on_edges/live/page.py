@@ -54,9 +54,7 @@ def known(names: tuple[str, ...], place: str) -> dict[str, Any]:
     prepared = json.loads(read("prepared.json"))
     models = {}
     for name in names:
-        files = model_files(name)
-        told = {"files": [f"{place}/{file}" for file in files], "bytes": sum(map(len, files.values()))}
-        models[name] = prepared["models"][name] | told
+        models[name] = prepared["models"][name] | {"files": [f"{place}/{file}" for file in model_files(name)]}
     holes = [
         {"model": name, "text": row["text"], "par": row["kept"]}
         for name in names
@@ -64,9 +62,8 @@ def known(names: tuple[str, ...], place: str) -> dict[str, Any]:
     ]
     cuts = load_study("first-cuts")
     first = cuts.config["sentence"] | {"outcomes": cuts.rows}
-    script = {"script": f"{place}/live.js", "bytes": len(script_file())}
     facts = {"models": models, "holes": holes, "first": first, "chips": prepared["chips"]}
-    return facts | script
+    return facts | {"script": f"{place}/live.js"}
 
 
 def front_page(names: Sequence[str], place: str) -> str:
