@@ -70,6 +70,11 @@ def test_scaffolds_are_in_one_split_and_a_model_learns():
     assert {name: len(split) for name, split in splits.items()} == {"train": 902, "valid": 113, "test": 113}
     assert len(set().union(*splits.values())) == 1128
     answers = torch.tensor([one.solubility for one in solubility.data_of("bonds")["train"]])
-    assert MoleculeRun("x", "bonds", FitConfig(150, 32, 1e-3)).figures()["train"] < 0.65 * float(
-        answers.std()
-    )
+    figures = MoleculeRun("x", "bonds", FitConfig(150, 32, 1e-3)).figures()
+    assert figures["train"] < 0.65 * float(answers.std())
+    drawn = figures["drawn"]
+    assert abs(drawn["predicted"] - drawn["solubility"]) < 3
+    sums = torch.zeros(4, 4, 20).index_add(2, torch.tensor(drawn["dst"]), torch.tensor(drawn["weights"]))
+    assert torch.allclose(sums, torch.ones(4, 4, 20), atol=5e-3)
+    assert "".join(drawn["elements"]).count("O") == 7
+    assert torch.pdist(torch.tensor(drawn["places"])).min() > 0.5

@@ -1,9 +1,11 @@
-"""A layer of graph attention against PyG's ``TransformerConv`` with the same weights."""
+"""Layers of graph attention against PyG's ``TransformerConv`` and ``GPSConv`` with the same weights."""
 
+import copy
 import importlib
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,17 +13,20 @@ from torch import Tensor, nn
 from attention_on_edges.bench.harness import Case, Row, Run, in_turns
 from attention_on_edges.bench.many_graphs import FITTED, OTHERS
 from edgewise.graphs import AttentionGraph, complete, window
-from edgewise.interop import from_pyg
+from edgewise.interop import from_pyg, from_torch
 from edgewise.validation import MissingPackageError
 
 DIM, HEADS = 128, 4
 
 OURS = "GraphAttention"
 
+Applied = dict[str, tuple[nn.Module, Callable[[], Tensor]]]
+"""Modules by name, and what applies each to the input."""
 
-def _sizes(count: int) -> list[int]:
+
+def _sizes(count: int, least: int = 20, most: int = 40) -> list[int]:
     generator = torch.Generator().manual_seed(0)
-    return torch.randint(20, 41, (count,), generator=generator).tolist()
+    return torch.randint(least, most + 1, (count,), generator=generator).tolist()
 
 
 def _sparse(count: int, degree: int) -> Tensor:
@@ -60,6 +65,10 @@ def pyg_plan(small: bool = False) -> dict[str, Run]:
     """All workloads, or small ones."""
     workloads = {"two complete graphs": lambda: complete([3, 5]).edge_index} if small else PYG_WORKLOADS
     runs = {name: in_turns(partial(pyg_case, name, make)) for name, make in workloads.items()}
+    sizes = {"3 and 5": [3, 5]} if small else {"20-40": _sizes(128), "8-200": _sizes(64, 8, 200)}
+    for nodes, each in sizes.items():
+        name = f"attention among all of {len(each)} graphs of {nodes} nodes"
+        runs[name] = in_turns(partial(gps_case, name, each))
     for name in ("grid, 400",) if small else WITH_ATTRIBUTES:
         make = partial(_edge_index, name)
         for width in WIDTHS:
@@ -88,32 +97,15 @@ def pyg_case(
     MissingPackageError
         If PyG is not installed.
     """
-    if importlib.util.find_spec("torch_geometric") is None:
-        raise MissingPackageError("the comparison needs PyG: pip install torch_geometric")
     torch.manual_seed(0)
     edge_index = make().to(device)
-    conv = (
-        importlib.import_module("torch_geometric.nn")
-        .TransformerConv(DIM, DIM // HEADS, HEADS, edge_dim=edge_dim)
-        .to(device)
-    )
+    conv = _pyg("TransformerConv")(DIM, DIM // HEADS, HEADS, edge_dim=edge_dim).to(device)
     layer, nodes = from_pyg(conv), int(edge_index.max()) + 1
     graph = AttentionGraph.from_edge_index(edge_index, nodes)
     x = torch.randn(nodes, DIM, device=device, requires_grad=True)
     product = nn.Linear(DIM, 4 * DIM, device=device)
-    upstream = {width: torch.randn(nodes, width, device=device) for width in (DIM, 4 * DIM)}
     attr = None if edge_dim is None else torch.randn(edge_index.shape[1], edge_dim, device=device)
-    expected = conv(x, edge_index, attr).detach()
-
-    def both_ways(module: nn.Module, apply: Callable[[], Tensor]) -> Tensor:
-        found = apply()
-        torch.autograd.grad(found, [x, *module.parameters()], upstream[found.shape[1]])
-        return found.detach()
-
-    def error(found: Tensor) -> Row:
-        return {"error": float((found - expected).abs().max())} if found.shape == expected.shape else {}
-
-    applied = {
+    applied: Applied = {
         "TransformerConv": (conv, lambda: conv(x, edge_index, attr)),
         OURS: (layer, lambda: layer(graph, x, edge_attr=attr)),
         "graph made anew": (
@@ -122,5 +114,55 @@ def pyg_case(
         ),
         "projections alone": (product, lambda: product(x)),
     }
+    return _compared(name, applied, x, conv(x, edge_index, attr))
+
+
+def gps_case(name: str, sizes: Sequence[int], device: torch.device | str = "cpu") -> Case:
+    """A layer of PyG's ``GPSConv`` without messages along edges, both ways, and the same with our attention.
+
+    Of width 128, 4 heads, no dropout. PyG pads each graph to the largest.
+
+    Raises
+    ------
+    MissingPackageError
+        If PyG is not installed.
+    """
+    torch.manual_seed(0)
+    conv = _pyg("GPSConv")(DIM, None, HEADS).to(device)
+    counts = torch.tensor(sizes, device=device)
+    owner = torch.arange(len(sizes), device=device).repeat_interleave(counts)
+    x = torch.randn(len(owner), DIM, device=device, requires_grad=True)
+    graph, ours = complete(sizes).to(device), copy.deepcopy(conv)
+    ours.attn = from_torch(conv.attn)
+
+    def forward() -> Tensor:
+        found = ours.norm2(x + ours.attn(graph, x))
+        return ours.norm3(found + ours.mlp(found))
+
+    applied: Applied = {"GPSConv": (conv, lambda: conv(x, None, owner)), OURS: (ours, forward)}
+    return _compared(name, applied, x, conv(x, None, owner))
+
+
+def _pyg(name: str) -> Any:
+    """A class of ``torch_geometric.nn``."""
+    if importlib.util.find_spec("torch_geometric") is None:
+        raise MissingPackageError("the comparison needs PyG: pip install torch_geometric")
+    return getattr(importlib.import_module("torch_geometric.nn"), name)
+
+
+def _compared(name: str, applied: Applied, x: Tensor, expected: Tensor) -> Case:
+    """Each module's outputs and gradients of ``x`` and all weights."""
+    upstream = {width: torch.randn(len(x), width, device=x.device) for width in (DIM, 4 * DIM)}
+
+    def both_ways(module: nn.Module, apply: Callable[[], Tensor]) -> Tensor:
+        found = apply()
+        torch.autograd.grad(found, [x, *module.parameters()], upstream[found.shape[1]], allow_unused=True)
+        return found.detach()
+
+    def error(found: Tensor) -> Row:
+        return (
+            {"error": float((found - expected.detach()).abs().max())} if found.shape == expected.shape else {}
+        )
+
     contestants = {each: partial(both_ways, *pair) for each, pair in applied.items()}
     return Case(name, contestants, first=OURS, facts=error)

@@ -180,6 +180,8 @@ SMALL: dict[str, Make] = {
 
 SMALL_ONES = ("grid, 400", "40 texts of 8-20", "tree, 1,000", "60 texts of 10-25, shuffled")
 
+MASK = "a dense mask"
+
 SHAPES = ((4, 32), (8, 48), (2, 128))
 """Heads and their width, of the graphs to which the law is fitted; of the others:"""
 
@@ -193,9 +195,10 @@ def graphs_plan(small: bool = False) -> dict[str, Run]:
 
 
 def unseen_plan(small: bool = False) -> dict[str, Run]:
-    """Graphs that the law has not seen, 4 heads of 32, by the two engines that it prices."""
+    """Graphs that the law has not seen, 4 heads of 32, by the two engines that it prices, and as a mask."""
+    engines = (*TERMS, MASK)
     graphs = _few(UNSEEN, small)
-    return {n: in_turns(partial(graph_case, n, m, 4, 32, tuple(TERMS))) for n, m in graphs.items()}
+    return {n: in_turns(partial(graph_case, n, m, 4, 32, engines)) for n, m in graphs.items()}
 
 
 def predictions_plan(small: bool = False) -> dict[str, Run]:
@@ -251,21 +254,24 @@ def graph_case(
     """Attention on a graph, forward and backward, plans and patterns made beforehand.
 
     Rows hold what the law counts and what it predicts. Without ``engines`` all run that can, but ``mailbox``,
-    tiles only if they are economical; and ``auto`` with the graph made anew, and a dense mask if a third of
-    all pairs are edges.
+    and ``auto`` with the graph made anew. Tiles run only if they are economical, a dense mask only for up to
+    5,000 tokens.
     """
     torch.manual_seed(0)
     graph = make().to(device)
     q, k, v, upstream = (torch.randn(graph.num_src, heads, width, device=device) for _ in range(4))
     fields = [x.requires_grad_() for x in (q, k, v)]
-    names = [e for e in engines or available_engines(device) if e != "mailbox"]
+    names = [e for e in engines or (*available_engines(device), MASK) if e != "mailbox"]
+    if graph.num_src > 5000 and MASK in names:
+        names.remove(MASK)
+    mask = graph.to_mask() if MASK in names else None
     if "tiles" in names and not plan_tiles(graph).economical:
         names.remove("tiles")
     predicted = cost(graph, heads, width)
     counts = {"csr": count_edges(graph, heads), "tiles": count_scores(graph)}
 
     def both_ways(engine: str) -> str:
-        torch.autograd.grad(propagate_attention(graph, *fields, engine=engine), fields, upstream)
+        backwards(propagate_attention(graph, *fields, engine=engine))
         return engine
 
     def facts(engine: str | None) -> Row:
@@ -277,21 +283,19 @@ def graph_case(
     def backwards(output: Tensor) -> None:
         torch.autograd.grad(output, fields, upstream)
 
-    contestants: dict[str, Callable[[], Any]] = {engine: partial(both_ways, engine) for engine in names}
+    def masked() -> None:
+        q, k, v = (x.transpose(0, 1)[None] for x in fields)
+        backwards(scaled_dot_product_attention(q, k, v, attn_mask=mask)[0].transpose(0, 1))
+
+    contestants: dict[str, Callable[[], Any]] = {
+        name: masked if name == MASK else partial(both_ways, name) for name in names
+    }
     if not engines:
         src, dst = graph.src, graph.dst
-        mask = graph.to_mask() if 3 * graph.num_edges >= graph.num_src**2 else None
-
-        def masked() -> Tensor:
-            q, k, v = (x.transpose(0, 1)[None] for x in fields)
-            return scaled_dot_product_attention(q, k, v, attn_mask=mask)[0].transpose(0, 1)
-
         contestants["auto"] = lambda: backwards(propagate_attention(graph, *fields))
         contestants["auto, graph made anew"] = lambda: backwards(
             propagate_attention(AttentionGraph(src, dst, graph.num_src), *fields)
         )
-        if mask is not None:
-            contestants["a dense mask"] = lambda: backwards(masked())
     return Case(f"{name}, {heads} x {width}", contestants, first="csr", facts=facts)
 
 

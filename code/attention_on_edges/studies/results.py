@@ -15,6 +15,7 @@ from attention_on_edges.runs.experiment import Experiment
 from attention_on_edges.runs.json_files import read_json, write_json
 from attention_on_edges.runs.running import start
 from attention_on_edges.studies.chains import ChainRun
+from attention_on_edges.studies.citations import LinkRun
 from attention_on_edges.studies.gat_steps import StepsRun
 from attention_on_edges.studies.grammar_edges import TaggerRun
 from attention_on_edges.studies.recall import ReaderRun
@@ -25,7 +26,7 @@ from edgewise.validation import InputError, UnknownNameError
 
 Rows = list[dict[str, Any]]
 
-Entry = Experiment | ReaderRun | TaggerRun | StepsRun | ChainRun | MoleculeRun
+Entry = Experiment | ReaderRun | TaggerRun | StepsRun | ChainRun | MoleculeRun | LinkRun
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Study:
         Its name on the command line and in ``book/studies``.
     about : str
         The question.
-    entries : tuple of Experiment, ReaderRun, TaggerRun, StepsRun, ChainRun or MoleculeRun
+    entries : tuple of Experiment, ReaderRun, TaggerRun, StepsRun, ChainRun, MoleculeRun or LinkRun
         One for each variant, named by it, and seed.
     """
 
