@@ -110,6 +110,7 @@ SMALL = {
     "law": [],
     "predictions": [],
     "unseen": [],
+    "orders": [],
     "pyg": [],
     "training": ["--only", "d 512", "--contestant", "nn.Transformer"],
     "profile": [],

@@ -14,7 +14,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from attention_on_edges.bench.baselines import LocalAttention
 from attention_on_edges.bench.harness import Row, Run
-from attention_on_edges.bench.memory import alone, peak
+from attention_on_edges.bench.memory import KEEPING, alone, peak
 from edgewise.graph_attention import GraphAttention
 from edgewise.graphs import AttentionGraph, bigbird, binary_partition, complete, edge_counts, window
 from edgewise.message_passing import ENGINES, available_engines, propagate_attention
@@ -30,11 +30,6 @@ MOST_QUADRATIC = 32_768
 MOST_MEMORY = 12 * 2**30
 """Bytes; a length expected to need more, judged by the one before, is extrapolated as well."""
 
-KEEPING = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**36)}
-"""Environment that makes glibc keep freed memory, as PyTorch does on a GPU; other systems ignore it.
-
-Otherwise glibc returns and re-acquires large buffers in every pass, which dominates the time on long texts.
-"""
 
 HEADS, WIDTH = 4, 32
 

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from attention_on_edges.bench.harness import Case, Row, Run, in_turns
+from attention_on_edges.bench.harness import Case, Row, Run, in_turns, measure
+from attention_on_edges.bench.memory import KEEPING, alone
 from attention_on_edges.corpora.graph_data import citations, molecules
 from edgewise.graphs import AttentionGraph, batch, window
 from edgewise.message_passing import available_engines, cost, plan_tiles, propagate_attention
@@ -173,6 +174,9 @@ UNSEEN: dict[str, Make] = {
 }
 """Graphs for which the law's predictions were committed before anything was measured on them."""
 
+LARGE = ("roads, 4,800 crossings", "roads, 100,000 crossings", "scale-free, 3 links, 60,000")
+"""Of which the order of nodes is timed."""
+
 SMALL: dict[str, Make] = {
     f"{n} tokens, a third of all pairs": partial(_random, n, n / 3) for n in (8, 16, 32)
 }
@@ -199,6 +203,35 @@ def unseen_plan(small: bool = False) -> dict[str, Run]:
     engines = (*TERMS, MASK)
     graphs = _few(UNSEEN, small)
     return {n: in_turns(partial(graph_case, n, m, 4, 32, engines)) for n, m in graphs.items()}
+
+
+def orders_plan(small: bool = False) -> dict[str, Run]:
+    """The three orders of a graph in turns, by ``csr``; and where a process keeps the memory that it has."""
+    names = ["60 texts of 10-25"] if small else LARGE
+    ways = {"": {}, ", memory kept": KEEPING}
+    return {f"{n}{way}": partial(_in_orders, n, way, kept) for n in names for way, kept in ways.items()}
+
+
+def _in_orders(
+    name: str, way: str, kept: dict[str, str], device: torch.device, repeats: int, only: Sequence[str]
+) -> list[Row]:
+    return alone(measure_orders, name, way, repeats, **kept)
+
+
+def measure_orders(name: str, way: str, repeats: int) -> list[Row]:
+    """Time one graph of ``NATURAL`` in its three orders, forward and backward, 4 heads of 32."""
+    torch.manual_seed(0)
+    contestants = {}
+    for order, change in ORDERS.items():
+        graph = change(NATURAL[name])
+        fields = [torch.randn(graph.num_src, 4, 32).requires_grad_() for _ in range(3)]
+        contestants[order] = partial(_both_ways, graph, fields, torch.randn(graph.num_src, 4, 32))
+    return measure(Case(f"{name}{way}", contestants, first="as it comes"), repeats=repeats)
+
+
+def _both_ways(graph: AttentionGraph, fields: Sequence[Tensor], upstream: Tensor, engine: str = "csr") -> str:
+    torch.autograd.grad(propagate_attention(graph, *fields, engine=engine), fields, upstream)
+    return engine
 
 
 def predictions_plan(small: bool = False) -> dict[str, Run]:
@@ -270,10 +303,6 @@ def graph_case(
     predicted = cost(graph, heads, width)
     counts = {"csr": count_edges(graph, heads), "tiles": count_scores(graph)}
 
-    def both_ways(engine: str) -> str:
-        backwards(propagate_attention(graph, *fields, engine=engine))
-        return engine
-
     def facts(engine: str | None) -> Row:
         row: Row = {"fitted": fitted, "auto": predicted.engine}
         if engine in predicted.seconds:
@@ -288,7 +317,7 @@ def graph_case(
         backwards(scaled_dot_product_attention(q, k, v, attn_mask=mask)[0].transpose(0, 1))
 
     contestants: dict[str, Callable[[], Any]] = {
-        name: masked if name == MASK else partial(both_ways, name) for name in names
+        name: masked if name == MASK else partial(_both_ways, graph, fields, upstream, name) for name in names
     }
     if not engines:
         src, dst = graph.src, graph.dst

@@ -19,6 +19,7 @@ from attention_on_edges.bench.many_graphs import (
     conclude,
     graphs_plan,
     law_plan,
+    orders_plan,
     predictions_plan,
     unseen_plan,
 )
@@ -34,6 +35,7 @@ SUBJECTS: dict[str, tuple[str, Any]] = {
     "law": ("What will a graph cost?", law_plan),
     "predictions": ("What will graphs cost that it has not seen?", predictions_plan),
     "unseen": ("What do they cost?", unseen_plan),
+    "orders": ("What is the order of nodes worth?", orders_plan),
     "pyg": ("How fast is a layer, beside PyG's?", pyg_plan),
     "training": ("How many tokens a second are trained on?", training_plan),
     "profile": ("What does an update wait for?", profile_plan),
