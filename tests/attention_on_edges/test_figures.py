@@ -20,6 +20,7 @@ from attention_on_edges.figures import (
     draw_forward_pass,
     draw_graph,
     draw_layers,
+    draw_molecule,
     draw_packing,
     draw_shares,
     draw_social,
@@ -87,6 +88,17 @@ def test_a_graph_stands_beside_its_mask_with_one_row_framed(graph, layout, highl
     assert [t.get_text() for t in right.get_yticklabels()] == labels[len(labels) - graph.num_dst :]
     frames = [(p.get_y() + 0.5, p.get_width()) for p in right.patches]
     assert frames == ([] if row is None else [(row, graph.num_src)])
+
+
+def test_a_molecule_has_a_line_for_each_bond_letters_and_discs_of_the_weights():
+    places = [(0.0, 0.0), (1.0, 0.0), (2.0, 0.0), (2.0, 1.0)]
+    ax = draw_molecule(places, "CCOC", [(0, 1, 2), (1, 2, 1), (2, 3, 4)], {0: 0.25, 3: 0.75}, 2).axes[0]
+    assert [line.get_linestyle() for line in ax.lines] == ["-", "-", "-", "-", "--"]
+    double, other = (line.get_xydata() for line in ax.lines[:2])
+    assert np.allclose(double + other, 2 * np.array(places[:2]))
+    assert [text.get_text() for text in ax.texts] == ["O"]
+    areas = {tuple(c.get_offsets()[0]): c.get_sizes()[0] for c in ax.collections}
+    assert areas[3 - 1, 1] == 3 * areas[0, 0]
 
 
 def test_the_full_picture_shows_every_edge_but_loops():

@@ -5,6 +5,7 @@ from attention_on_edges.figures.curves import bars, curves
 from attention_on_edges.figures.graph_drawings import (
     draw_batch,
     draw_graph,
+    draw_molecule,
     draw_packing,
     draw_social,
     draw_with_mask,

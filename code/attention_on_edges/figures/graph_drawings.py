@@ -227,3 +227,48 @@ def draw_packing(lengths: Sequence[int]) -> Figure:
         ax.set_xticks([])
         ax.spines[:].set_visible(False)
     return fig
+
+
+def draw_molecule(
+    places: Sequence[Place],
+    elements: Sequence[str],
+    bonds: Sequence[Sequence[int]],
+    weights: Mapping[int, float] | None = None,
+    receiver: int | None = None,
+    ax: Axes | None = None,
+    title: str = "",
+) -> Figure | SubFigure:
+    """Draw a molecule, and what one of its atoms attends to.
+
+    Parameters
+    ----------
+    places, elements : sequence
+        Of its atoms; carbon is a corner without a letter, as chemists draw it.
+    bonds : sequence of (int, int, int)
+        Two atoms and the kind: 1 to 3, or 4 if aromatic, which is drawn as a second, dashed line.
+    weights : mapping of int to float, optional
+        Attention by sender: the area of a disc on it.
+    receiver : int, optional
+        The atom that attends, with a ring around it.
+    """
+    ax = ax or plt.subplots(figsize=(4.6, 2.6))[1]
+    for a, b, kind in bonds:
+        (x, y), (u, v) = places[a], places[b]
+        across = 0.09 / math.dist((x, y), (u, v))
+        for i in range(2 if kind == 4 else kind):
+            side = across * (2 * i - (kind - 1 if kind < 4 else 0))
+            dx, dy = (v - y) * side, (x - u) * side
+            dashed = "--" if kind == 4 and i else "-"
+            ax.plot([x + dx, u + dx], [y + dy, v + dy], dashed, color=PALETTE["ink"], lw=1, zorder=1)
+    for place, element in zip(places, elements, strict=True):
+        if element != "C":
+            ax.scatter(*place, 110, color="white", lw=0, zorder=2)
+            ax.text(*place, element, ha="center", va="center", size=9, zorder=5)
+    for atom, weight in (weights or {}).items():
+        ax.scatter(*places[atom], 700 * weight, color=PALETTE["orange"], alpha=0.8, lw=0, zorder=3)
+    if receiver is not None:
+        ax.scatter(*places[receiver], 150, facecolors="none", edgecolors=PALETTE["blue"], lw=2, zorder=4)
+    ax.set(aspect="equal", title=title)
+    ax.margins(0.1)
+    ax.set_axis_off()
+    return ax.figure

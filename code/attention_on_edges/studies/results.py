@@ -129,6 +129,20 @@ class Results:
         effect = sum(one) / len(one) - sum(two) / len(two)
         return Difference(effect, min(one) - max(two), max(one) - min(two), (len(one), len(two)))
 
+    def paired(self, variant: str, other: str, figure: str) -> tuple[float, float, float]:
+        """How much higher one metric is than for another variant, seed by seed.
+
+        Returns
+        -------
+        tuple of float
+            The mean difference, and both ends of its 95 % confidence interval (Student's t).
+        """
+        from scipy.stats import ttest_rel  # not at the top: it takes most of a second
+
+        found = ttest_rel(self.figures(variant, figure), self.figures(other, figure))
+        low, high = found.confidence_interval(0.95)
+        return (low + high) / 2, low, high
+
     def _setting(self, variant: str, name: str) -> Any:
         """A setting of a variant's first run; of training, without its seed."""
         entries = zip(self.rows, self.config["entries"], strict=True)
