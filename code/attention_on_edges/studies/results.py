@@ -140,7 +140,7 @@ class Results:
         from scipy.stats import ttest_rel  # not at the top: it takes most of a second
 
         found = ttest_rel(self.figures(variant, figure), self.figures(other, figure))
-        low, high = found.confidence_interval(0.95)
+        low, high = map(float, found.confidence_interval(0.95))
         return (low + high) / 2, low, high
 
     def _setting(self, variant: str, name: str) -> Any:

@@ -17,7 +17,13 @@ from edgewise.graph_attention import GraphAttention
 from edgewise.graphs import AttentionGraph, batch
 from edgewise.layers import PositionwiseFeedForward
 
-KINDS = ("bonds", "bonds and a virtual node", "all atoms", "all atoms, no distances")
+KINDS = (
+    "bonds",
+    "bonds and a virtual node",
+    "all atoms",
+    "all atoms, no distances",
+    "all atoms, attributes",
+)
 WALK = 16
 """Steps of random walks whose chances to return are an atom's position."""
 FAR = 10
@@ -138,12 +144,16 @@ class MoleculeModel(nn.Module):
     """Embeddings of properties and positions, layers of attention, and a sum over a molecule's nodes.
 
     Along bonds, what is known of a pair is an attribute of its edge, which adds to key and value; between all
-    atoms it is a bias of its score, as in Graphormer (Ying et al. 2021).
+    atoms it is a bias of its score, as in Graphormer (Ying et al. 2021), or an attribute as well.
     """
 
     def __init__(self, kind: str, mean: float, scale: float, depth: int = 4, dim: int = 64, heads: int = 4):
         super().__init__()
-        self.mean, self.scale, self.by_attribute = mean, scale, kind.startswith("bonds")
+        self.mean, self.scale, self.by_attribute = (
+            mean,
+            scale,
+            kind.startswith("bonds") or "attributes" in kind,
+        )
         self.fields = nn.ModuleList(nn.Embedding(size, dim) for size in SIZES)
         self.walks = nn.Linear(WALK, dim)
         self.bias = nn.Embedding(CLASSES, depth * heads) if kind == "all atoms" else None
