@@ -5,11 +5,13 @@ from dataclasses import replace
 from attention_on_edges.corpora.tokenizer_config import TokenizerConfig
 from attention_on_edges.runs.experiment import Experiment, MixingConfig, ModelConfig, SparseConfig
 from attention_on_edges.studies.chains import chain_runs
+from attention_on_edges.studies.citations import link_runs
 from attention_on_edges.studies.fitting import FitConfig
 from attention_on_edges.studies.gat_steps import step_runs
 from attention_on_edges.studies.grammar_edges import WORD_GRAPHS, TaggerRun
 from attention_on_edges.studies.recall import LONG_GRAPHS, TASKS, ReaderRun
 from attention_on_edges.studies.results import Study
+from attention_on_edges.studies.solubility import molecule_runs
 from edgewise.training import TrainingConfig
 
 SEEDS = range(3)
@@ -153,5 +155,7 @@ STUDIES = {
         Study("chains", "Does adaptive depth find how many steps a token needs?", tuple(chain_runs())),
         Study("gat-steps", "Which step makes a Transformer of a GAT?", tuple(step_runs())),
         *GRAPH_STUDIES,
+        Study("solubility", "Which atoms should attend to which?", tuple(molecule_runs())),
+        Study("citations", "Which papers cite each other?", tuple(link_runs())),
     )
 }
