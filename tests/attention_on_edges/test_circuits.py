@@ -71,4 +71,5 @@ def test_circuits_are_enough_under_their_own_ablation_and_parts_are_told(sentenc
         with ablating(sentence.model, how, means):
             own = kept if how == "cut" else prune(sentence, sentence.weights.argsort())
             assert sentence.keeps(own[None])
+            assert one["edges"] == int(own.sum())
             assert ("all" in one["needed"]) != bool(sentence.keeps(~own[None]))
