@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from attention_on_edges.bench.harness import Case, Row, Run, in_turns
-from attention_on_edges.bench.many_graphs import FITTED, OTHERS
+from attention_on_edges.bench.many_graphs import FITTED
 from edgewise.graphs import AttentionGraph, complete, window
 from edgewise.interop import from_pyg, from_torch
 from edgewise.validation import MissingPackageError
@@ -50,7 +50,6 @@ PYG_WORKLOADS: dict[str, Callable[[], Tensor]] = {
 
 WITH_ATTRIBUTES = (
     "grid, 4,096 nodes",
-    "grid, 10,000 nodes",
     "tree, 4,000",
     "geometric, degree 12",
     "geometric, degree 40",
@@ -78,7 +77,7 @@ def pyg_plan(small: bool = False) -> dict[str, Run]:
 
 
 def _edge_index(name: str) -> Tensor:
-    return (FITTED | OTHERS)[name]().edge_index
+    return FITTED[name]().edge_index
 
 
 def pyg_case(
