@@ -20,7 +20,7 @@ from attention_on_edges.bench.decoding import WAYS, cache_case
 from attention_on_edges.bench.depth import READERS, depth_case
 from attention_on_edges.bench.engines import FLEX, KERNELS, LARGE, Workload, engines_case
 from attention_on_edges.bench.harness import Case, format_rows, measure
-from attention_on_edges.bench.many_graphs import conclude, fit
+from attention_on_edges.bench.many_graphs import NATURAL, conclude, fit, under_a_mask
 from attention_on_edges.bench.memory import alone
 from attention_on_edges.bench.timing import interleave
 from attention_on_edges.bench.training import (
@@ -185,6 +185,13 @@ class TestAttention:
         fields = [torch.randn(sum(lengths), 2, 3) for _ in range(3)]
         expected = propagate_attention(complete(lengths), *fields)
         torch.testing.assert_close(PaddedAttention(lengths)(*fields), expected)
+
+    @pytest.mark.parametrize(
+        "graph", [complete((3, 1, 5)), window(7, 2, 1), NATURAL["60 texts of 10-25"]()], ids=str
+    )
+    def test_a_mask_padded_by_parts_computes_the_same(self, graph):
+        fields = random_fields(graph, 2, 4)
+        torch.testing.assert_close(under_a_mask(graph)(*fields), propagate_attention(graph, *fields))
 
     def test_a_window_by_hand_computes_the_same(self):
         fields = random_fields(window(24, 4, 4), 2, 3)

@@ -92,11 +92,15 @@ def test_a_graph_stands_beside_its_mask_with_one_row_framed(graph, layout, highl
 
 def test_a_molecule_has_a_line_for_each_bond_letters_and_discs_of_the_weights():
     places = [(0.0, 0.0), (1.0, 0.0), (2.0, 0.0), (2.0, 1.0)]
-    ax = draw_molecule(places, "CCOC", [(0, 1, 2), (1, 2, 1), (2, 3, 4)], {0: 0.25, 3: 0.75}, 2).axes[0]
-    assert [line.get_linestyle() for line in ax.lines] == ["-", "-", "-", "-", "--"]
+    ax = draw_molecule(places, "CCOC", [(0, 1, 2), (1, 2, 4), (2, 3, 4), (3, 1, 4)], {0: 0.25, 3: 0.75}).axes[
+        0
+    ]
+    assert [line.get_linestyle() for line in ax.lines] == ["-", "-", *["-", "--"] * 3]
     double, other = (line.get_xydata() for line in ax.lines[:2])
     assert np.allclose(double + other, 2 * np.array(places[:2]))
     assert [text.get_text() for text in ax.texts] == ["O"]
+    assert min(ax.lines[3].get_ydata()) > 0  # inside of the ring
+    assert max(ax.lines[5].get_xdata()) < 2
     areas = {tuple(c.get_offsets()[0]): c.get_sizes()[0] for c in ax.collections}
     assert areas[3 - 1, 1] == 3 * areas[0, 0]
 

@@ -5,8 +5,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles
 
-from attention_on_edges.corpora.graph_data import Molecule, read_molecule
+from attention_on_edges.corpora.graph_data import Molecule, molecules, read_molecule
 from attention_on_edges.studies import solubility
 from attention_on_edges.studies.fitting import FitConfig
 from attention_on_edges.studies.solubility import KINDS, MoleculeModel, MoleculeRun, pairs_of, side_by_side
@@ -32,12 +33,24 @@ def test_no_numbering_of_atoms_changes_a_prediction(kind, order):
     assert model(side_by_side(both[1:2])).item() == pytest.approx(other, abs=1e-5)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_known_of_pairs_counts(kind):
+    torch.manual_seed(0)
+    model, found = MoleculeModel(kind, 1.0, 2.0).eval(), side_by_side([pairs_of(ASPIRIN, kind)])
+    if model.bias is not None:
+        torch.nn.init.normal_(model.bias.weight)
+    other = model(found._replace(classes=found.classes.flip(0)))
+    assert torch.equal(other, model(found)) == (kind == "all atoms, no distances")
+
+
 def test_distances_and_walks_are_those_of_the_graph():
     graph = networkx.Graph([bond[:2] for bond in ASPIRIN.bonds])
     bonded = torch.from_numpy(networkx.to_numpy_array(graph, range(13)) > 0)
     found = solubility.distances_in(bonded)
     for a, lengths in networkx.shortest_path_length(graph):
         assert [min(lengths[b], solubility.FAR) for b in range(13)] == found[a].tolist()
+    chain = (torch.arange(13)[:, None] - torch.arange(13)).abs()
+    assert torch.equal(solubility.distances_in(chain == 1), chain.clamp(max=solubility.FAR))
     ring = torch.ones(3, 3, dtype=torch.bool).fill_diagonal_(False)
     assert solubility.return_chances(ring)[0, :4].tolist() == pytest.approx([0, 1 / 2, 1 / 4, 3 / 8])
 
@@ -68,12 +81,21 @@ def test_pairs_know_their_bond_or_distance_and_the_virtual_node_is_bonded_to_all
 
 
 @pytest.mark.corpus
-def test_scaffolds_are_in_one_split_and_a_model_learns():
+def test_scaffolds_are_in_one_split_and_a_model_learns(monkeypatch):
     splits = solubility.split_by_scaffold()
     assert {name: len(split) for name, split in splits.items()} == {"train": 902, "valid": 113, "test": 113}
     assert len(set().union(*splits.values())) == 1128
+    of = [
+        {MurckoScaffoldSmiles(smiles=molecules()[i].smiles, includeChirality=False) for i in split}
+        for split in splits.values()
+    ]
+    assert len(set().union(*of)) == sum(map(len, of))
+    drawn, fit_on = [], solubility.batches
+    monkeypatch.setattr(solubility, "batches", lambda data, *rest: drawn.append(data) or fit_on(data, *rest))
     answers = torch.tensor([one.solubility for one in solubility.data_of("bonds")["train"]])
     figures = MoleculeRun("x", "bonds", FitConfig(150, 32, 1e-3)).figures()
+    assert len(drawn) == 1
+    assert drawn[0] is solubility.data_of("bonds")["train"]
     assert figures["train"] < 0.65 * float(answers.std())
     drawn = figures["drawn"]
     assert abs(drawn["predicted"] - drawn["solubility"]) < 3

@@ -209,8 +209,12 @@ class TestMixing:
 
 
 def test_a_paired_difference_is_students_t_of_the_differences():
-    """Differences 1, 2 and 3: mean 2, deviation 1, and 4.303 is Student's t of two degrees at 97.5 %."""
+    """Differences 1, 2 and 3: mean 2, deviation 1; Student's t at 97.5 % is 4.303, of one degree 12.706."""
     values = {"a": [5.0, 1.0, 9.0], "b": [4.0, -1.0, 6.0]}
     rows = [{"variant": name, "seed": i, "x": x} for name, xs in values.items() for i, x in enumerate(xs)]
-    found = Results({}, rows, {}).paired("a", "b", "x")
+    entries = [{"training": {"rate": 1, "seed": row["seed"]}} for row in rows]
+    found = Results({"entries": entries}, rows, {}).paired("a", "b", "x")
+    del rows[0]["x"]  # seed 0 diverged, and 3 and 2 are left
+    low = Results({"entries": entries}, rows, {}).paired("a", "b", "x")[1]
+    assert low == pytest.approx(2.5 - 12.706 * 0.5, abs=1e-3)
     assert found == pytest.approx((2, 2 - 4.303 / 3**0.5, 2 + 4.303 / 3**0.5), abs=1e-3)

@@ -14,7 +14,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from attention_on_edges.bench.harness import Case, Row, Run, in_turns, measure
 from attention_on_edges.bench.memory import KEEPING, alone
-from attention_on_edges.corpora.graph_data import citations, molecules
+from attention_on_edges.corpora.graph_data import citations, molecules, symmetric_graph
 from edgewise.graphs import AttentionGraph, batch, window
 from edgewise.message_passing import available_engines, cost, plan_tiles, propagate_attention
 from edgewise.message_passing.cost_model import TERMS, count_edges, count_scores, expand, predict, price
@@ -100,21 +100,15 @@ FITTED: dict[str, Make] = {
 """To which the law is fitted."""
 
 
-def _directed(pairs: Sequence[tuple[int, int]], count: int) -> AttentionGraph:
-    """Both ends of each pair attend to each other, and each to itself."""
-    a, b = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T
-    own = torch.arange(count)
-    edges = torch.stack([torch.cat([a, b, own]), torch.cat([b, a, own])], 1).unique(dim=0)
-    return AttentionGraph(edges[:, 0].contiguous(), edges[:, 1].contiguous(), count)
-
-
 def _cora() -> AttentionGraph:
-    return _directed(*citations())
+    pairs, count = citations()
+    return symmetric_graph(torch.tensor(pairs), count)
 
 
 def _molecules(count: int) -> AttentionGraph:
     chosen = molecules()[:count]
-    return batch([_directed([bond[:2] for bond in m.bonds], len(m.atoms)) for m in chosen])
+    ends = [torch.tensor(m.bonds, dtype=torch.int64).reshape(-1, 3)[:, :2] for m in chosen]
+    return batch([symmetric_graph(pairs, len(m.atoms)) for pairs, m in zip(ends, chosen, strict=True)])
 
 
 def _roads(height: int, width: int, missing: float = 0.15) -> AttentionGraph:
@@ -123,7 +117,7 @@ def _roads(height: int, width: int, missing: float = 0.15) -> AttentionGraph:
     ends = [(place[1:], place[:-1]), (place[:, 1:], place[:, :-1])]
     pairs = torch.cat([torch.stack(both, -1).flatten(0, 1) for both in ends])
     drawn = torch.rand(len(pairs), generator=torch.Generator().manual_seed(height))
-    return _directed(pairs[drawn > missing].tolist(), height * width)
+    return symmetric_graph(pairs[drawn > missing], height * width)
 
 
 NATURAL: dict[str, Make] = {
@@ -258,7 +252,7 @@ def graph_case(
     """Attention on a graph, forward and backward, plans and patterns made beforehand.
 
     Rows hold what the law counts and what it predicts. Without ``engines`` all run that can, but ``mailbox``,
-    and ``auto`` with the graph made anew. Tiles run only if they are economical, a dense mask only for up to
+    and ``auto`` with the graph made anew. Tiles run only if they are affordable, a dense mask only for up to
     5,000 tokens.
     """
     torch.manual_seed(0)
@@ -268,8 +262,7 @@ def graph_case(
     names = [e for e in engines or (*available_engines(device), MASK) if e != "mailbox"]
     if graph.num_src > 5000 and MASK in names:
         names.remove(MASK)
-    mask = graph.to_mask() if MASK in names else None
-    if "tiles" in names and not plan_tiles(graph).economical:
+    if "tiles" in names and not plan_tiles(graph).affordable:
         names.remove("tiles")
     predicted = cost(graph, heads, width)
     counts = {"csr": count_edges(graph, heads), "tiles": count_scores(graph)}
@@ -283,12 +276,14 @@ def graph_case(
     def backwards(output: Tensor) -> None:
         torch.autograd.grad(output, fields, upstream)
 
-    def masked() -> None:
-        q, k, v = (x.transpose(0, 1)[None] for x in fields)
-        backwards(scaled_dot_product_attention(q, k, v, attn_mask=mask)[0].transpose(0, 1))
+    def masked(dense: Callable[..., Tensor]) -> None:
+        backwards(dense(*fields))
 
     contestants: dict[str, Callable[[], Any]] = {
-        name: masked if name == MASK else partial(_both_ways, graph, fields, upstream, name) for name in names
+        name: partial(masked, under_a_mask(graph))
+        if name == MASK
+        else partial(_both_ways, graph, fields, upstream, name)
+        for name in names
     }
     if not engines:
         src, dst = graph.src, graph.dst
@@ -297,6 +292,32 @@ def graph_case(
             propagate_attention(AttentionGraph(src, dst, graph.num_src), *fields)
         )
     return Case(f"{name}, {heads} x {width}", contestants, first="csr", facts=facts)
+
+
+def under_a_mask(graph: AttentionGraph) -> Callable[..., Tensor]:
+    """Dense attention on a graph with self-edges, under its mask: q, k, v [n, h, d] to [n, h, d].
+
+    Parts of the graph that stand side by side, with no edge between them, are padded to the largest.
+    """
+    places = torch.arange(graph.num_src, device=graph.device)
+    last = places.clone()
+    last.scatter_reduce_(0, torch.minimum(graph.src, graph.dst), torch.maximum(graph.src, graph.dst), "amax")
+    ends = (last.cummax(0).values == places).nonzero()[:, 0] + 1
+    sizes = ends.diff(prepend=ends.new_zeros(1))
+    part, widest = places[: len(sizes)].repeat_interleave(sizes), int(sizes.max())
+    within = places - (ends - sizes)[part]
+    slot = part * widest + within
+    mask = torch.eye(widest, dtype=torch.bool, device=graph.device).repeat(len(sizes), 1, 1)
+    mask[part[graph.dst], within[graph.dst], within[graph.src]] = True
+
+    def attend(*fields: Tensor) -> Tensor:
+        _, h, d = fields[0].shape
+        padded = [x.new_zeros(len(sizes) * widest, h, d).index_copy(0, slot, x) for x in fields]
+        q, k, v = (x.view(len(sizes), widest, h, d).transpose(1, 2) for x in padded)
+        found = scaled_dot_product_attention(q, k, v, attn_mask=mask[:, None])
+        return found.transpose(1, 2).reshape(-1, h, d)[slot]
+
+    return attend
 
 
 def fit(rows: Sequence[Row]) -> dict[str, dict[str, float]]:

@@ -4,8 +4,12 @@ import csv
 from functools import cache
 from typing import Any, NamedTuple
 
+import torch
+from torch import Tensor
+
 from attention_on_edges.corpora.files import CorpusError, fetch, github_file
 from attention_on_edges.corpora.text import lines
+from edgewise.graphs import AttentionGraph
 from edgewise.validation import InputError, MissingPackageError
 
 ESOL = github_file(
@@ -118,3 +122,11 @@ def citations() -> tuple[list[tuple[int, int]], int]:
     }
     numbered = [(papers[a], papers[b]) for a, b in pairs if a != b]
     return list(dict.fromkeys(numbered)), len(papers)
+
+
+def symmetric_graph(pairs: Tensor, count: int) -> AttentionGraph:
+    """Both ends of each pair [*, 2] attend to each other, and each of ``count`` nodes to itself."""
+    a, b = pairs.T
+    own = torch.arange(count)
+    edges = torch.stack([torch.cat([a, b, own]), torch.cat([b, a, own])], 1).unique(dim=0)
+    return AttentionGraph(edges[:, 0].contiguous(), edges[:, 1].contiguous(), count)

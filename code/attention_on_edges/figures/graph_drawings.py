@@ -6,6 +6,7 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import networkx as nx
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.patches import Rectangle
@@ -234,11 +235,10 @@ def draw_molecule(
     elements: Sequence[str],
     bonds: Sequence[Sequence[int]],
     weights: Mapping[int, float] | None = None,
-    receiver: int | None = None,
     ax: Axes | None = None,
     title: str = "",
 ) -> Figure | SubFigure:
-    """Draw a molecule, and what one of its atoms attends to.
+    """Draw a molecule, and what is attended to in it.
 
     Parameters
     ----------
@@ -248,13 +248,13 @@ def draw_molecule(
         Two atoms and the kind: 1 to 3, or 4 if aromatic, which is drawn as a second, dashed line.
     weights : mapping of int to float, optional
         Attention by sender: the area of a disc on it.
-    receiver : int, optional
-        The atom that attends, with a ring around it.
     """
     ax = ax or plt.subplots(figsize=(4.6, 2.6))[1]
+    ring = np.mean([places[atom] for *ends, kind in bonds if kind == 4 for atom in ends] or [(0, 0)], 0)
     for a, b, kind in bonds:
         (x, y), (u, v) = places[a], places[b]
-        across = 0.09 / math.dist((x, y), (u, v))
+        inside = (v - y) * (ring[0] - x) + (x - u) * (ring[1] - y) > 0
+        across = math.copysign(0.09, inside - 0.5) / math.dist((x, y), (u, v))
         for i in range(2 if kind == 4 else kind):
             side = across * (2 * i - (kind - 1 if kind < 4 else 0))
             dx, dy = (v - y) * side, (x - u) * side
@@ -266,8 +266,6 @@ def draw_molecule(
             ax.text(*place, element, ha="center", va="center", size=9, zorder=5)
     for atom, weight in (weights or {}).items():
         ax.scatter(*places[atom], 700 * weight, color=PALETTE["orange"], alpha=0.8, lw=0, zorder=3)
-    if receiver is not None:
-        ax.scatter(*places[receiver], 150, facecolors="none", edgecolors=PALETTE["blue"], lw=2, zorder=4)
     ax.set(aspect="equal", title=title)
     ax.margins(0.1)
     ax.set_axis_off()

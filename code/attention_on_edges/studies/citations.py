@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize, softplus
 
-from attention_on_edges.corpora.graph_data import citations
+from attention_on_edges.corpora.graph_data import citations, symmetric_graph
 from attention_on_edges.runs.experiment import Described
 from attention_on_edges.studies.fitting import FitConfig, fit
 from attention_on_edges.studies.solubility import Layer
@@ -19,6 +19,7 @@ STEPS = (1, 2, 4, 8)
 """Lengths of the random walks that give a paper's position."""
 DIM = 64
 LEARNED = {"attention along citations": True, "each paper alone": False}
+"""Whether both papers of a citation attend to each other; each attends to itself."""
 
 
 class Links(NamedTuple):
@@ -74,14 +75,14 @@ def adamic_adar(a: Tensor) -> Tensor:
 
 
 def walks(a: Tensor) -> Tensor:
-    """How likely walks of 1 to 10 steps lead from either paper to the other, by the other's degree."""
+    """How likely walks of 1 to 10 steps lead from paper to paper, by the last one's degree: symmetric."""
     degree = a.sum(1).clamp(min=1)
     step = power = a / degree[:, None]
     total = step
     for _ in range(9):
         power = power @ step
         total = total + power
-    return total / degree + (total / degree).T
+    return total / degree
 
 
 SCORES: dict[str, Callable[[Tensor], Tensor]] = {
@@ -103,14 +104,6 @@ def positions(pairs: Tensor, start: Tensor) -> Tensor:
         if step in STEPS:
             found.append(normalize(x, dim=1) * DIM**0.5)
     return torch.cat(found, 1)
-
-
-def graph_of(pairs: Tensor, count: int, linked: bool) -> AttentionGraph:
-    """Both papers of a pair attend to each other if ``linked``, and each to itself."""
-    own = torch.arange(count)[:, None].expand(-1, 2)
-    src, dst = (torch.cat([pairs, pairs.flip(1), own]) if linked else own).T
-    order = (dst * count + src).argsort()
-    return AttentionGraph(src[order], dst[order], count)
 
 
 class LinkModel(nn.Module):
@@ -156,8 +149,8 @@ class LinkRun(Described):
         """Return the area under the ROC curve of both parts that were held back."""
         links = hold_out(self.training.seed)
         score = counted if self.name in SCORES else learned
+        found = score(self, links)
         with torch.no_grad():
-            found = score(self, links)
             return {
                 "valid": area(found(links.valid), found(links.no_valid)),
                 "test": area(found(links.test), found(links.no_test)),
@@ -170,15 +163,13 @@ def counted(run: LinkRun, links: Links) -> Callable[[Tensor], Tensor]:
     return lambda pairs: scores[pairs[:, 0], pairs[:, 1]]
 
 
-@torch.enable_grad()
 def learned(run: LinkRun, links: Links) -> Callable[[Tensor], Tensor]:
     """A trained model's logits: pairs [m, 2] to [m]."""
     linked, count, training = LEARNED[run.name], links.papers, run.training
     start = torch.randn(count, DIM, generator=torch.Generator().manual_seed(training.seed))
     model, _ = fit(LinkModel, partial(hidden, links, start, linked, training.size), training)
-    seen = Seen(
-        graph_of(links.known, count, linked), positions(links.known, start), links.test, links.no_test
-    )
+    graph = symmetric_graph(links.known[: None if linked else 0], count)
+    seen = Seen(graph, positions(links.known, start), links.test, links.no_test)
     return partial(model, seen)
 
 
@@ -190,7 +181,8 @@ def hidden(
         drawn = torch.randperm(len(links.known), generator=generator)
         known, away = links.known[drawn[size:]], links.known[drawn[:size]]
         others = torch.randint(links.papers, (size, 2), generator=generator)
-        yield Seen(graph_of(known, links.papers, linked), positions(known, start), away, others)
+        graph = symmetric_graph(known[: None if linked else 0], links.papers)
+        yield Seen(graph, positions(known, start), away, others)
 
 
 def area(links: Tensor, others: Tensor) -> float:

@@ -1,4 +1,4 @@
-"""The training loop of the small models of chapters 3, 10 and 11."""
+"""The training loop of the small models of chapters 3, 10, 11 and 14."""
 
 import math
 from collections.abc import Callable, Iterator

@@ -120,17 +120,26 @@ class Results:
             If there is no such variant.
         """
         one, two = (self.figures(name, figure) for name in (variant, other))
+        self._check(variant, other)
+        effect = sum(one) / len(one) - sum(two) / len(two)
+        return Difference(effect, min(one) - max(two), max(one) - min(two), (len(one), len(two)))
+
+    def _check(self, variant: str, other: str) -> None:
+        """Refuse to compare variants whose data or training differ."""
         for what in ("task", "training"):
             had, theirs = (self._setting(name, what) for name in (variant, other))
             if had != theirs:
                 raise InputError(
                     f"{variant!r} and {other!r} cannot be compared: their {what} is {had} and {theirs}"
                 )
-        effect = sum(one) / len(one) - sum(two) / len(two)
-        return Difference(effect, min(one) - max(two), max(one) - min(two), (len(one), len(two)))
 
     def paired(self, variant: str, other: str, figure: str) -> tuple[float, float, float]:
-        """How much higher one metric is than for another variant, seed by seed.
+        """How much higher one metric is than for another variant, seed by seed, where neither diverged.
+
+        Raises
+        ------
+        InputError
+            As :meth:`difference`.
 
         Returns
         -------
@@ -139,7 +148,12 @@ class Results:
         """
         from scipy.stats import ttest_rel  # not at the top: it takes most of a second
 
-        found = ttest_rel(self.figures(variant, figure), self.figures(other, figure))
+        self._check(variant, other)
+        one, two = (
+            {row["seed"]: row[figure] for row in self.rows if row["variant"] == name and figure in row}
+            for name in (variant, other)
+        )
+        found = ttest_rel(*zip(*[(one[seed], two[seed]) for seed in one if seed in two], strict=True))
         low, high = map(float, found.confidence_interval(0.95))
         return (low + high) / 2, low, high
 

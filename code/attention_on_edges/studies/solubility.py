@@ -141,7 +141,7 @@ class Layer(nn.Module):
 
 
 class MoleculeModel(nn.Module):
-    """Embeddings of properties and positions, layers of attention, and a sum over a molecule's nodes.
+    """Embeddings of properties and positions, layers of attention, and a sum over a molecule's atoms.
 
     Along bonds, what is known of a pair is an attribute of its edge, which adds to key and value; between all
     atoms it is a bias of its score, as in Graphormer (Ying et al. 2021), or an attribute as well.
@@ -157,6 +157,8 @@ class MoleculeModel(nn.Module):
         self.fields = nn.ModuleList(nn.Embedding(size, dim) for size in SIZES)
         self.walks = nn.Linear(WALK, dim)
         self.bias = nn.Embedding(CLASSES, depth * heads) if kind == "all atoms" else None
+        if self.bias is not None:
+            nn.init.zeros_(self.bias.weight)
         edge_dim = CLASSES if self.by_attribute else None
         self.layers = nn.ModuleList(Layer(dim, heads, edge_dim) for _ in range(depth))
         self.out = nn.Sequential(nn.Linear(dim, dim), nn.ReLU(), nn.Linear(dim, 1))
@@ -174,6 +176,7 @@ class MoleculeModel(nn.Module):
         )
         for layer, bias in zip(self.layers, biases, strict=True):
             x = layer(found.graph, x, edge_bias=bias, edge_attr=attr)
+        x = x * (found.atoms[:, :1] > 0)  # a virtual node has no protons and is not counted
         sums = x.new_zeros(len(found.answers), x.shape[1]).index_add(0, found.owner, x)
         return self.out(sums / TYPICAL)[:, 0] * self.scale + self.mean
 

@@ -21,6 +21,8 @@ def cuthill_mckee(src: Tensor, dst: Tensor, num_tokens: int) -> Tensor:
     except ImportError as error:
         raise MissingPackageError("SciPy finds the order: pip install scipy, or give one") from error
 
+    if num_tokens == 0:
+        return src.new_empty(0)
     rows, columns = torch.cat([src, dst]).cpu().numpy(), torch.cat([dst, src]).cpu().numpy()
     matrix = coo_array((np.ones(len(rows), np.int8), (rows, columns)), (num_tokens, num_tokens)).tocsr()
     found = reverse_cuthill_mckee(matrix, symmetric_mode=True)
