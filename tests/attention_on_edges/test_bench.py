@@ -187,7 +187,9 @@ class TestAttention:
         torch.testing.assert_close(PaddedAttention(lengths)(*fields), expected)
 
     @pytest.mark.parametrize(
-        "graph", [complete((3, 1, 5)), window(7, 2, 1), NATURAL["60 texts of 10-25"]()], ids=str
+        "graph",
+        [complete((3, 1, 5)), complete((1, 1, 9)), window(7, 2, 1), NATURAL["60 texts of 10-25"]()],
+        ids=str,
     )
     def test_a_mask_padded_by_parts_computes_the_same(self, graph):
         fields = random_fields(graph, 2, 4)

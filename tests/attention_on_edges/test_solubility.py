@@ -58,7 +58,7 @@ def test_distances_and_walks_are_those_of_the_graph():
 def test_pairs_know_their_bond_or_distance_and_the_virtual_node_is_bonded_to_all():
     edges = {kind: len(pairs_of(ASPIRIN, kind).classes) for kind in KINDS}
     bonds = 13 + 2 * len(ASPIRIN.bonds)
-    assert [edges[kind] for kind in KINDS] == [bonds, bonds + 2 * 13 + 1, 169, 169, 169]
+    assert [edges[kind] for kind in KINDS] == [bonds, bonds + 2 * 13 + 1, 169, 169, 169, bonds + 2 * 13 + 1]
     with_node = pairs_of(ASPIRIN, "bonds and a virtual node")
     into_node = with_node.classes[with_node.graph.dst == 13]
     assert into_node.tolist() == [solubility.VIRTUAL] * 13 + [solubility.SELF]

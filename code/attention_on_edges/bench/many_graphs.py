@@ -297,13 +297,16 @@ def graph_case(
 def under_a_mask(graph: AttentionGraph) -> Callable[..., Tensor]:
     """Dense attention on a graph with self-edges, under its mask: q, k, v [n, h, d] to [n, h, d].
 
-    Parts of the graph that stand side by side, with no edge between them, are padded to the largest.
+    Parts of the graph that stand side by side, with no edge between them, are padded to the largest, if that
+    is less than one mask of all pairs.
     """
     places = torch.arange(graph.num_src, device=graph.device)
     last = places.clone()
     last.scatter_reduce_(0, torch.minimum(graph.src, graph.dst), torch.maximum(graph.src, graph.dst), "amax")
     ends = (last.cummax(0).values == places).nonzero()[:, 0] + 1
     sizes = ends.diff(prepend=ends.new_zeros(1))
+    if len(sizes) * int(sizes.max()) ** 2 > graph.num_src**2:  # one mask is smaller
+        ends = sizes = sizes.sum()[None]
     part, widest = places[: len(sizes)].repeat_interleave(sizes), int(sizes.max())
     within = places - (ends - sizes)[part]
     slot = part * widest + within

@@ -23,6 +23,7 @@ KINDS = (
     "all atoms",
     "all atoms, no distances",
     "all atoms, attributes",
+    "bonds and a virtual node that is read",
 )
 WALK = 16
 """Steps of random walks whose chances to return are an atom's position."""
@@ -143,12 +144,15 @@ class Layer(nn.Module):
 class MoleculeModel(nn.Module):
     """Embeddings of properties and positions, layers of attention, and a sum over a molecule's atoms.
 
+    A virtual node counts among them if it ``is read``: the molecule is then read by attention, too.
+
     Along bonds, what is known of a pair is an attribute of its edge, which adds to key and value; between all
     atoms it is a bias of its score, as in Graphormer (Ying et al. 2021), or an attribute as well.
     """
 
     def __init__(self, kind: str, mean: float, scale: float, depth: int = 4, dim: int = 64, heads: int = 4):
         super().__init__()
+        self.read = kind.endswith("read")
         self.mean, self.scale, self.by_attribute = (
             mean,
             scale,
@@ -176,7 +180,8 @@ class MoleculeModel(nn.Module):
         )
         for layer, bias in zip(self.layers, biases, strict=True):
             x = layer(found.graph, x, edge_bias=bias, edge_attr=attr)
-        x = x * (found.atoms[:, :1] > 0)  # a virtual node has no protons and is not counted
+        if not self.read:
+            x = x * (found.atoms[:, :1] > 0)  # a virtual node has no protons
         sums = x.new_zeros(len(found.answers), x.shape[1]).index_add(0, found.owner, x)
         return self.out(sums / TYPICAL)[:, 0] * self.scale + self.mean
 
