@@ -30,7 +30,6 @@ MOST_QUADRATIC = 32_768
 MOST_MEMORY = 12 * 2**30
 """Bytes; a length expected to need more, judged by the one before, is extrapolated as well."""
 
-
 HEADS, WIDTH = 4, 32
 
 REACH, NUM_GLOBAL, NUM_RANDOM, K = 64, 8, 8, 4
