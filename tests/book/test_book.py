@@ -135,7 +135,10 @@ def test_internal_links_lead_somewhere(page, site):
     for link in sorted({link for link in links if link.startswith(site)}):
         target, fragment = built(link, site), urldefrag(link).fragment
         assert target.is_file(), link
-        assert not fragment or unquote(fragment) in anchors(target), link
+        if fragment.startswith("live?"):  # a state of the translator
+            assert "edgewise-front" in target.read_text(encoding="utf-8"), link
+        else:
+            assert not fragment or unquote(fragment) in anchors(target), link
 
 
 def test_buttons_open_the_twin_and_edit_the_page(page):
