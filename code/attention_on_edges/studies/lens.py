@@ -24,7 +24,7 @@ def encoder_states(model: Transformer, source: Tensor) -> Tensor:
     """Return the source's states after its embedding and after each encoder layer, through the final norm.
 
     The last are what the decoder attends to. That it can attend to the others, too, is the *DecoderLens* of
-    Langedijk et al. 2023.
+    Langedijk et al. 2024.
 
     Parameters
     ----------
