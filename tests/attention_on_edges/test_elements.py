@@ -1,18 +1,31 @@
 """Live figures of chapters in Chromium: their numbers are numpy's and the library's, and they are usable."""
 
 import importlib
+import json
+import math
 
 import numpy as np
 import pytest
 import torch
 
 from attention_on_edges import runs
-from attention_on_edges.live import AttentionPlayer, AttentionView, beam_tree, editable_graph, one_receiver
+from attention_on_edges.live import (
+    AttentionPlayer,
+    AttentionView,
+    beam_tree,
+    editable_graph,
+    one_pass,
+    one_receiver,
+)
 from attention_on_edges.live.beam_tree import search_tree
 from attention_on_edges.runs import artifacts
+from attention_on_edges.studies import load_study
+from attention_on_edges.studies.cut_translation import KINDS, CutTranslation
 from browser import PHONE, SCREEN, chromium
+from edgewise.attention import masked_softmax
 from edgewise.decoding import beam_search
 from edgewise.graphs import GraphPool, causal, complete
+from edgewise.models import dense
 
 WORDS = ["the", "cat", "washes", "<i>itself"]
 STATES = np.array([[0, 0, 0, 1], [2, 0, 0, 0], [0, 2, 0, 0], [1, 0, 2, 0]], dtype=float)
@@ -21,6 +34,7 @@ VALUES = np.array([[0.1, -1.25, 0], [2, 0, 0.5], [0, 2, -0.3333], [1, 0, 2]])
 LAYERS, HEADS = ["layer 1", "layer 2"], ["head 0", "head 1", "head 2"]
 SOURCE, TARGET = ["der", "Hut", "."], ["the", "red", "hat", "."]
 TEXT = "The man is old."
+CAT = "The cat is sleeping on my bed."
 
 
 def weights_of(receivers, senders, mask=1.0):
@@ -38,7 +52,12 @@ def translator():
 
 
 @pytest.fixture(scope="module")
-def elements(translator):
+def french():
+    return runs.load_translator(artifacts.load("tatoeba"))
+
+
+@pytest.fixture(scope="module")
+def elements(translator, french):
     views = [
         AttentionView("target to target", CAUSAL, TARGET, TARGET),
         AttentionView("source to target", CROSS, TARGET, SOURCE),
@@ -48,6 +67,7 @@ def elements(translator):
         "mask": editable_graph(WORDS, {"causal": causal(4), "complete": complete(4)}),
         "player": AttentionPlayer(views, {"layer": LAYERS, "head": HEADS}, "Attention"),
         "beam": beam_tree(translator, TEXT, 3, translator.length_penalty),
+        "one_pass": one_pass(french, CAT, ("cat", "chat")),
     }
 
 
@@ -185,7 +205,130 @@ def test_the_tree_grows_by_steps_and_ends_with_the_winner(opened, translator):
     assert page.locator(".frame .edge.won").count() == len(best.ids) + 1
 
 
-NAMES = ("receiver", "mask", "player", "beam")
+@pytest.fixture(scope="module")
+def passes(french):
+    """Log-probabilities [2, n, vocabulary], whole and with the edge cut, and attention by its row."""
+    sentence = CutTranslation(french.model, french.encode(CAT))
+    kind, _, _, receiver, sender = sentence.edges.T
+    cut = (kind == KINDS.index("e2d")) & (receiver == 1) & (sender == 1)
+    batch = GraphPool()([sentence.source.tolist()], [[*sentence.read.tolist(), int(sentence.next[-1])]])
+    maps = [french.model.attention_of(batch, 0, layer) for layer in range(french.model.decoder.N)]
+    weights = {1 + 3 * i + j: found[2 - j] for i, found in enumerate(maps) for j in (0, 1)}
+    return sentence.log_probs(torch.stack([torch.ones_like(cut), ~cut])).detach(), weights
+
+
+def test_the_numbers_of_a_pass_are_the_models(elements, french, passes):
+    data, (log_probs, weights) = json.loads(elements["one_pass"].packed), passes
+    whole, cut = data["runs"]
+    written = [place[0][0] for place in whole["tops"][-1]]
+    assert written == data["next"] == ["Le", "chat", "dort", "sur", "mon", "lit", ".", "<eos>"]
+    assert [place[0][0] for place in whole["tops"][0]] == [word for word, _ in data["read"]]
+    for run, own in zip((whole, cut), log_probs, strict=True):
+        shares = [[p for _, p in place] for place in run["tops"][-1]]
+        np.testing.assert_allclose(shares, own.exp().topk(5).values, atol=1e-4)
+        for t, temperature in enumerate(data["temperatures"]):
+            logits, totals = np.array(run["logits"]), np.array(run["totals"])[:, t, None]
+            expected = (own / temperature).softmax(-1).topk(5).values
+            np.testing.assert_allclose(np.exp(logits / temperature - totals), expected, atol=1e-3)
+    for row, expected in weights.items():
+        scores = torch.tensor(whole["dots"][str(row)]) / math.sqrt(data["widths"][1])
+        torch.testing.assert_close(masked_softmax(scores, expected > 0), expected, atol=1e-3, rtol=0)
+    source, layer = torch.tensor([french.encode(CAT)]), french.model.decoder.layers[1]
+    values = layer.src_attn.get(dense.encode(french.model, source)[0], "kv")["v"][..., :3].transpose(0, 1)
+    np.testing.assert_allclose(whole["values"]["5"], values.detach(), atol=0.006)
+    found = {row["key"]: row["text"] for row in load_study("first-cuts").rows}
+    assert cut["said"] == found["e2d.-1.-1.1.1"] == "Le lit dort sur mon lit."
+    assert data["lens"][-1] == whole["said"] == "Le chat dort sur mon lit."
+
+
+def cell(page, row, place):
+    return page.get_by_role("gridcell", include_hidden=True).nth(8 * row + place)
+
+
+def shares_of(page, panel):
+    bars = page.locator(".panels > div").nth(panel).locator(".bars")
+    widths = "spans => spans.map((span) => parseFloat(span.style.width) / 100)"
+    return bars.locator("span > span").evaluate_all(widths)
+
+
+def test_a_pass_can_be_cut_stepped_through_and_heated(opened, passes):
+    page, (log_probs, weights) = opened("one_pass"), passes
+    cells = page.locator("[role=gridcell]:visible")
+    assert cells.count() == 56
+    page.get_by_role("button", name="First step").click()
+    for row in range(7):
+        assert said(page).startswith(f"Step {row + 1} of 7")
+        assert cells.count() == 8 * (row + 1)
+        told = [page.locator(f"[role=row]:nth-child({row + 2}) .{kind}").count() for kind in ("read", "next")]
+        assert f"Now {told[0]} of 8 places" in said(page)
+        assert f"{told[1]} the word to be written" in said(page)
+        if row < 6:
+            page.get_by_role("button", name="Next step").click()
+    page.get_by_role("button", name="First step").click()
+    page.get_by_role("button", name="All steps").click()
+    assert cells.count() == 56
+
+    for t, temperature in enumerate((0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0)):  # of the last row
+        page.get_by_label("Temperature").fill(str(t))
+        expected = (log_probs[0, 1] / temperature).softmax(-1).topk(5).values
+        shares = shares_of(page, 0)
+        assert shares == pytest.approx([*expected.tolist(), 1 - float(expected.sum())], abs=1e-3)
+
+    for row, found in weights.items():  # of each head, and their mean
+        cell(page, row, 3).click()
+        assert not page.get_by_label("Temperature").is_visible()
+        for head in range(4):
+            page.get_by_label("Head").select_option(str(head))
+            texts = page.locator("table tr:not(:first-child) td:nth-child(4)").all_text_contents()
+            numbers = [number(text) for text in texts]
+            assert numbers == pytest.approx(found[head, 3, : len(numbers)].tolist(), abs=0.006)
+        mean = sorted((w for w in found.mean(0)[3].tolist() if w >= 0.03), reverse=True)
+        assert shares_of(page, 1) == pytest.approx(mean, abs=1e-3)
+
+
+def test_a_cut_changes_the_pass_before_the_readers_eyes(opened, passes):
+    page = opened("one_pass")
+    assert (cell(page, 5, 1).inner_text(), cell(page, 6, 1).inner_text()) == ("chat", "chat")
+    toggle = page.get_by_role("button", name="Cut cat → chat")
+    toggle.click()
+    assert toggle.get_attribute("aria-pressed") == "true"
+    assert page.locator(".changed").all_text_contents() == ["lit", "lit"]
+    assert "2 cells change" in said(page)
+    assert "“Le lit dort sur mon lit.”" in said(page)
+    assert page.locator("td", has_text="cut").count() == 1
+    cell(page, 6, 1).click()
+    expected = passes[0][1, 1].exp().topk(5).values
+    assert shares_of(page, 0)[:5] == pytest.approx(expected.tolist(), abs=1e-3)
+    toggle.click()
+    assert page.locator(".changed").count() == 0
+    assert said(page) == "Every edge is back: the model says “Le chat dort sur mon lit.”"
+
+
+def test_a_pass_is_walked_by_keys_read_on_a_telephone_and_printed_as_its_picture(opened):
+    page = opened("one_pass", viewport=PHONE)
+    page.get_by_role("button", name="First step").click()
+    page.locator("[aria-selected=true]").focus()
+    for key in ("ArrowDown", "ArrowRight"):
+        page.keyboard.press(key)
+    assert page.evaluate("document.activeElement.ariaLabel") == "chat, 100 %: the word it has read"
+    assert page.locator("[role=gridcell]:visible").count() == 16
+    page.get_by_role("button", name="All steps").click()
+    sizes = page.locator(".one_pass *:visible").evaluate_all(
+        "nodes => nodes.filter((n) => n.innerText).map((n) => parseFloat(getComputedStyle(n).fontSize))"
+    )
+    assert min(sizes) >= 11
+    heights = page.locator(":is(button, select, input, [role=gridcell]):visible").evaluate_all(
+        "nodes => nodes.map((node) => node.getBoundingClientRect().height)"
+    )
+    assert min(heights) >= 40
+    spilled = "cells => cells.filter((cell) => cell.scrollWidth > cell.clientWidth).length"
+    assert page.locator("[role=gridcell]").evaluate_all(spilled) == 0
+    page.emulate_media(media="print")
+    assert page.get_by_role("img").is_visible()
+    assert not page.get_by_role("grid", include_hidden=True).is_visible()
+
+
+NAMES = ("receiver", "mask", "player", "beam", "one_pass")
 
 
 @pytest.mark.parametrize("name", ["player", "beam"])

@@ -19,7 +19,6 @@
     for (const root of document.querySelectorAll(`.edgewise-element.${name}:not([data-alive])`)) {
       root.dataset.alive = "";
       const data = JSON.parse(root.querySelector("script").textContent);
-      root.querySelector("img").remove();
       root.setAttribute("role", "group");
       root.setAttribute("aria-label", data.title);
       draw(root, data);

@@ -18,6 +18,7 @@ from attention_on_edges.studies.alignment import CHOSEN_ON, measure_alignment
 from attention_on_edges.studies.bleu import measure_bleu, paired_tests
 from attention_on_edges.studies.circuits_and_golf import SENTENCES, measure_circuits, measure_golf
 from attention_on_edges.studies.heads import measure_pruning
+from attention_on_edges.studies.lens import measure_lens
 from attention_on_edges.studies.results import Results, Rows
 from attention_on_edges.studies.syntax import measure_syntax
 from edgewise.models.transformer import Transformer
@@ -99,8 +100,17 @@ def measure_windows(model: Transformer, data: TextDataset, split: str = "test201
 
 def _circuits(artifact: Artifact) -> Rows:
     model, data = restore(artifact)
-    texts = data.splits[artifact.experiment.tests[0]][:SENTENCES]
-    return measure_circuits(model, [data.encode(source) for source, _ in texts])
+    return measure_circuits(model, _held_out(artifact, data, SENTENCES))
+
+
+def _lens(artifact: Artifact, sentences: int) -> Rows:
+    model, data = restore(artifact)
+    return measure_lens(model, _held_out(artifact, data, sentences))
+
+
+def _held_out(artifact: Artifact, data: TextDataset, count: int) -> list[list[int]]:
+    """The first sources of an artifact's first test split."""
+    return [data.encode(source) for source, _ in data.splits[artifact.experiment.tests[0]][:count]]
 
 
 def _syntax(artifact: Artifact) -> Rows:
@@ -140,6 +150,8 @@ def _gold_captions(artifact: Artifact) -> Rows:
 
 _FEW, _KEEP = "How few edges does a translation need?", "How few edges keep these translations?"
 
+_WRITES = "What would a state write, if the decoder stopped there?"
+
 
 MEASUREMENTS = {
     name: Measurement(name, about, artifact, measure)
@@ -169,5 +181,7 @@ MEASUREMENTS = {
         ("golf-tatoeba", _KEEP, "tatoeba", measure_golf),
         ("circuits-multi30k", _FEW, "multi30k", _circuits),
         ("golf-multi30k", _KEEP, "multi30k", measure_golf),
+        ("lens-tatoeba", _WRITES, "tatoeba", lambda artifact: _lens(artifact, 300)),
+        ("lens-multi30k", _WRITES, "multi30k", lambda artifact: _lens(artifact, 200)),
     )
 }
