@@ -5,7 +5,6 @@ import html
 import inspect
 import re
 import textwrap
-from pathlib import Path
 from typing import Any
 
 from pygments import highlight
@@ -55,9 +54,7 @@ def _lines(code: str) -> str:
 
 
 def _place(item: Any) -> str:
-    path = Path(inspect.getfile(inspect.unwrap(item)))
-    package = next(folder for folder in path.parents if folder.name == item.__module__.split(".")[0])
-    return f"{path.relative_to(package.parent).as_posix()}: {item.__qualname__}"
+    return f"{item.__module__.replace('.', '/')}.py: {item.__qualname__}"
 
 
 def _source(item: Any) -> str:
