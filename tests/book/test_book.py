@@ -284,3 +284,11 @@ def test_zip_can_be_searched_from_the_disk(browser, unpacked):
     page.locator("#search-results li a").first.wait_for()
     found = page.eval_on_selector_all("#search-results li a", "links => links.map(link => link.href)")
     assert any("05-message-passing.html" in link for link in found)
+
+
+def test_every_numbered_figure_is_listed(browser, site):
+    listed = visit(browser, site + "book/references.html").locator("#figures li li a")
+    numbered = re.compile(r"<figcaption>\s*<p><span class=.caption-number.>(Fig. \d+)")
+    drawn = [number for name in PAGES for number in numbered.findall((HTML / name).read_text("utf-8"))]
+    assert len(drawn) > 50
+    assert sorted(listed.all_text_contents()) == sorted(drawn)
