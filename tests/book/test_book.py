@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import site_files
-from browser import HTML, LOOKS, PAGES, SCREEN, chromium, served
+from browser import HTML, LOOKS, PAGES, PHONE, SCREEN, chromium, served
 from places import BOOK, ROOT
 
 # A page with its images and data; the files that all pages share, the theme's and MathJax's, apart.
@@ -172,6 +172,37 @@ def violations(tab):
     options = {"runOnly": WCAG, "resultTypes": ["violations"], "preload": False}
     found = tab.evaluate("async options => (await axe.run(document, options)).violations", options)
     return [(fault["id"], [node["target"] for node in fault["nodes"]][:5]) for fault in found]
+
+
+@pytest.mark.parametrize(("size", "least"), [(PHONE, 11), (SCREEN, 9)])
+def test_letters_in_figures_are_legible(page, size, least):
+    """In pixels; on a narrow screen a figure scrolls in its frame, and its page does not."""
+    page.set_viewport_size(size)
+    page.evaluate(FRAMES)
+    sizes = page.eval_on_selector_all(
+        "svg.figure text, svg.figure tspan",
+        """all => all.filter(text => text.textContent.trim()).map(text => {
+            const { a, b } = text.closest("text").getScreenCTM();
+            return Math.hypot(a, b) * parseFloat(getComputedStyle(text).fontSize);
+        })""",
+    )
+    assert min(sizes, default=least) > least - 0.1
+
+
+def test_first_column_stays_where_a_table_scrolls(page):
+    page.set_viewport_size(PHONE)
+    page.evaluate(FRAMES)
+    moved = page.eval_on_selector_all(
+        ".bd-article table",
+        """all => all.filter(t => t.checkVisibility() && t.scrollWidth > t.clientWidth).map(table => {
+            const first = table.querySelector("td"), before = first.getBoundingClientRect().left;
+            table.scrollLeft = 1e4;
+            const after = first.getBoundingClientRect().left, color = getComputedStyle(first).backgroundColor;
+            table.scrollLeft = 0;
+            return [Math.abs(after - before), color];
+        })""",
+    )
+    assert all(way < 2 and color != "rgba(0, 0, 0, 0)" for way, color in moved), moved
 
 
 @pytest.mark.parametrize("look", LOOKS)
