@@ -340,11 +340,13 @@ def test_searches_find_the_right_section_first(browser, site, unpacked, where):
     """Served, where the browser denies its storage, and from the disk."""
     address = f"{unpacked.as_uri()}/" if where == "zip" else site
     storage = DENIED if where == "denied" else ""
-    first = {words: hits(browser, address, words, storage)[0] for words in SEARCHES}
+    first = {words: next(iter(hits(browser, address, words, storage)), "") for words in SEARCHES}
     right = {words for words, link in first.items() if re.match(f"book/({SEARCHES[words]})", link)}
     assert len(right) >= 8, first
     assert all("#" in first[words] for words in right), first
-    assert all(urldefrag(link).fragment in anchors(HTML / urldefrag(link).url) for link in first.values())
+    assert all(
+        urldefrag(link).fragment in anchors(HTML / urldefrag(link).url) for link in first.values() if link
+    )
 
 
 def test_search_has_chapters_before_the_library(browser, site):
