@@ -1,13 +1,20 @@
-"""A Sphinx extension: at the head of each page its glyph, a drawing of the graph that the page is about.
+"""A Sphinx extension: a page's glyph, a drawing of the graph that it is about, at its head and on its tile.
 
-``_static/glyphs`` has one for each chapter, and ``page.svg`` for all other pages.
+``_static/glyphs`` has one for each chapter, and ``page.svg`` for all other pages. ``{chapters}`` makes tiles
+of a table of chapters and their questions.
 """
 
-from pathlib import Path
+import html
+import re
+
+from docutils import nodes
+from sphinx.util.docutils import SphinxDirective
 
 import contents
 
-DRAWN = Path(__file__).resolve().parents[1] / "_static" / "glyphs"
+DRAWN = contents.ROOT / "book" / "_static" / "glyphs"
+ROW = re.compile(r"\| \[(.+)\]\(([\w-]+)\.md\) \| (.+) \|$")
+WORDS_A_MINUTE = 200
 
 
 def glyph(stem):
@@ -23,7 +30,34 @@ def put_in(app, pagename, templatename, context, doctree):
         context["body"] = context["body"].replace("<h1>", f"{drawn}\n<h1>", 1)
 
 
+def minutes_to_read(text):
+    """Return how long a page's prose takes to read, without its code."""
+    text = re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.DOTALL)
+    text = re.sub(r"^(`{3,})\{code-cell\}.*?^\1$", "", text, flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"\$\$.*?\$\$|\$[^$\n]+\$", " x ", text, flags=re.DOTALL)
+    return max(1, round(len(re.findall(r"\w\S*", text)) / WORDS_A_MINUTE))
+
+
+def tile(title, stem, question):
+    """Return a chapter's tile: its glyph, its question, and how long it takes to read."""
+    minutes = minutes_to_read((contents.ROOT / "book" / f"{stem}.md").read_text(encoding="utf-8"))
+    words = f"<strong>{html.escape(title)}</strong><span>{html.escape(question)}</span>"
+    return f'<li><a href="{stem}.html">{glyph(stem)}{words}<small>{minutes}\xa0min to read</small></a></li>'
+
+
+class Chapters(SphinxDirective):
+    """A tile for each row."""
+
+    has_content = True
+
+    def run(self):
+        """Make the list of tiles."""
+        tiles = "".join(tile(*ROW.match(line).groups()) for line in self.content[2:])
+        return [nodes.raw("", f'<ul class="tiles">{tiles}</ul>', format="html")]
+
+
 def setup(app):
-    """Run when a page's body is written."""
+    """Put glyphs in when a page's body is written, and register the directive."""
     app.connect("html-page-context", put_in)
+    app.add_directive("chapters", Chapters)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

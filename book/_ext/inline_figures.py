@@ -2,7 +2,8 @@
 
 Pictures that matplotlib has written as SVG are put into the page in place of a link to a file: what is drawn
 in ink takes the colour of the text, what is white that of the page. Text in pictures keeps its colours but
-for ink, since it may stand on a colour of its own.
+for ink, since it may stand on a colour of its own. On a narrow screen a picture is as wide as its smallest
+letters need to be 11 pixels high.
 """
 
 import re
@@ -15,6 +16,7 @@ ALT = re.compile(r'\balt="([^"]*)"')
 TAG = re.compile(r"<(\w+)\b[^>]*>")
 COLORS = {PALETTE["ink"]: "currentColor"}
 SHAPES = COLORS | {"#000000": "currentColor", "#ffffff": "var(--pst-color-background)"}
+SIZE = re.compile(r"font-size: ([\d.]+)px")
 FACE = re.compile(r"'Source Sans 3[^']*'")
 
 
@@ -36,9 +38,10 @@ def inlined(svg, alt, prefix):
     svg = FACE.sub("var(--figure-face)", TAG.sub(page_colors, svg))
     svg = re.sub(r"\s*\n\s*", "\n", svg)
     width, height = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg).groups()
+    legible = 11 / min(map(float, SIZE.findall(svg)), default=11) * float(width)
     head = (
         f'<svg class="figure" role="img" aria-label="{alt}" viewBox="0 0 {width} {height}" '
-        f'style="width: {float(width) / 12:.2f}em" xmlns:xlink="http://www.w3.org/1999/xlink">'
+        f'style="--legible: {legible:.0f}px; width: {float(width) / 12:.2f}em" xmlns:xlink="http://www.w3.org/1999/xlink">'
     )
     return head + svg[svg.index(">") + 1 :]
 

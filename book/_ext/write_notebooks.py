@@ -2,19 +2,68 @@
 
     python book/_ext/write_notebooks.py
 
-A chapter is a page ``book/*.md`` with a ``kernelspec`` in its front matter.
+A chapter is a page ``book/*.md`` with a ``kernelspec`` in its front matter. Its first, hidden cell, which is
+written into the page too, lets the notebook run in Colab as it is.
 """
 
 import re
 
 import jupytext
 import nbformat
+import yaml
 
-from setup_cell import BLOCK, ROOT
+from contents import ROOT
+
+ADDRESS = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["repository"]["url"]
 
 FRONT_MATTER = re.compile(r"---\n.*?\n---\n", re.DOTALL)
-# The set-up cell as any version of setup_cell.py wrote it: a first code cell whose metadata begin so.
+# The set-up cell as any version of this file wrote it: a first code cell whose metadata begin so.
 SETUP_BLOCK = re.compile(r"\s*```\{code-cell\} ipython3\n---\ncellView: form\n.*?\n```\n", re.DOTALL)
+
+# The notebook is installed in place, so that the package finds the book's artifacts. DGL has no wheel for
+# every Python and the book runs without it, hence the second try.
+CODE = f"""\
+# @title Set-up: fetches the book where this notebook runs without it
+import importlib.util
+
+if importlib.util.find_spec("attention_on_edges") is None:
+    import os
+    import subprocess
+    import sys
+
+    def run(*command):
+        try:
+            return subprocess.run(command, capture_output=True, text=True)
+        except FileNotFoundError:
+            raise SystemExit(f"This needs {{command[0]}}: install it, then run this cell again.") from None
+
+    address = "{ADDRESS}"
+    clone = os.path.abspath(address.split("/")[-1])
+    if not os.path.isdir(clone):
+        cloned = run("git", "clone", "--depth", "1", address, clone)
+        if cloned.returncode != 0:
+            raise RuntimeError(f"could not clone {{address}}: {{cloned.stderr.strip()}}")
+    for extras in ("[chapters,dgl]", "[chapters]"):
+        installed = run(sys.executable, "-m", "pip", "install", "--editable", clone + extras)
+        if installed.returncode == 0:
+            break
+    else:
+        raise RuntimeError(f"could not install {{clone}}: {{installed.stderr.strip()}}")
+    sys.path.append(f"{{clone}}/code")
+    os.chdir(f"{{clone}}/book")
+    print(f"Cloned {{address}}, installed it and moved into its folder book/.")
+"""
+
+BLOCK = f"""\
+```{{code-cell}} ipython3
+---
+cellView: form
+jupyter:
+  source_hidden: true
+tags: [remove-cell]
+---
+{CODE}```
+"""
 
 
 def chapters():

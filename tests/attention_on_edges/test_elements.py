@@ -155,7 +155,7 @@ def test_the_player_tells_every_weight_by_keyboard(opened):
     page.locator(".graph").focus()
     for edge in [(r, s) for r in range(4) for s in range(r + 1)]:
         page.keyboard.press("ArrowRight")
-        assert said(page) == "layer 1, head 2: " + told(CAUSAL[0, 2], *edge, TARGET)
+        assert said(page) == "layer 1, head 0: " + told(CAUSAL[0, 0], *edge, TARGET)
     page.get_by_label("View", exact=True).select_option("source to target")
     for i, layer in enumerate(LAYERS):
         page.get_by_label("Layer", exact=True).select_option(layer)

@@ -238,6 +238,8 @@ def test_animation_holds_all_views_and_shows_the_mode_first():
     player = att_animation(maps, "e2d", "abc", "xy", 1)
     assert player.shown == "source to target"
     assert player.dimensions == {"moment": ["epoch 1", "epoch 2"]}
+    assert data_of(player)["start"] == 0
+    assert data_of(AttentionPlayer(player.views, player.dimensions, start=-1))["start"] == 1
     assert np.array_equal(player.views[1].weights, [np.full((2, 3), m) for m in (0.4, 0.5)])
     assert [(view.name, view.receivers, view.senders) for view in player.views] == [
         ("source to source", "abc", "abc"),

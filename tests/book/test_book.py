@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import site_files
-from browser import HTML, LOOKS, PAGES, SCREEN, chromium, served
+from browser import HTML, LOOKS, PAGES, PHONE, SCREEN, chromium, served
 from places import BOOK, ROOT
 
 # A page with its images and data; the files that all pages share, the theme's and MathJax's, apart.
@@ -174,6 +174,37 @@ def violations(tab):
     return [(fault["id"], [node["target"] for node in fault["nodes"]][:5]) for fault in found]
 
 
+@pytest.mark.parametrize(("size", "least"), [(PHONE, 11), (SCREEN, 9)])
+def test_letters_in_figures_are_legible(page, size, least):
+    """In pixels; on a narrow screen a figure scrolls in its frame, and its page does not."""
+    page.set_viewport_size(size)
+    page.evaluate(FRAMES)
+    sizes = page.eval_on_selector_all(
+        "svg.figure text, svg.figure tspan",
+        """all => all.filter(text => text.textContent.trim()).map(text => {
+            const { a, b } = text.closest("text").getScreenCTM();
+            return Math.hypot(a, b) * parseFloat(getComputedStyle(text).fontSize);
+        })""",
+    )
+    assert min(sizes, default=least) > least - 0.1
+
+
+def test_first_column_stays_where_a_table_scrolls(page):
+    page.set_viewport_size(PHONE)
+    page.evaluate(FRAMES)
+    moved = page.eval_on_selector_all(
+        ".bd-article table",
+        """all => all.filter(t => t.checkVisibility() && t.scrollWidth > t.clientWidth).map(table => {
+            const first = table.querySelector("td"), before = first.getBoundingClientRect().left;
+            table.scrollLeft = 1e4;
+            const after = first.getBoundingClientRect().left, color = getComputedStyle(first).backgroundColor;
+            table.scrollLeft = 0;
+            return [Math.abs(after - before), color];
+        })""",
+    )
+    assert all(way < 2 and color != "rgba(0, 0, 0, 0)" for way, color in moved), moved
+
+
 @pytest.mark.parametrize("look", LOOKS)
 def test_page_is_open_to_everybody_in_every_look(page, look):
     """Nothing sticks out; axe-core finds no violation of WCAG 2.2 A or AA."""
@@ -214,12 +245,16 @@ def test_the_first_screen_cuts_answers_and_plays(browser, site, look):
     tab.context.close()
 
 
+DENY = """for (const name of ["localStorage", "sessionStorage"])
+    Object.defineProperty(window, name, {{ configurable: true, {} }});"""
+DENIED = DENY.format("get() { throw new DOMException(); }")
+
+
 @pytest.mark.parametrize("fault", ["get() { throw new DOMException(); }", "value: { getItem() {} }"])
 def test_the_theme_can_be_switched_where_storage_fails_and_paper_is_white(browser, site, fault):
     """Denied, or there and refusing what is set."""
     tab = browser.new_context(color_scheme="dark").new_page()
-    names = "for (const name of ['localStorage', 'sessionStorage'])"
-    tab.add_init_script(f"{names} Object.defineProperty(window, name, {{ configurable: true, {fault} }});")
+    tab.add_init_script(DENY.format(fault))
     tab.goto(site + "book/01-attention.html")
     theme = "document.documentElement.dataset.theme"
     assert tab.evaluate(theme) == "dark"
@@ -278,9 +313,52 @@ def test_zip_shows_everything_from_the_disk_without_a_network(browser, unpacked,
     page.context.close()
 
 
-@pytest.mark.xdist_group("zip")
-def test_zip_can_be_searched_from_the_disk(browser, unpacked):
-    page = visit(browser, (unpacked / "search.html").as_uri() + "?q=mailbox", offline=True)
-    page.locator("#search-results li a").first.wait_for()
-    found = page.eval_on_selector_all("#search-results li a", "links => links.map(link => link.href)")
-    assert any("05-message-passing.html" in link for link in found)
+SEARCHES = {
+    "halting": "11-", "BLEU": "08-", "GAT": "03-", "positional encoding": "02-", "window": "04-|10-",
+    "edge golf": "09-|index", "KV cache": "08-", "beam search": "08-", "label smoothing": "07-",
+    "over-smoothing": "0[23]-",
+}  # fmt: skip
+"""Which chapter must be the first hit's."""
+
+
+def hits(browser, address, words, storage="", **options):
+    """Search for words; the links found, in order, without their titles' chapters."""
+    tab = browser.new_context(**options).new_page()
+    trouble = []
+    tab.on("pageerror", lambda error: trouble.append(str(error)))
+    tab.add_init_script(storage)
+    tab.goto(f"{address}search.html?q={words}")
+    tab.wait_for_function("Search.status && Search.status.textContent")
+    found = tab.eval_on_selector_all("#search-results li > a", "all => all.map(a => a.getAttribute('href'))")
+    tab.context.close()
+    assert trouble == []
+    return found
+
+
+@pytest.mark.parametrize("where", ["served", "denied", "zip"])
+def test_searches_find_the_right_section_first(browser, site, unpacked, where):
+    """Served, where the browser denies its storage, and from the disk."""
+    address = f"{unpacked.as_uri()}/" if where == "zip" else site
+    storage = DENIED if where == "denied" else ""
+    first = {words: next(iter(hits(browser, address, words, storage)), "") for words in SEARCHES}
+    right = {words for words, link in first.items() if re.match(f"book/({SEARCHES[words]})", link)}
+    assert len(right) >= 8, first
+    assert all("#" in first[words] for words in right), first
+    assert all(
+        urldefrag(link).fragment in anchors(HTML / urldefrag(link).url) for link in first.values() if link
+    )
+
+
+def test_search_has_chapters_before_the_library(browser, site):
+    found = hits(browser, site, "window")
+    chapters = [number for number, link in enumerate(found) if re.match(r"book/\d", link)]
+    library = [number for number, link in enumerate(found) if "api.html" in link]
+    assert 0 < max(chapters) < min(library)
+
+
+def test_every_numbered_figure_is_listed(browser, site):
+    listed = visit(browser, site + "book/references.html").locator("#figures li li a")
+    numbered = re.compile(r"<figcaption>\s*<p><span class=.caption-number.>(Fig. \d+)")
+    drawn = [number for name in PAGES for number in numbered.findall((HTML / name).read_text("utf-8"))]
+    assert len(drawn) > 50
+    assert sorted(listed.all_text_contents()) == sorted(drawn)

@@ -12,12 +12,11 @@ import yaml
 
 import assemble_pages
 import contents
-import setup_cell
 import write_notebooks
 from places import BOOK, ROOT
 
 PAGES = write_notebooks.chapters()
-ADDRESS = setup_cell.CONFIG["repository"]["url"]
+ADDRESS = write_notebooks.ADDRESS
 NAME = ADDRESS.split("/")[-1]
 
 
@@ -109,7 +108,7 @@ def test_setup_cell_clones_installs_without_dgl_where_it_must_and_moves_in(tmp_p
     path = f"{tmp_path}:{os.environ['PATH']}"
     known = {"PATH": path, "PYTHONPATH": str(tmp_path), "LOG": str(tmp_path / "log")}
     # -S: without the environment's packages, edgewise among them.
-    command = [sys.executable, "-S", "-c", setup_cell.CODE + AFTERWARDS]
+    command = [sys.executable, "-S", "-c", write_notebooks.CODE + AFTERWARDS]
     for asked in ("git", "pip"):  # the second time, the clone is there
         outcome = subprocess.run(command, cwd=tmp_path / "start", env=known, capture_output=True, text=True)
         assert (tmp_path / "log").read_text().startswith(asked), outcome.stderr
@@ -126,5 +125,5 @@ def test_setup_cell_clones_installs_without_dgl_where_it_must_and_moves_in(tmp_p
 
 
 def test_setup_cell_is_silent_where_the_package_is():
-    outcome = subprocess.run([sys.executable, "-c", setup_cell.CODE], capture_output=True, text=True)
+    outcome = subprocess.run([sys.executable, "-c", write_notebooks.CODE], capture_output=True, text=True)
     assert (outcome.returncode, outcome.stdout, outcome.stderr) == (0, "", "")

@@ -12,7 +12,7 @@ from attention_on_edges.figures.style import EDGE_KINDS, PALETTE
 
 SUBLAYERS = {
     "encoder": [("self-attention", "enc"), ("feed-forward", None)],
-    "decoder": [("masked attention", "dec"), ("attention to source", "cross"), ("feed-forward", None)],
+    "decoder": [("masked attention", "dec"), ("cross-attention", "cross"), ("feed-forward", None)],
 }
 TRUNK = {"encoder": 0.0, "decoder": 5.6}
 BOXES = {"encoder": 1.35, "decoder": 4.25}
@@ -39,7 +39,7 @@ def draw_architecture() -> Figure:
         arrow(ax, (x, top), (x, top + 0.34))
         box(ax, (x, top + 0.34 + HALF), text, None)
         top += 0.34 + 2 * HALF
-    ax.text(x, top + 0.1, "next token", ha="center", va="bottom", fontsize=9.5)
+    ax.text(x, top + 0.1, "next token", ha="center", va="bottom")
     ax.set(xlim=(-0.95, 6.55), ylim=(-0.65, top + 0.45))
     ax.set_axis_off()
     return fig
@@ -49,9 +49,9 @@ def _column(ax: Axes, side: str) -> tuple[float, float]:
     """Draw one side from its ids upwards; return the heights of its end and of its second sub-layer."""
     x = TRUNK[side]
     source = "source" if side == "encoder" else "target"
-    ax.text(x, -0.05, f"{source} ids", ha="center", va="top", fontsize=9.5)
+    ax.text(x, -0.05, f"{source} ids", ha="center", va="top")
     stage = "stage 1" if side == "encoder" else "stage 2"
-    ax.text(x, -0.32, stage, ha="center", va="top", fontsize=10.5, weight="bold")
+    ax.text(x, -0.32, stage, ha="center", va="top", weight="bold")
     arrow(ax, (x, 0.0), (x, 0.36))
     box(ax, (x, 0.55), "embedding", None)
     _plus(ax, (x, 1.2), 0.74)
@@ -87,16 +87,14 @@ def _plus(ax: Axes, center: tuple[float, float], below: float) -> None:
     """Draw a sum on the trunk, and the trunk down to height ``below``."""
     x, y = center
     ax.plot([x, x], [below, y - 0.17], **LINE)
-    ax.text(
-        x, y, "+", ha="center", va="center", fontsize=11, bbox={"boxstyle": "circle,pad=0.12", "fc": "white"}
-    )
+    ax.text(x, y, "+", ha="center", va="center", bbox={"boxstyle": "circle,pad=0.12", "fc": "white"})
 
 
 def _frame(ax: Axes, side: str, bottom: float, top: float) -> None:
     left, right = (-0.85, 2.3) if side == "encoder" else (3.3, 6.45)
     place: dict[str, Any] = {"fill": False, "ec": PALETTE["pale"], "ls": (0, (4, 2))}
     ax.add_patch(Rectangle((left, bottom - 0.13), right - left, top - bottom + 0.05, **place))
-    ax.text(BOXES[side], top, f"{side} layer, N times", ha="center", va="bottom", fontsize=9.5)
+    ax.text(BOXES[side], top, f"{side} layer, N times", ha="center", va="bottom")
 
 
 def _memory(ax: Axes, top: float, cross: float) -> None:
@@ -105,4 +103,4 @@ def _memory(ax: Axes, top: float, cross: float) -> None:
     x, bend = TRUNK["encoder"], top + 0.4
     ax.plot([x, x, MIDDLE, MIDDLE], [top, bend, bend, cross], color=color, linestyle=dash, lw=1.4, zorder=0)
     arrow(ax, (MIDDLE, cross), (BOXES["decoder"] - 0.82, cross), "cross")
-    ax.text(x + 0.1, top + 0.48, "encoded source: keys and values", fontsize=9.5, va="bottom")
+    ax.text(x + 0.1, top + 0.48, "encoded source: keys and values", va="bottom")

@@ -198,7 +198,7 @@ def draw_social(
         members = [n for n, group in zip(nodes, groups, strict=True) if group == name]
         style = NODE | {"edgecolors": color, "linewidths": 1.8, "node_size": 300}
         nx.draw_networkx_nodes(graph, places, members, node_shape=shape, label=name, ax=ax, **style)
-    nx.draw_networkx_labels(graph, places, ax=ax, **LABEL | {"font_size": 9})
+    nx.draw_networkx_labels(graph, places, ax=ax, **LABEL)
     ax.legend(markerscale=0.7, loc="best")
     ax.set_axis_off()
     return fig
@@ -263,7 +263,7 @@ def draw_molecule(
     for place, element in zip(places, elements, strict=True):
         if element != "C":
             ax.scatter(*place, 110, color="white", lw=0, zorder=2)
-            ax.text(*place, element, ha="center", va="center", size=9, zorder=5)
+            ax.text(*place, element, ha="center", va="center", size=10, zorder=5)
     for atom, weight in (weights or {}).items():
         ax.scatter(*places[atom], 700 * weight, color=PALETTE["orange"], alpha=0.8, lw=0, zorder=3)
     ax.set(aspect="equal", title=title)

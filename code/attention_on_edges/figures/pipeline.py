@@ -42,7 +42,7 @@ def draw_forward_pass(num_layers: int) -> Figure:
     box(ax, (COLUMNS["cross"], bottom - 0.55), "logits", None)
     arrow(ax, (COLUMNS["cross"], last - 0.66), (COLUMNS["cross"], bottom - 0.34))
     for stage, x in (("stage 1", COLUMNS["enc"]), ("stage 2", (COLUMNS["dec"] + COLUMNS["cross"]) / 2)):
-        ax.text(x, height + 0.42, stage, ha="center", fontsize=10.5, weight="bold")
+        ax.text(x, height + 0.42, stage, ha="center", weight="bold")
     ax.set_xlim(-1.0, 6.4)
     ax.set_ylim(bottom - 0.9, height + 0.7)
     ax.set_axis_off()
@@ -55,7 +55,7 @@ def _draw_bus(ax: Axes, last: float, top: float) -> float:
     bottom = last - 0.85
     x, y = [COLUMNS["enc"], COLUMNS["enc"], BUS, BUS], [last - 0.21, bottom, bottom, top]
     ax.plot(x, y, color=color, linestyle=dash, lw=1.4)
-    ax.text(0.12, bottom + 0.08, "keys and values of the encoded source", fontsize=9.5, va="bottom")
+    ax.text(0.12, bottom + 0.08, "keys and values of the encoded source", va="bottom")
     return bottom
 
 
@@ -73,7 +73,7 @@ def draw_layers(layers: Mapping[str, Sequence[str]], between_nodes: Collection[i
     fig, ax = plt.subplots(figsize=(6.4, 0.8 + 0.52 * count))
     for column, (name, steps) in enumerate(layers.items()):
         x = 2.15 * column
-        ax.text(x, 0.45, name, ha="center", fontsize=10.5, weight="bold")
+        ax.text(x, 0.45, name, ha="center", weight="bold")
         shown = [row for row, text in enumerate(steps) if text]
         for row in shown:
             box(ax, (x, -0.75 * row), steps[row], "cross" if row in between_nodes else None, width=2.0)
@@ -90,7 +90,7 @@ def box(ax: Axes, center: Point, text: str, kind: str | None, width: float = 1.6
     color = EDGE_KINDS[kind][0] if kind else PALETTE["ink"]
     corner = (center[0] - width / 2, center[1] - 0.19)
     ax.add_patch(FancyBboxPatch(corner, width, 0.38, boxstyle="round,pad=0.02", fc="white", ec=color, lw=1.6))
-    ax.text(*center, text, ha="center", va="center", fontsize=9.5)
+    ax.text(*center, text, ha="center", va="center")
 
 
 def arrow(ax: Axes, start: Point, end: Point, kind: str | None = None) -> None:

@@ -56,4 +56,4 @@ def _sentence(ax: Axes, center: Place, length: int, rank: int, label: str) -> No
     ring = [(center[0] + 0.34 * math.sin(t), center[1] + 0.34 * math.cos(t)) for t in turns]
     ax.add_collection(LineCollection(list(combinations(ring, 2)), colors=color, linewidths=0.7, alpha=0.6))
     ax.plot(*zip(*ring, strict=True), linestyle="", marker=marker, color=color, markersize=5, zorder=3)
-    ax.text(center[0], center[1] - 0.55, label, ha="center", va="center", fontsize=9)
+    ax.text(center[0], center[1] - 0.55, label, ha="center", va="center")

@@ -62,8 +62,8 @@ def use_style() -> None:
             "figure.constrained_layout.use": True,
             "font.family": "sans-serif",
             "font.sans-serif": [font_manager.FontProperties(fname=FONTS[0]).get_name(), "DejaVu Sans"],
-            "font.size": 11,
-            "axes.titlesize": 11,
+            "font.size": 12,  # inline_figures.py shows 12 points as high as the text
+            "axes.titlesize": "medium",
             "axes.spines.top": False,
             "axes.spines.right": False,
             "axes.prop_cycle": rcsetup.cycler(color=[color for color, _, _ in LINES]),

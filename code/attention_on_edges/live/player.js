@@ -12,9 +12,9 @@
     parent.replaceChildren();
 
     const longest = Math.max(...senders.concat(receivers).map((t) => t.length));
-    const words = longest > 2, room = words ? 6.5 * longest + 6 : 14; // words are written upwards
-    const cell = 18, left = room + 16, top = room + 16;
-    const frame = (width, height) => ({ viewBox: `0 0 ${width} ${height}`, style: `max-width:${1.4 * width}px` });
+    const words = longest > 2, room = words ? 7 * longest + 8 : 16; // words are written upwards
+    const cell = 18, left = room + 26, top = room + 26;
+    const frame = (width, height) => ({ viewBox: `0 0 ${width} ${height}`, style: `max-width:${1.4 * width}px;min-width:${0.8 * width}px` });
     const wide = cell * Math.max(rows, columns) + 40, high = Math.max(0.8 * wide, 150) + 2 * room - 28;
     const graph = make(parent, "svg", { class: "graph", tabindex: 0, role: "application", ...frame(wide, high) });
     const at = (i, count) => 20 + (i + 0.5) * (wide - 40) / count;
@@ -39,7 +39,7 @@
       make(svg, "text", words ? { transform: `translate(${x},${y}) rotate(-90)`, style: `text-anchor:${anchor}` } : { x, y }, t);
     const whom = senders.map((t, s) => [
       upwards(graph, at(s, columns), words ? 20 + room : 12 + room, "start", t),
-      upwards(matrix, left + (s + 0.5) * cell, words ? top - 5 : top - 12, "start", t),
+      upwards(matrix, left + (s + 0.5) * cell, words ? top - 5 : top - 10, "start", t),
     ]);
     const who = receivers.map((t, r) => [
       upwards(graph, at(r, rows), words ? high - 22 - room : high - 13 - room, "end", t),
@@ -47,6 +47,8 @@
     ]);
     make(graph, "text", { x: wide / 2, y: 8 }, "attended to");
     make(graph, "text", { x: wide / 2, y: high - 8 }, "attends");
+    make(matrix, "text", { x: left + columns * cell / 2, y: 8 }, "attended to");
+    make(matrix, "text", { transform: `translate(8,${top + rows * cell / 2}) rotate(-90)` }, "attends");
     const cursor = make(matrix, "rect", { class: "cursor", width: cell, height: cell, visibility: "hidden" });
 
     const point = (svg, choosePoint) => {
@@ -113,7 +115,7 @@
 
   enhance("player", (root, data) => {
     const time = data.dimensions.at(-1), last = time.values.length - 1;
-    const chosen = data.dimensions.map((dimension) => (dimension === time ? last : 0));
+    const chosen = data.dimensions.map((dimension) => (dimension === time ? data.start : 0));
     let view = data.views[data.shown], drawn = null, spot = null, timer = null;
 
     const bar = make(root, "div", { class: "bar" });
@@ -131,7 +133,7 @@
     const still = matchMedia("(prefers-reduced-motion: reduce)");
     const run = make(bar, "span", { class: "time" });
     const play = make(run, "button", { type: "button" }, "Play");
-    const slider = make(run, "input", { type: "range", min: 0, max: last, value: last, "aria-label": capital(time.name) });
+    const slider = make(run, "input", { type: "range", min: 0, max: last, value: data.start, "aria-label": capital(time.name) });
     const label = make(run, "output");
     run.hidden = last === 0;
     const views = make(root, "div", { class: "panels" });

@@ -40,7 +40,7 @@ class AttentionPlayer:
     Displays itself in notebooks and in the built book: style, script and data are part of its HTML. The last
     dimension has a slider that plays, the others have lists; what has one value has neither. An edge that the
     pointer or the arrow keys choose in either drawing is marked in both, and its weight is told beneath them.
-    Without script, one matrix is a still picture: the view shown first, at the last value of the last
+    Without script, one matrix is a still picture: the view shown first, but at the last value of the last
     dimension and the first value of the others. In print, both drawings have captions.
 
     Parameters
@@ -54,6 +54,8 @@ class AttentionPlayer:
         For screen readers.
     shown : str, optional
         Name of the view shown first; the first one if not given.
+    start : int
+        At which value of the last dimension the slider begins.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class AttentionPlayer:
         dimensions: Mapping[str, Sequence[str]],
         title: str = "Attention",
         shown: str | None = None,
+        start: int = 0,
     ):
         self.views = list(views)
         self.dimensions = {name: list(values) for name, values in dimensions.items()}
@@ -72,6 +75,7 @@ class AttentionPlayer:
             "dimensions": [{"name": n, "values": v} for n, v in self.dimensions.items()],
             "views": [self._pack(view) for view in self.views],
             "shown": names.index(self.shown),
+            "start": range(len(list(self.dimensions.values())[-1]))[start],
         }
         view = self.views[names.index(self.shown)]
         weights = np.asarray(view.weights)[(0,) * (len(self.dimensions) - 1)][-1]

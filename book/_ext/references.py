@@ -1,16 +1,21 @@
 """A Sphinx extension: each chapter that cites ends with the list of what it cites.
 
-The page ``book/references.md`` keeps the whole list and says which page cites what.
+The page ``book/references.md`` keeps the whole list, says which page cites what, and lists the figures.
 """
 
 import json
 import re
 
+import yaml
 from docutils import nodes
 
 import contents
 
 WHOLE = "book/references"
+
+FIGURE = re.compile(r"^mystnb:\n(?: .*\n)+", re.MULTILINE)
+"""What the head of a cell says of its figure."""
+FIRST_SENTENCE = re.compile(r"(.+?[.?!]”?)(?: |$)")
 
 # A bullet list has no labels, so that a work may be in many lists.
 LIST = """\
@@ -38,10 +43,22 @@ def by_page():
     return "\n\n## Page by page\n\n" + "\n".join(lines) + "\n"
 
 
+def figures():
+    """Say as a section for each page what its figures show: the first sentence of each caption."""
+    lines = []
+    for page in contents.pages():
+        text = (contents.ROOT / f"{page}.md").read_text(encoding="utf-8")
+        heads = [yaml.safe_load(head)["mystnb"] for head in FIGURE.findall(text)]
+        found = [head["figure"] for head in heads if "figure" in head]
+        lines += [f"- [](/{page}.md)"] * bool(found)
+        lines += [f"  - {{numref}}`{f['name']}`: {FIRST_SENTENCE.match(f['caption'])[1]}" for f in found]
+    return "\n\n## Figures\n\n" + "\n".join(lines) + "\n"
+
+
 def add_lists(app, docname, source):
     """Write the lists at the end of the pages, for Sphinx to read."""
     if docname == WHOLE:
-        source[0] += by_page()
+        source[0] += figures() + by_page()
     elif app.env.doc2path(docname).endswith(".ipynb") and keys(docname):
         notebook = json.loads(source[0])
         cell = {"cell_type": "markdown", "id": "works-cited", "metadata": {}, "source": LIST}
