@@ -2,8 +2,8 @@
 
     python book/_ext/write_notebooks.py
 
-A chapter is a page ``book/*.md`` with a ``kernelspec`` in its front matter. Its first, hidden cell, which is
-written into the page too, lets the notebook run in Colab as it is.
+A chapter is a page ``book/*.md`` with a ``kernelspec`` in its front matter. The notebook's first cell, which
+the page does not have, lets it run in Colab as it is.
 """
 
 import re
@@ -17,8 +17,6 @@ from contents import ROOT
 ADDRESS = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["repository"]["url"]
 
 FRONT_MATTER = re.compile(r"---\n.*?\n---\n", re.DOTALL)
-# The set-up cell as any version of this file wrote it: a first code cell whose metadata begin so.
-SETUP_BLOCK = re.compile(r"\s*```\{code-cell\} ipython3\n---\ncellView: form\n.*?\n```\n", re.DOTALL)
 
 # The notebook is installed in place, so that the package finds the book's artifacts. DGL has no wheel for
 # every Python and the book runs without it, hence the second try.
@@ -78,18 +76,10 @@ def front_matter(text):
     return match.group() if match else ""
 
 
-def with_setup_cell(text):
-    """Return a chapter's text with the set-up cell, up to date, right after its front matter."""
-    head = front_matter(text)
-    body = text[len(head) :]
-    old = SETUP_BLOCK.match(body)
-    body = body[old.end() :] if old else body
-    return f"{head}\n{BLOCK}\n{body.lstrip()}"
-
-
 def notebook(text):
-    """Return a chapter's text as a notebook in which what the page folds is folded too."""
-    read = jupytext.reads(text, fmt="md:myst")
+    """Return a chapter's text as a notebook, set up first, in which what the page folds is folded too."""
+    head = front_matter(text)
+    read = jupytext.reads(f"{head}\n{BLOCK}\n{text[len(head) :].lstrip()}", fmt="md:myst")
     for cell in read.cells:
         if {"hide-cell", "hide-input"} & set(cell.metadata.get("tags", [])):
             cell.metadata["cellView"] = "form"
@@ -111,11 +101,8 @@ def twin(text):
 
 
 def main():
-    """Bring chapters and twins up to date."""
-    wanted = {}
-    for page in chapters():
-        wanted[page] = with_setup_cell(page.read_text(encoding="utf-8"))
-        wanted[page.with_suffix(".ipynb")] = twin(wanted[page])
+    """Bring the twins up to date."""
+    wanted = {page.with_suffix(".ipynb"): twin(page.read_text(encoding="utf-8")) for page in chapters()}
     for path, text in wanted.items():
         if not path.exists() or path.read_bytes() != text.encode():
             path.write_bytes(text.encode())

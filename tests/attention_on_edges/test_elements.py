@@ -9,14 +9,7 @@ import pytest
 import torch
 
 from attention_on_edges import runs
-from attention_on_edges.live import (
-    AttentionPlayer,
-    AttentionView,
-    beam_tree,
-    editable_graph,
-    one_pass,
-    one_receiver,
-)
+from attention_on_edges.live import att_animation, beam_tree, editable_graph, one_pass, one_receiver
 from attention_on_edges.live.beam_tree import search_tree
 from attention_on_edges.runs import artifacts
 from attention_on_edges.studies import load_study
@@ -31,19 +24,19 @@ WORDS = ["the", "cat", "washes", "<i>itself"]
 STATES = np.array([[0, 0, 0, 1], [2, 0, 0, 0], [0, 2, 0, 0], [1, 0, 2, 0]], dtype=float)
 QUERIES = STATES @ np.array([[0, 1, 2, 0], [1, 0, 0, 0], [0] * 4, [0] * 4]).T
 VALUES = np.array([[0.1, -1.25, 0], [2, 0, 0.5], [0, 2, -0.3333], [1, 0, 2]])
-LAYERS, HEADS = ["layer 1", "layer 2"], ["head 0", "head 1", "head 2"]
+MOMENTS = ["step 0", "step 12"]
 SOURCE, TARGET = ["der", "Hut", "."], ["the", "red", "hat", "."]
 TEXT = "The man is old."
 CAT = "The cat is sleeping on my bed."
 
 
 def weights_of(receivers, senders, mask=1.0):
-    scores = np.random.default_rng(0).normal(size=(len(LAYERS), len(HEADS), receivers, senders))
+    scores = np.random.default_rng(0).normal(size=(len(MOMENTS), 3, receivers, senders))
     weights = np.exp(2 * scores) * mask
     return weights / weights.sum(-1, keepdims=True)
 
 
-CAUSAL, CROSS = weights_of(4, 4, np.tri(4)), weights_of(4, 3)
+CAUSAL, CROSS = weights_of(4, 4, np.tri(4)), weights_of(4, 3)  # [moments, heads, receivers, senders]
 
 
 @pytest.fixture(scope="module")
@@ -58,14 +51,11 @@ def french():
 
 @pytest.fixture(scope="module")
 def elements(translator, french):
-    views = [
-        AttentionView("target to target", CAUSAL, TARGET, TARGET),
-        AttentionView("source to target", CROSS, TARGET, SOURCE),
-    ]
+    maps = list(zip(weights_of(3, 3), CROSS, CAUSAL, strict=True))
     return {
         "receiver": one_receiver(WORDS, torch.tensor(QUERIES), STATES, VALUES),
         "mask": editable_graph(WORDS, {"causal": causal(4), "complete": complete(4)}),
-        "player": AttentionPlayer(views, {"layer": LAYERS, "head": HEADS}, "Attention"),
+        "player": att_animation(maps, "d2d", SOURCE, TARGET, 1, MOMENTS),
         "beam": beam_tree(translator, TEXT, 3, translator.length_penalty),
         "one_pass": one_pass(french, CAT, ("cat", "chat")),
     }
@@ -152,16 +142,19 @@ def told(weights, receiver, sender, senders):
 
 def test_the_player_tells_every_weight_by_keyboard(opened):
     page = opened("player")
-    page.locator(".graph").focus()
-    for edge in [(r, s) for r in range(4) for s in range(r + 1)]:
-        page.keyboard.press("ArrowRight")
-        assert said(page) == "layer 1, head 0: " + told(CAUSAL[0, 0], *edge, TARGET)
+    page.locator(".matrix").focus()
+    page.keyboard.press("ArrowRight")
+    for receiver in range(4):
+        for sender in range(receiver + 1):
+            assert said(page) == "step 0: " + told(CAUSAL[0, 1], receiver, sender, TARGET)
+            page.keyboard.press("ArrowRight")
+        for key in ("ArrowDown", *["ArrowLeft"] * 4):
+            page.keyboard.press(key)
     page.get_by_label("View", exact=True).select_option("source to target")
-    for i, layer in enumerate(LAYERS):
-        page.get_by_label("Layer", exact=True).select_option(layer)
-        page.get_by_role("slider").press("Home")
+    for i, moment in enumerate(MOMENTS):
+        page.get_by_role("slider").fill(str(i))
         page.locator("rect.weight").nth(4).hover()
-        assert said(page) == f"{layer}, head 0: " + told(CROSS[i, 0], 1, 1, SOURCE)
+        assert said(page) == f"{moment}: " + told(CROSS[i, 1], 1, 1, SOURCE)
     assert page.locator("line.chosen").count() == 1
 
 

@@ -31,7 +31,7 @@ from attention_on_edges.figures import (
 )
 from attention_on_edges.figures.source import _computation
 from attention_on_edges.figures.style import EDGE_KINDS, MATRIX, SIGNED
-from attention_on_edges.live import AttentionPlayer, AttentionView, att_animation
+from attention_on_edges.live import att_animation
 from edgewise.attention import attention_scores, dot_product_attention
 from edgewise.graphs import bipartite, causal, complete
 from edgewise.models.dense import greedy
@@ -203,49 +203,29 @@ def test_matrices_let_the_page_show_through_where_they_are_zero():
     assert signed(0.0) == to_rgba(PALETTE["orange"])
 
 
-def player_of(weights, receivers, senders, dimensions):
-    view = AttentionView("g", np.array(weights), receivers, senders)
-    return AttentionPlayer([view], {name: list(values) for name, values in dimensions.items()}, '"T"')
-
-
 def data_of(player):
     """What the page's script reads."""
     text = player._repr_html_()
     return json.loads(re.search(r'<script type="application/json">(.*?)</script>', text, re.S).group(1))
 
 
-def test_what_never_has_weight_is_no_edge():
-    maps = [[[1.0, 0, 0], [0.5, 0.5, 0]], [[1.0, 0, 0], [1.0, 0, 0]]]
-    [view] = data_of(player_of(maps, "xy", "abc", {"step": "12"}))["views"]
-    assert (view["edges"], view["weights"]) == ([0, 3, 4], [[1000, 500, 500], [1000, 1000, 0]])
-
-
-def test_matrices_lie_in_the_order_of_the_dimensions_and_the_still_picture_is_described():
-    weights = np.arange(1, 13).reshape(2, 3, 1, 2) / 100
-    player = player_of(weights, ["</script>"], "ab", {"layer": "12", "head": "012"})
-    data, text = data_of(player), player._repr_html_()
-    assert data["dimensions"][1] == {"name": "head", "values": ["0", "1", "2"]}
-    assert data["views"][0]["weights"][1 * 3 + 2] == [110, 120]
-    assert data["views"][0]["receivers"] == ["</script>"]
-    assert text.count("</script>") == 2
-    assert 'src="data:image/png;base64,iVBOR' in text
-    assert 'alt="&quot;T&quot;, g, 1, 2: 1 tokens attend to 2; a token&#x27;s largest weight is 0.06' in text
-
-
 def test_animation_holds_all_views_and_shows_the_mode_first():
     heads = np.array([0.0, 0.3])[:, None, None]
     maps = [[np.full((2, r, s), m) + heads for r, s in ((3, 3), (2, 3), (2, 2))] for m in (0.1, 0.2)]
-    player = att_animation(maps, "e2d", "abc", "xy", 1)
-    assert player.shown == "source to target"
-    assert player.dimensions == {"moment": ["epoch 1", "epoch 2"]}
-    assert data_of(player)["start"] == 0
-    assert data_of(AttentionPlayer(player.views, player.dimensions, start=-1))["start"] == 1
-    assert np.array_equal(player.views[1].weights, [np.full((2, 3), m) for m in (0.4, 0.5)])
-    assert [(view.name, view.receivers, view.senders) for view in player.views] == [
-        ("source to source", "abc", "abc"),
-        ("source to target", "xy", "abc"),
-        ("target to target", "xy", "xy"),
+    maps[0][2][1, 0, 1] = maps[1][2][1, 0, 1] = 0
+    player = att_animation(maps, "e2d", "abc", ["</script>", "y"], 1)
+    data, text = data_of(player), player._repr_html_()
+    assert (data["moments"], data["shown"]) == (["epoch 1", "epoch 2"], 1)
+    assert [view["name"] for view in data["views"]] == [
+        "source to source",
+        "source to target",
+        "target to target",
     ]
+    assert data["views"][1]["weights"] == [[400] * 6, [500] * 6]
+    assert data["views"][2]["edges"] == [0, 2, 3]  # what never has weight is no edge
+    assert data["views"][1]["receivers"] == ["</script>", "y"]
+    assert text.count("</script>") == 2
+    assert "Attention of head 1, source to target, epoch 2: 2 tokens attend to 3; a token&#x27;s" in text
 
 
 def test_source_is_the_packages_own_without_its_docstring():

@@ -31,7 +31,6 @@ def test_contents_pages_and_twins_are_the_same_set():
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_twin_is_what_its_page_gives_byte_for_byte(page):
     text = page.read_text(encoding="utf-8")
-    assert write_notebooks.with_setup_cell(text) == text
     assert page.with_suffix(".ipynb").read_bytes() == write_notebooks.twin(text).encode()
 
 

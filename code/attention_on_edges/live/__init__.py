@@ -3,4 +3,4 @@
 from attention_on_edges.live.beam_tree import beam_tree
 from attention_on_edges.live.chapter_elements import editable_graph, one_receiver
 from attention_on_edges.live.one_pass import one_pass
-from attention_on_edges.live.player import AttentionPlayer, AttentionView, att_animation
+from attention_on_edges.live.player import att_animation

@@ -1,9 +1,8 @@
-// One figure of attention as a graph and as a matrix, with selectors and a slider that plays.
+// One head's attention as a graph and as a matrix, with a selector and a slider that plays.
 (() => {
   "use strict";
 
   const { enhance, make } = EdgewiseBase;
-  const capital = (text) => text[0].toUpperCase() + text.slice(1);
   const between = (least, n, most) => Math.min(Math.max(n, least), most);
 
   // Draws one view's graph and matrix; returns what changes them.
@@ -16,7 +15,7 @@
     const cell = 18, left = room + 26, top = room + 26;
     const frame = (width, height) => ({ viewBox: `0 0 ${width} ${height}`, style: `max-width:${1.4 * width}px;min-width:${0.8 * width}px` });
     const wide = cell * Math.max(rows, columns) + 40, high = Math.max(0.8 * wide, 150) + 2 * room - 28;
-    const graph = make(parent, "svg", { class: "graph", tabindex: 0, role: "application", ...frame(wide, high) });
+    const graph = make(parent, "svg", { class: "graph", role: "img", ...frame(wide, high) });
     const at = (i, count) => 20 + (i + 0.5) * (wide - 40) / count;
     const matrix = make(parent, "svg", {
       class: "matrix", tabindex: 0, role: "application", ...frame(left + columns * cell + 4, top + rows * cell + 4),
@@ -71,21 +70,13 @@
       const [near] = view.edges.filter(heavy).sort((a, b) => away(a) - away(b) || heavy(b) - heavy(a));
       if (near !== undefined && away(near) < cell) choose(row(near), column(near));
     });
-    // Arrow keys go to the next cell in the matrix, and in the graph to the next edge, or up and down to the
-    // nearest edge of another receiver.
     const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
-    const walk = (svg, first, next) => svg.addEventListener("keydown", (event) => {
+    matrix.addEventListener("keydown", (event) => {
       if (!steps[event.key]) return;
       event.preventDefault();
       event.stopPropagation(); // a notebook moves its own selection with the same keys
-      const number = marked === null ? first : next(marked, ...steps[event.key]);
-      if (number !== undefined) choose(row(number), column(number));
-    });
-    walk(matrix, 0, (n, down, right) => between(0, row(n) + down, rows - 1) * columns + between(0, column(n) + right, columns - 1));
-    walk(graph, view.edges[0], (n, down, right) => {
-      if (right) return right > 0 ? view.edges.find((e) => e > n) : view.edges.findLast((e) => e < n);
-      const far = (e) => Math.abs(row(e) - row(n)) * columns + Math.abs(column(e) - column(n));
-      return view.edges.filter((e) => (row(e) - row(n)) * down > 0).sort((a, b) => far(a) - far(b))[0];
+      const [down, right] = marked === null ? [0, 0] : steps[event.key], n = marked ?? 0;
+      choose(between(0, row(n) + down, rows - 1), between(0, column(n) + right, columns - 1));
     });
 
     return {
@@ -114,44 +105,31 @@
   }
 
   enhance("player", (root, data) => {
-    const time = data.dimensions.at(-1), last = time.values.length - 1;
-    const chosen = data.dimensions.map((dimension) => (dimension === time ? data.start : 0));
-    let view = data.views[data.shown], drawn = null, spot = null, timer = null;
+    const last = data.moments.length - 1;
+    let view = data.views[data.shown], drawn = null, spot = null, timer = null, moment = 0;
 
     const bar = make(root, "div", { class: "bar" });
-    const pick = (name, values, value, change) => {
-      if (values.length < 2) return;
-      const select = make(make(bar, "label", {}, capital(name) + " "), "select", { "aria-label": capital(name) });
-      values.forEach((text, number) => make(select, "option", { value: number }, text));
-      select.value = value;
-      select.addEventListener("change", () => change(Number(select.value)));
-    };
-    pick("view", data.views.map((v) => v.name), data.shown, (number) => { view = data.views[number]; open(); });
-    data.dimensions.slice(0, -1).forEach(({ name, values }, axis) => {
-      pick(name, values, 0, (number) => { chosen[axis] = number; show(); });
-    });
+    const select = make(make(bar, "label", {}, "View "), "select", { "aria-label": "View" });
+    data.views.forEach(({ name }, number) => make(select, "option", { value: number }, name));
+    select.value = data.shown;
+    select.addEventListener("change", () => { view = data.views[select.value]; open(); });
     const still = matchMedia("(prefers-reduced-motion: reduce)");
     const run = make(bar, "span", { class: "time" });
     const play = make(run, "button", { type: "button" }, "Play");
-    const slider = make(run, "input", { type: "range", min: 0, max: last, value: data.start, "aria-label": capital(time.name) });
+    const slider = make(run, "input", { type: "range", min: 0, max: last, value: 0, "aria-label": "Moment" });
     const label = make(run, "output");
-    run.hidden = last === 0;
     const views = make(root, "div", { class: "panels" });
     const status = make(root, "p", { "aria-live": "polite" });
     const told = make(root, "div", { class: "told" }); // on paper, where there is no bar
 
-    const moment = () => chosen[chosen.length - 1];
-    const weights = () => view.weights[chosen.reduce((n, value, axis) => n * data.dimensions[axis].values.length + value, 0)];
-    const named = () => data.dimensions.filter(({ values }) => values.length > 1)
-      .map((dimension) => dimension.values[chosen[data.dimensions.indexOf(dimension)]]).join(", ");
     function announce() {
       if (!spot) {
         status.textContent = "Point at an edge or a cell, or move with the arrow keys, to read its weight.";
         return;
       }
-      const [r, s] = spot, w = drawn.weight(r, s), when = named();
+      const [r, s] = spot, w = drawn.weight(r, s);
       const [who, whom] = [`“${view.receivers[r]}” (${r + 1})`, `“${view.senders[s]}” (${s + 1})`];
-      status.textContent = (when ? when + ": " : "")
+      status.textContent = `${data.moments[moment]}: `
         + (w === null ? `${who} has no edge from ${whom}` : `${who} gives ${whom} ${w.toFixed(3)}`);
     }
     function choose(r, s) {
@@ -161,12 +139,12 @@
       announce();
     }
     function show() {
-      slider.value = moment();
-      slider.setAttribute("aria-valuetext", time.values[moment()]);
-      label.textContent = time.values[moment()];
-      drawn.weigh(weights());
-      const shown = [data.title, view.name, named()].filter(Boolean).join(", ");
-      drawn.graph.setAttribute("aria-label", `${shown}, as a graph. Arrow keys move from edge to edge.`);
+      slider.value = moment;
+      slider.setAttribute("aria-valuetext", data.moments[moment]);
+      label.textContent = data.moments[moment];
+      drawn.weigh(view.weights[moment]);
+      const shown = `${data.title}, ${view.name}, ${data.moments[moment]}`;
+      drawn.graph.setAttribute("aria-label", `${shown}, as a graph.`);
       told.textContent = shown;
       announce();
     }
@@ -175,7 +153,7 @@
       drawn = draw(views, view, choose);
       show();
     }
-    function go(next) { chosen[chosen.length - 1] = next; show(); }
+    function go(next) { moment = next; show(); }
     function stop() {
       clearInterval(timer);
       timer = null;
@@ -184,11 +162,11 @@
     }
     play.addEventListener("click", () => {
       if (timer) return stop();
-      if (still.matches) return go(moment() === last ? 0 : moment() + 1);
-      if (moment() === last) go(0);
+      if (still.matches) return go(moment === last ? 0 : moment + 1);
+      if (moment === last) go(0);
       play.textContent = "Pause";
       status.setAttribute("aria-live", "off"); // it would be read at every step
-      timer = setInterval(() => (moment() === last ? stop() : go(moment() + 1)), 700);
+      timer = setInterval(() => (moment === last ? stop() : go(moment + 1)), 700);
     });
     still.addEventListener("change", stop);
     slider.addEventListener("input", () => { stop(); go(Number(slider.value)); });
