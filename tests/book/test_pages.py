@@ -14,7 +14,7 @@ import transformers
 import edgewise
 from places import BOOK, CHAPTERS, ROOT
 
-CELL = re.compile(r"^(`{3,})\{code-cell\}.*?^\1$", re.DOTALL | re.MULTILINE)
+FENCE = re.compile(r" *(`{3,})(.*)")
 MATHEMATICS = re.compile(r"\$\$(.*?)\$\$|\$([^$\n]+)\$", re.DOTALL)
 
 GREEK = set(
@@ -27,10 +27,19 @@ GREEK = set(
 
 
 def prose(path):
-    """A page's text without its code."""
-    text = CELL.sub("", path.read_text(encoding="utf-8"))
-    text = re.sub(r"^ *(`{3,})(?!\{).*?^ *\1$", "", text, flags=re.DOTALL | re.MULTILINE)
-    return re.sub(r"`[^`\n]*`", "", text)
+    """A page's text without its code; boxes such as exercises are text."""
+    kept, fences = [], []
+    for line in path.read_text(encoding="utf-8").split("\n"):
+        fence = FENCE.fullmatch(line)
+        in_code = bool(fences) and fences[-1][1]
+        if fence and fences and (fence[1], fence[2].strip()) == (fences[-1][0], ""):
+            fences.pop()
+        elif fence and not in_code:
+            fences.append((fence[1], not fence[2].startswith("{") or fence[2].startswith("{code-cell}")))
+        elif not in_code:
+            kept.append(line)
+    assert not fences, f"{path.name} leaves {fences} open"
+    return re.sub(r"`[^`\n]*`", "", "\n".join(kept))
 
 
 def letters(path):
