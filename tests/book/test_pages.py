@@ -10,11 +10,12 @@ import pytest
 import torch
 import torch_geometric.data
 import transformers
+from myst_parser.mdit_to_docutils.base import default_slugify
 
 import edgewise
 from places import BOOK, CHAPTERS, ROOT
 
-CELL = re.compile(r"^(`{3,})\{code-cell\}.*?^\1$", re.DOTALL | re.MULTILINE)
+FENCE = re.compile(r" *(`{3,})(.*)")
 MATHEMATICS = re.compile(r"\$\$(.*?)\$\$|\$([^$\n]+)\$", re.DOTALL)
 
 GREEK = set(
@@ -27,10 +28,19 @@ GREEK = set(
 
 
 def prose(path):
-    """A page's text without its code."""
-    text = CELL.sub("", path.read_text(encoding="utf-8"))
-    text = re.sub(r"^ *(`{3,})(?!\{).*?^ *\1$", "", text, flags=re.DOTALL | re.MULTILINE)
-    return re.sub(r"`[^`\n]*`", "", text)
+    """A page's text without its code; boxes such as exercises are text."""
+    kept, fences = [], []
+    for line in path.read_text(encoding="utf-8").split("\n"):
+        fence = FENCE.fullmatch(line)
+        in_code = bool(fences) and fences[-1][1]
+        if fence and fences and (fence[1], fence[2].strip()) == (fences[-1][0], ""):
+            fences.pop()
+        elif fence and not in_code:
+            fences.append((fence[1], not fence[2].startswith("{") or fence[2].startswith("{code-cell}")))
+        elif not in_code:
+            kept.append(line)
+    assert not fences, f"{path.name} leaves {fences} open"
+    return re.sub(r"`[^`\n]*`", "", "\n".join(kept))
 
 
 def letters(path):
@@ -80,6 +90,40 @@ def test_every_code_name_of_the_notation_exists(name):
     item = find(path)
     if argument:
         assert argument in inspect.signature(item).parameters, f"{path} takes no {argument}"
+
+
+@pytest.mark.parametrize("page", sorted(BOOK.glob("*.md")), ids=lambda page: page.stem)
+def test_every_section_that_is_linked_to_exists(page):
+    for name, anchor in re.findall(r"\]\(([\w-]*\.md)#([\w-]+)\)", page.read_text(encoding="utf-8")):
+        text = (BOOK / name).read_text(encoding="utf-8")
+        headings = map(default_slugify, re.findall(r"^#{1,3} (.+)$", text, re.MULTILINE))
+        labels = re.findall(r"^\((.+)\)=$", text, re.MULTILINE)
+        assert anchor in {*headings, *labels}, f"{name} has no #{anchor}"
+
+
+def answers():
+    rows = re.findall(r"^\| (.+) \|$", (BOOK / "what-was-asked.md").read_text(encoding="utf-8"), re.MULTILINE)
+    return [cells for cells in (row.split(" | ") for row in rows) if cells[1] not in ("section", "---")]
+
+
+DEVICE = re.compile(r"(.* on )?(CPU|one GPU \(H200\)|two processes on a CPU|not run)")
+
+
+@pytest.mark.parametrize("answer", answers(), ids=lambda answer: answer[0][:40])
+def test_every_section_and_check_that_is_said_to_answer_exists(answer):
+    asked, sections, checks, devices = answer
+    pages = {BOOK / page for page in re.findall(r"\]\((.+?\.md)(?:#.+?)?\)", sections)}
+    texts = [page.read_text(encoding="utf-8") for page in pages]
+    for title, anchor in re.findall(r"\[(?:(?:\d+|Lab), )?([^\]]+)\]\([^)]+?#(.+?)\)", sections):
+        assert title.isdigit() or default_slugify(title) == anchor, f"[{title}] leads to #{anchor}"
+    notes = [note for text in texts for note in re.findall(r"^# @title Checked: (.+)$", text, re.MULTILINE)]
+    for words in re.findall("“(.+?)”", checks):
+        assert any(words in note for note in notes), f"no check of {pages} says “{words}”"
+    files = re.findall(r"`(tests/.+?)`", checks)
+    assert all((ROOT / file).is_file() for file in files), files
+    assert ("“" in checks) == ("✓" in checks)
+    assert files or "✓" in checks or (checks, devices) == ("none", "not run"), asked
+    assert all(DEVICE.fullmatch(device) for device in devices.split("; ")), devices
 
 
 def test_the_commits_that_trained_and_measured_are_in_the_history():
