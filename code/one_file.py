@@ -50,9 +50,10 @@ def connect(receivers: list[int], senders: list[int], causal: bool = False) -> G
 def attention_weights(graph: Graph, q: Tensor, k: Tensor) -> Tensor:
     """Softmax over the in-edges of each token: q [N, h, d] and k [M, h, d] to [E, h]."""
     score = (q[graph.dst] * k[graph.src]).sum(-1) / math.sqrt(q.shape[-1])
-    score = score - score.detach().max()
-    total = q.new_zeros(q.shape[:2]).index_add(0, graph.dst, score.exp())
-    return score.exp() / total[graph.dst]
+    index = graph.dst[:, None].expand_as(score)
+    most = torch.full_like(q[..., 0], -math.inf).scatter_reduce(0, index, score.detach(), "amax")
+    weight = (score - most[graph.dst]).exp()  # no overflow: each token's largest score counts as 0
+    return weight / torch.zeros_like(most).scatter_add(0, index, weight)[graph.dst]
 
 
 def on_edges(graph: Graph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -63,8 +64,7 @@ def on_edges(graph: Graph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 def in_tiles(graph: Graph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """The same in dense tiles, one per sentence; no edge, no score."""
-    q, k, v = q[graph.receivers], k[graph.senders], v[graph.senders]
-    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    q, k, v = (x.transpose(1, 2) for x in (q[graph.receivers], k[graph.senders], v[graph.senders]))
     out = scaled_dot_product_attention(q, k, v, graph.edge[:, None])
     return out.transpose(1, 2)[graph.edge.any(-1)]
 

@@ -13,7 +13,6 @@ from matplotlib.patches import FancyArrowPatch
 from attention_on_edges.figures import (
     PALETTE,
     attention_maps,
-    bars,
     curves,
     draw_architecture,
     draw_batch,
@@ -21,7 +20,6 @@ from attention_on_edges.figures import (
     draw_graph,
     draw_layers,
     draw_molecule,
-    draw_packing,
     draw_shares,
     draw_social,
     draw_with_mask,
@@ -111,12 +109,6 @@ def test_the_full_picture_shows_every_edge_but_loops():
     assert len(arrows(fig)) == sum(g.number_of_edges() - nx.number_of_selfloops(g) for g in graphs)
 
 
-def test_packing_counts_slots():
-    padded, packed = draw_packing([4, 7, 2]).axes
-    assert sum(p.get_width() for p in padded.patches) == 21
-    assert sum(p.get_width() for p in packed.patches) == 13
-
-
 def test_every_sentence_of_a_batch_is_drawn_twice_in_its_processes_look():
     """Above in the batch, below with its process; its edges are those of a complete graph."""
     ax = draw_shares([3, 5, 2], [[1], [0, 2]]).axes[0]
@@ -174,12 +166,9 @@ def test_maps_share_a_scale_from_zero_to_one():
         assert np.array_equal(ax.images[0].get_array(), weights)
 
 
-def test_curves_and_bars_differ_in_more_than_colour():
+def test_curves_differ_in_more_than_colour():
     lines = curves({"a": ([1, 2], [3, 4]), "b": ([1, 2], [4, 3])}, "x", "y").axes[0].lines
     assert lines[0].get_linestyle() != lines[1].get_linestyle()
-    patches = bars({"g": {"a": 1.0, "b": 2.0}}, "ms").axes[0].patches
-    assert patches[0].get_hatch() != patches[1].get_hatch()
-    assert [p.get_height() for p in patches] == [1.0, 2.0]
 
 
 def luminance(color):

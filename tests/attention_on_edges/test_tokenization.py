@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attention_on_edges.corpora.tokenization import BPE, UNKNOWN, Words
+from attention_on_edges.corpora.tokenization import BPE
 from attention_on_edges.runs import artifacts, restore_splitter
 from workshop import corpus_of
 
@@ -91,13 +91,6 @@ def test_samples_are_drawn_from_the_generator_and_grow_longer_with_dropout(bpe):
     assert len(set(sizes(0.2))) > 3
     means = [sum(sizes(dropout)) for dropout in (0.0, 0.1, 0.5, 0.9)]
     assert all(a < b for a, b in itertools.pairwise(means))
-
-
-def test_words():
-    words = Words.train(["a b b c", "a b d"], min_count=2)
-    assert words.symbols == [UNKNOWN, "b", "a"]
-    assert words.split("b  d a") == ["b", UNKNOWN, "a"]
-    assert words.join(["b", "a"]) == "b a"
 
 
 def test_files_that_hold_no_tokenizer(tmp_path):

@@ -39,8 +39,11 @@ def test_graphs_and_attention_are_the_packages(ours, theirs):
     assert {*zip(ours.src.tolist(), ours.dst.tolist(), strict=True)} == {
         *zip(theirs.src.tolist(), theirs.dst.tolist(), strict=True)
     }
-    q = torch.randn(theirs.num_dst, 2, 4, requires_grad=True)
-    k, v = torch.randn(2, theirs.num_src, 2, 4, requires_grad=True)
+    far_apart = (
+        3000.0 ** torch.arange(theirs.num_dst).fmod(2)[:, None, None]
+    )  # one token's scores from the next's
+    q = (far_apart * torch.randn(theirs.num_dst, 2, 4, dtype=torch.float64)).requires_grad_()
+    k, v = torch.randn(2, theirs.num_src, 2, 4, dtype=torch.float64, requires_grad=True)
     expected = propagate_attention(theirs, q, k, v)
     upstream = torch.randn_like(expected)
     gradients = torch.autograd.grad(expected, (q, k, v), upstream)

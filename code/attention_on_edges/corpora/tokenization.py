@@ -1,7 +1,6 @@
 """Chapter 8: lossless tokenisation of text."""
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -152,34 +151,6 @@ class BPE:
             _, i = min(choices)
             pieces[i : i + 2] = [pieces[i] + pieces[i + 1]]
         return pieces
-
-
-class Words:
-    """Whole words, split at spaces, as in DGL's tutorial; words not seen in training are unknown.
-
-    Parameters
-    ----------
-    symbols : sequence of str
-        The vocabulary without ``<unk>``.
-    """
-
-    def __init__(self, symbols: Sequence[str]):
-        self.symbols = [UNKNOWN, *symbols]
-        self._known = set(symbols)
-
-    @classmethod
-    def train(cls, lines: Iterable[str], min_count: int = 2) -> "Words":
-        """Collect the words that occur at least ``min_count`` times, most frequent first."""
-        counts = Counter(word for line in lines for word in line.split())
-        return cls(sorted((w for w, n in counts.items() if n >= min_count), key=lambda w: (-counts[w], w)))
-
-    def split(self, text: str) -> list[str]:
-        """Text to words, ``<unk>`` for unknown ones."""
-        return [word if word in self._known else UNKNOWN for word in text.split()]
-
-    def join(self, words: Sequence[str]) -> str:
-        """Words to text with single spaces."""
-        return " ".join(words)
 
 
 def _is_mark(character: str) -> bool:

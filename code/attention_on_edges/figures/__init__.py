@@ -1,12 +1,11 @@
 """Every drawing of the book: arrays in, picture out; nothing here knows a model."""
 
 from attention_on_edges.figures.architecture import draw_architecture
-from attention_on_edges.figures.curves import bars, curves
+from attention_on_edges.figures.curves import curves
 from attention_on_edges.figures.graph_drawings import (
     draw_batch,
     draw_graph,
     draw_molecule,
-    draw_packing,
     draw_social,
     draw_with_mask,
 )

@@ -38,19 +38,3 @@ def curves(
     if len(series) > 1:
         ax.legend()
     return ax.figure
-
-
-def bars(values: Mapping[str, Mapping[str, float]], ylabel: str) -> Figure:
-    """Draw groups of bars: ``values[group][series]``."""
-    fig, ax = plt.subplots()
-    groups, names = list(values), list(dict.fromkeys(name for group in values.values() for name in group))
-    width = 0.8 / len(names)
-    hatches = ("", "//", "--", "xx", "\\\\")  # dots would weigh 70 KB in SVG
-    for i, (name, (color, *_), hatch) in enumerate(zip(names, LINES, hatches, strict=False)):
-        places = [g + (i - (len(names) - 1) / 2) * width for g in range(len(groups))]
-        heights = [values[group].get(name, float("nan")) for group in groups]
-        ax.bar(places, heights, width, color=color, label=name, hatch=hatch, edgecolor="white")
-    ax.set_xticks(range(len(groups)), groups)
-    ax.set_ylabel(ylabel)
-    ax.legend(ncols=3, loc="upper left")
-    return fig

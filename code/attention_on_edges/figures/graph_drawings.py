@@ -204,32 +204,6 @@ def draw_social(
     return fig
 
 
-def draw_packing(lengths: Sequence[int]) -> Figure:
-    """Draw sentences padded to one length above the same sentences packed end to end."""
-    fig, (padded, packed) = plt.subplots(
-        2, 1, figsize=(6.4, 2.6), height_ratios=(len(lengths), 1.2), sharex=False
-    )
-    colors = [PALETTE["blue"], PALETTE["orange"], PALETTE["green"], PALETTE["purple"]]
-    longest, first = max(lengths), 0
-    for row, length in enumerate(lengths):
-        color = colors[row % len(colors)]
-        padded.barh(row, length, color=color, height=0.75)
-        padding = {"color": "white", "edgecolor": PALETTE["pale"], "hatch": "////"}
-        padded.barh(row, longest - length, left=length, height=0.75, **padding)
-        packed.barh(0, length, left=first, color=color, edgecolor="white", height=0.75)
-        packed.text(first + length / 2, 0, str(length), color="white", ha="center", va="center")
-        first += length
-    padded.invert_yaxis()
-    padded.set_title(f"padded: {len(lengths) * longest} slots", loc="left")
-    packed.set_title(f"packed: {first} tokens", loc="left")
-    for ax in (padded, packed):
-        ax.set_xlim(0, max(first, longest))
-        ax.set_yticks([])
-        ax.set_xticks([])
-        ax.spines[:].set_visible(False)
-    return fig
-
-
 def draw_molecule(
     places: Sequence[Place],
     elements: Sequence[str],
