@@ -335,15 +335,13 @@ def hits(browser, address, words, storage="", **options):
     return found
 
 
-@pytest.mark.parametrize("where", ["served", "denied", "zip"])
-def test_searches_find_the_right_section_first(browser, site, unpacked, where):
+@pytest.mark.parametrize(("where", "searches"), [("served", SEARCHES), ("zip", {"halting": "11-"})])
+def test_searches_find_the_right_section_first(browser, site, unpacked, where, searches):
     """Served, where the browser denies its storage, and from the disk."""
     address = f"{unpacked.as_uri()}/" if where == "zip" else site
-    storage = DENIED if where == "denied" else ""
-    first = {words: next(iter(hits(browser, address, words, storage)), "") for words in SEARCHES}
-    right = {words for words, link in first.items() if re.match(f"book/({SEARCHES[words]})", link)}
-    assert len(right) >= 8, first
-    assert all("#" in first[words] for words in right), first
+    first = {words: next(iter(hits(browser, address, words, DENIED)), "") for words in searches}
+    right = {words for words, link in first.items() if re.match(f"book/({searches[words]})", link)}
+    assert len(right) >= 0.8 * len(searches), first
     assert all(
         urldefrag(link).fragment in anchors(HTML / urldefrag(link).url) for link in first.values() if link
     )
