@@ -31,8 +31,8 @@ def put_in(app, pagename, templatename, context, doctree):
 
 
 def minutes_to_read(text):
-    """Return how long a page's prose takes to read, without its code."""
-    text = re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.DOTALL)
+    """Return how long the prose of a page's story takes to read."""
+    text = re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.DOTALL).partition("\n## Going deeper\n")[0]
     text = re.sub(r"^(`{3,})\{code-cell\}.*?^\1$", "", text, flags=re.DOTALL | re.MULTILINE)
     text = re.sub(r"\$\$.*?\$\$|\$[^$\n]+\$", " x ", text, flags=re.DOTALL)
     return max(1, round(len(re.findall(r"\w\S*", text)) / WORDS_A_MINUTE))
@@ -41,8 +41,9 @@ def minutes_to_read(text):
 def tile(title, stem, question):
     """Return a chapter's tile: its glyph, its question, and how long it takes to read."""
     minutes = minutes_to_read((contents.ROOT / "book" / f"{stem}.md").read_text(encoding="utf-8"))
+    time = "an afternoon to build" if stem == "lab" else f"{minutes}\xa0min to read"
     words = f"<strong>{html.escape(title)}</strong><span>{html.escape(question)}</span>"
-    return f'<li><a href="{stem}.html">{glyph(stem)}{words}<small>{minutes}\xa0min to read</small></a></li>'
+    return f'<li><a href="{stem}.html">{glyph(stem)}{words}<small>{time}</small></a></li>'
 
 
 class Chapters(SphinxDirective):
