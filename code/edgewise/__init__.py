@@ -26,7 +26,6 @@ from edgewise.graphs import (
     causal,
     complete,
     dilated,
-    union,
     window,
 )
 from edgewise.interop import from_pyg, from_torch, from_transformers
@@ -72,6 +71,5 @@ __all__ = [
     "make_universal_model",
     "plan_tiles",
     "propagate_attention",
-    "union",
     "window",
 ]

@@ -1,7 +1,9 @@
 """Graphs from and to what others use: PyG's edge index, DGL, masks, lengths."""
 
 import networkx
+import numpy
 import pytest
+import scipy.sparse
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,6 +39,100 @@ def test_lengths_are_packed_sequences(lengths, is_causal):
         graph = AttentionGraph.from_lengths(given_, causal=is_causal)
         assert torch.equal(graph.to_mask(), expected.to_mask())
         assert graph.intervals is not None
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=4),
+    st.booleans(),
+    *[st.integers(-1, 7)] * 2,
+)
+def test_offsets_mean_what_flash_attention_means(pairs, is_causal, left, right):
+    """Its reference: a mask of each pair, aligned at the lower right corner."""
+    masks = []
+    for queries, keys in pairs:
+        place = torch.arange(queries)[:, None] + keys - queries
+        far = place - torch.arange(keys)
+        seen = (far <= (left if left >= 0 else 99)) & (
+            -far <= (0 if is_causal else right if right >= 0 else 99)
+        )
+        masks.append(seen)
+    ends = torch.tensor([(0, 0), *pairs]).cumsum(0).int()
+    graph = AttentionGraph.from_cu_seqlens(*ends.T, causal=is_causal, window=(left, right))
+    assert torch.equal(graph.to_mask(), torch.block_diag(*masks).bool())
+    alone = AttentionGraph.from_cu_seqlens(ends[:, 0], causal=is_causal, window=(left, right))
+    both = AttentionGraph.from_cu_seqlens(*ends[:, [0, 0]].T, causal=is_causal, window=(left, right))
+    assert torch.equal(alone.to_mask(), both.to_mask())
+    assert (alone.self_attention, both.self_attention) == (True, False)
+
+
+@given(sizes, st.booleans())
+def test_positions_documents_offsets_and_padding_say_the_lengths(lengths, is_causal):
+    lengths = [n for n in lengths if n]
+    expected = AttentionGraph.from_lengths(lengths, causal=is_causal)
+    places = [torch.arange(n) for n in lengths]
+    documents = torch.arange(len(lengths)).flip(0).repeat_interleave(torch.tensor(lengths, dtype=torch.int64))
+    mask = torch.tensor([[i < n for i in range(9)] for n in lengths], dtype=torch.bool).view(-1, 9)
+    for graph in (
+        AttentionGraph.from_position_ids(torch.cat([*places, documents[:0]]), causal=is_causal),
+        AttentionGraph.from_document_ids(documents.int(), causal=is_causal),
+        AttentionGraph.from_padding_mask(mask.flip(1), causal=is_causal),
+        AttentionGraph.from_padding_mask(mask.int(), causal=is_causal),
+    ):
+        assert graph.lengths == expected.lengths
+        assert torch.equal(graph.to_mask(), expected.to_mask())
+
+
+@given(st.one_of(edge_graphs(), interval_graphs()), st.data())
+def test_and_or_are_those_of_masks(graph, data):
+    others = st.one_of(edge_graphs(), interval_graphs()).filter(lambda g: sides(g) == sides(graph))
+    other = data.draw(others | st.just(graph))
+    a, b = graph.to_mask(), other.to_mask()
+    assert torch.equal((graph & other).to_mask(), a & b)
+    assert torch.equal((graph | other).to_mask(), a | b)
+    assert sides(graph & other) == sides(graph | other) == sides(graph)
+
+
+def test_intervals_stay_intervals_where_rows_overlap_or_touch():
+    texts, near = causal([5, 60]), window(65, 3, 0)
+    for graph in (texts & near, texts | near, window(65, 9, -0) | causal(65), window(65, 0, 4) | near):
+        assert graph.intervals is not None
+    assert (window(65, 0, 0) | random_links(65, 2)).intervals is None
+    apart = AttentionGraph.from_intervals(*torch.tensor([[0] * 9, [1] * 9]), 9, self_attention=True)
+    assert (apart | window(9, 0, 0)).intervals is None
+
+
+@pytest.mark.parametrize("kind", ["csr_array", "coo_array", "csc_matrix"])
+def test_stored_entries_of_a_sparse_matrix_are_edges(kind):
+    dense = numpy.array([[0, 2.0, 0], [1, 0, 3]])
+    matrix = getattr(scipy.sparse, kind)(dense)
+    graph = AttentionGraph.from_scipy(matrix, self_attention=False)
+    assert torch.equal(graph.to_mask(), torch.from_numpy(dense) != 0)
+    found = graph.to_matrix(torch.from_numpy(matrix.tocoo().data))
+    assert torch.equal(found, torch.from_numpy(dense))
+
+
+G = AttentionGraph
+OFFSETS = G.from_cu_seqlens
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: OFFSETS(torch.tensor([1, 3])), ValueError, r"cu_q must begin with 0 and never fall"),
+        (lambda: OFFSETS(torch.tensor([0, 3, 2])), ValueError, r"never fall, got \[0, 3, 2\]"),
+        (lambda: OFFSETS(torch.tensor([0, 3]), torch.tensor([0, 1, 2])), ValueError, "pair up, got 1 and 2"),
+        (lambda: OFFSETS([0, 3]), TypeError, "cu_q must be a tensor of integers, got list"),
+        (lambda: OFFSETS(torch.tensor([0, 3]), window=(-2, 0)), ValueError, "window must be at least -1"),
+        (lambda: G.from_position_ids(torch.zeros(1, 3).int()), ValueError, r"1 dimension, got"),
+        (lambda: G.from_document_ids(torch.tensor([0, 1, 0])), ValueError, "one id returns"),
+        (lambda: G.from_padding_mask(torch.tensor([[1, 2]])), ValueError, "at real tokens"),
+        (lambda: G.from_padding_mask(torch.ones(2, 2)), TypeError, "integers, got torch.float32"),
+        (lambda: G.from_scipy(scipy.sparse.eye_array(2, 3), self_attention=True), ValueError, "square"),
+    ],
+)  # fmt: skip
+def test_what_says_no_lengths_is_named(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
 
 
 @pytest.mark.dgl

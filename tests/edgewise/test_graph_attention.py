@@ -201,7 +201,7 @@ def test_the_face_is_what_it_says():
 
 
 GOOD, three = torch.zeros(3, 6), complete([3])
-OFFSETS, PACKED = AttentionGraph.from_lengths([0, 1, 2]), AttentionGraph.from_lengths([1, 2])
+PACKED = AttentionGraph.from_lengths([1, 2])
 plain = GraphAttention(6, 2)
 featured = GraphAttention(6, 2, edge_dim=2)
 
@@ -233,7 +233,6 @@ featured = GraphAttention(6, 2, edge_dim=2)
         (lambda: plain(three, GOOD, edge_bias=torch.zeros(2, 9)), ValueError, "transpose it"),
         (lambda: plain(three, GOOD, edge_bias=torch.zeros(3, 3)), ValueError, r"graph\.gather\(matrix\)"),
         (lambda: plain(bipartite(3, 2), GOOD, GOOD[:2]), ValueError, "the two sides are swapped"),
-        (lambda: plain(OFFSETS, GOOD[:2]), ValueError, "made of offsets .* their differences"),
         (lambda: plain(PACKED, torch.zeros(2, 2, 6)), ValueError, "packed, without padding"),
         (lambda: plain(PACKED, torch.zeros(2, 4, 6)), ValueError, "packed, without padding"),
         (lambda: plain(three, GOOD[None], edge_bias=torch.zeros(2, 3, 3)), ValueError, "edge_bias must be"),

@@ -21,7 +21,6 @@ from edgewise.graphs import (
     partition_spans,
     random_links,
     receptive_field,
-    union,
     window,
 )
 from edgewise.message_passing import ENGINES, propagate_attention
@@ -71,7 +70,7 @@ DEFINED = {
         lambda heads: edge_counts.dependency_tree(len(heads)),
     ),
     "union": (
-        lambda n, reach, step: union(window(n, reach, 0), dilated(n, 2, step), global_tokens(n, 1)),
+        lambda n, reach, step: window(n, reach, 0) | dilated(n, 2, step) | global_tokens(n, 1),
         st.tuples(tokens, small, steps),
         lambda n, reach, step: lambda j, i: 0 <= j - i <= reach or is_near(j, i, 2, step) or min(i, j) < 1,
         None,
@@ -288,8 +287,7 @@ class TestReach:
         (lambda: dependency_tree([-1, -1]), r"one root \(-1\), got 2 roots: \[0, 1\]"),
         (lambda: dependency_tree([-1, 2, 1]), r"no path leads from the root to words \[1, 2\]"),
         (lambda: dependency_tree([-1, 2]), r"heads\[1\], the place .* in 0\.\.1 or be -1"),
-        (lambda: union(), "at least one graph, got none"),
-        (lambda: union(complete(2), complete(3)), "over the same tokens"),
+        (lambda: complete(2) | complete(3), "over the same tokens"),
         (lambda: receptive_field(bipartite(2, 2), 1), "over one set of tokens"),
         (lambda: complete(3).reorder(torch.tensor([0, 2, 2])), r"order must be a permutation of 0\.\.2"),
         (lambda: complete(3).reorder(torch.tensor([0, 3, 1])), r"order must lie in 0\.\.2, got 3"),

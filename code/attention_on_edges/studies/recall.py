@@ -19,7 +19,6 @@ from edgewise.graphs import (
     binary_partition,
     complete,
     global_tokens,
-    union,
     window,
 )
 
@@ -49,7 +48,7 @@ GraphOf = Callable[[int], AttentionGraph]
 LONG_GRAPHS: dict[str, GraphOf] = {
     "complete": complete,
     "window": lambda n: window(n, 24, 24),
-    "global tokens": lambda n: union(window(n, 16, 16), global_tokens(n, 8)),
+    "global tokens": lambda n: window(n, 16, 16) | global_tokens(n, 8),
     "BigBird": lambda n: bigbird(n, 12, 8, 8),
     "binary partition": lambda n: binary_partition(n, 3),
 }

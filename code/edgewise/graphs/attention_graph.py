@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from edgewise.graphs import packing
 from edgewise.graphs.dgl import load_dgl
 from edgewise.graphs.ordering import cuthill_mckee
 from edgewise.validation import check_bool, check_count, check_counts, check_ids, kind_of
@@ -119,8 +120,7 @@ class AttentionGraph:
         Parameters
         ----------
         lengths : Tensor or sequence of int
-            Tokens of each sequence, not the offsets (``cu_seqlens``) of other libraries; the graph is on a
-            tensor's device.
+            Tokens of each sequence; the graph is on a tensor's device. Offsets go to :meth:`from_cu_seqlens`.
         causal : bool
             Whether a token attends to itself and those before it only.
 
@@ -134,10 +134,86 @@ class AttentionGraph:
         sizes = torch.tensor(counts, dtype=torch.int64)
         if isinstance(lengths, Tensor):
             sizes = sizes.to(lengths.device)
-        start = (sizes.cumsum(0) - sizes).repeat_interleave(sizes)
-        last = torch.arange(len(start), device=sizes.device) + 1
-        stop = last if causal else start + sizes.repeat_interleave(sizes)
-        return cls.unchecked(len(start), None, (start, stop), lengths=(tuple(counts), causal))
+        runs = packing.spans(sizes, sizes, right=0 if causal else None)
+        return cls.unchecked(sum(counts), None, runs, lengths=(tuple(counts), causal))
+
+    @classmethod
+    def from_cu_seqlens(
+        cls,
+        cu_q: Tensor,
+        cu_k: Tensor | None = None,
+        *,
+        causal: bool = False,
+        window: tuple[int, int] = (-1, -1),
+    ) -> "AttentionGraph":
+        """Packed sequences with FlashAttention's arguments, in its meaning.
+
+        Parameters
+        ----------
+        cu_q : Tensor
+            int [B + 1]: 0, and where each of B sequences of queries ends.
+        cu_k : Tensor, optional
+            Those of keys, a set of tokens of its own. The last query and the last key of a pair stand at the
+            same place, as in decoding with a cache. Without it both are the same tokens.
+        causal : bool
+            Whether a token attends to nothing after its own place.
+        window : tuple of two int
+            How many places before and after it a token attends to; -1 for all.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If offsets are not integers that begin with 0 and never fall, there are not as many on both sides,
+            or a side of the window is below -1.
+        """
+        left, right = (None if check_count("window", x, -1) < 0 else x for x in window)
+        right = 0 if check_bool("causal", causal) else right
+        sizes = packing.lengths_of_offsets("cu_q", cu_q)
+        if cu_k is None and left is None and right in (None, 0):
+            return cls.from_lengths(sizes, causal=right == 0)
+        senders = sizes if cu_k is None else packing.lengths_of_offsets("cu_k", cu_k)
+        if len(senders) != len(sizes):
+            raise ValueError(f"cu_q and cu_k must pair up, got {len(sizes)} and {len(senders)} sequences")
+        runs = packing.spans(sizes, senders, left, right)
+        return cls.unchecked(int(senders.sum()), None if cu_k is None else len(runs[0]), runs)
+
+    @classmethod
+    def from_position_ids(cls, position_ids: Tensor, *, causal: bool = False) -> "AttentionGraph":
+        """Sequences packed in one row; one begins where a position is not the one before it plus one.
+
+        Parameters
+        ----------
+        position_ids : Tensor
+            int [n], such as 0, 1, 2, 0, 1; of a batch of one row give ``position_ids[0]``.
+        causal : bool
+            As in :meth:`from_lengths`.
+        """
+        return cls.from_lengths(packing.lengths_of_positions(position_ids), causal=causal)
+
+    @classmethod
+    def from_document_ids(cls, document_ids: Tensor, *, causal: bool = False) -> "AttentionGraph":
+        """Documents packed in one row: tokens attend to those of the same id, int [n], which stand together.
+
+        Raises
+        ------
+        ValueError
+            If an id returns after another one.
+        """
+        return cls.from_lengths(packing.lengths_of_documents(document_ids), causal=causal)
+
+    @classmethod
+    def from_padding_mask(cls, padding_mask: Tensor, *, causal: bool = False) -> "AttentionGraph":
+        """The real tokens of a padded batch, ``states[padding_mask.bool()]``, without the padding.
+
+        Parameters
+        ----------
+        padding_mask : Tensor
+            bool or 0 and 1 [B, n], true at real tokens, as in ``transformers``. In ``torch.nn`` it is true at
+            padding: give ``~src_key_padding_mask``.
+        causal : bool
+            As in :meth:`from_lengths`.
+        """
+        return cls.from_lengths(packing.lengths_of_padding(padding_mask), causal=causal)
 
     @classmethod
     def from_edge_index(cls, edge_index: Tensor, num_nodes: int | tuple[int, int]) -> "AttentionGraph":
@@ -192,6 +268,20 @@ class AttentionGraph:
             raise ValueError(f"self-attention needs a square mask, got {list(mask.shape)}")
         src, dst = mask.T.nonzero().unbind(1)
         return cls.unchecked(num_src, None if self_attention else num_dst, edges=(src, dst))
+
+    @classmethod
+    def from_scipy(cls, matrix: Any, *, self_attention: bool) -> "AttentionGraph":
+        """An edge for each entry that a sparse matrix [num_dst, num_src] stores, in the order of ``tocoo()``.
+
+        Row ``j`` has an entry at ``i`` where ``j`` attends to ``i``, so that ``matrix @ x`` adds up what the
+        receivers get. ``matrix.tocoo().data`` fits as biases.
+        """
+        entries = matrix.tocoo()
+        num_dst, num_src = entries.shape
+        if check_bool("self_attention", self_attention) and num_dst != num_src:
+            raise ValueError(f"self-attention needs a square matrix, got {list(entries.shape)}")
+        src, dst = (torch.from_numpy(x.astype("int64")) for x in (entries.col, entries.row))
+        return cls(src, dst, num_src, None if self_attention else num_dst)
 
     @classmethod
     def from_networkx(cls, graph: "networkx.Graph", self_loops: bool = False) -> "AttentionGraph":
@@ -470,6 +560,45 @@ class AttentionGraph:
         keep &= (self.dst >= first_dst) & (self.dst < last_dst)
         return self.unchecked(*sides, edges=(self.src[keep] - first_src, self.dst[keep] - first_dst))
 
+    def __and__(self, other: "AttentionGraph") -> "AttentionGraph":
+        """Edges that both graphs over the same tokens have; each once, ordered by sender."""
+        if runs := self._runs_with(other):
+            start = torch.maximum(runs[0], runs[2])
+            return self._like(intervals=(start, torch.maximum(start, torch.minimum(runs[1], runs[3]))))
+        pairs, common = self._pairs(), other._pairs()
+        return self._of_pairs(pairs[torch.isin(pairs, common)])
+
+    def __or__(self, other: "AttentionGraph") -> "AttentionGraph":
+        """Edges that one of two graphs over the same tokens has, or both; each once, ordered by sender.
+
+        What belonged to the edges of one graph no longer fits: where edges have attributes, concatenate both
+        in the same order and make a graph of that.
+        """
+        if runs := self._runs_with(other):
+            a, b, c, d = runs
+            first, second = a >= b, c >= d  # which are empty
+            if bool((first | second | ((c <= b) & (a <= d))).all()):
+                start = torch.where(first, c, torch.where(second, a, torch.minimum(a, c)))
+                stop = torch.where(first, d, torch.where(second, b, torch.maximum(b, d)))
+                return self._like(intervals=(start, stop))
+        return self._of_pairs(torch.cat([self._pairs(), other._pairs()]).unique())
+
+    def _runs_with(self, other: "AttentionGraph") -> tuple[Tensor, ...] | None:
+        """Starts and stops of both, if both are intervals; they must have the same tokens."""
+        if not isinstance(other, AttentionGraph):
+            raise TypeError(f"& and | take graphs, got {type(other).__name__}")
+        tokens = [(g.num_src, g.num_dst, g.self_attention) for g in (self, other)]
+        if tokens[0] != tokens[1]:
+            raise ValueError(f"& and | take graphs over the same tokens, got {self} and {other}")
+        return self.intervals + other.intervals if self.intervals and other.intervals else None
+
+    def _pairs(self) -> Tensor:
+        return (self.src * self.num_dst + self.dst).unique()
+
+    def _of_pairs(self, pairs: Tensor) -> "AttentionGraph":
+        """Build the graph of sorted numbers of pairs."""
+        return self._like(edges=(pairs // max(self.num_dst, 1), pairs % max(self.num_dst, 1)))
+
     def to_mask(self) -> Tensor:
         """Bool [num_dst, num_src]; True where the receiver attends to the sender.
 
@@ -570,8 +699,6 @@ def remedy(graph: AttentionGraph, side: str, shape: Sequence[int]) -> str:
     counts: Sequence[int] = graph.lengths[0] if graph.lengths else ()
     if side == "dst" and n == graph.num_src:
         return "; the two sides are swapped: receivers are the query, senders the context"
-    if n and tuple(counts[:1]) == (0,) and counts[-1] == n:
-        return "; the graph was made of offsets (cu_seqlens): from_lengths takes their differences"
     if len(shape) == 3 and shape[0] == len(counts):
         return "; sentences are packed, without padding: states[mask], mask true at real tokens"
     return ""

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from edgewise.graphs.attention_graph import AttentionGraph
 from edgewise.graphs.constructors import window
-from edgewise.graphs.intervals import from_pairs, union
+from edgewise.graphs.intervals import from_pairs
 from edgewise.validation import check_count
 
 
@@ -121,5 +121,5 @@ def bigbird(
     TypeError, ValueError
         If a count is not an integer or negative.
     """
-    local = union(window(n, reach, 0 if causal else reach), global_tokens(n, num_global, causal))
-    return union(local, random_links(n, num_random, seed, causal, besides=local))
+    local = window(n, reach, 0 if causal else reach) | global_tokens(n, num_global, causal)
+    return local | random_links(n, num_random, seed, causal, besides=local)

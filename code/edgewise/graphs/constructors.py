@@ -1,4 +1,4 @@
-"""Chapter 4: the graphs of whole sentences, windows, and the union of several graphs."""
+"""Chapter 4: the graphs of whole sentences, windows, and several graphs side by side."""
 
 from collections.abc import Iterable, Sequence
 
@@ -7,6 +7,7 @@ from torch import Tensor
 
 from edgewise.graphs.attention_graph import AttentionGraph
 from edgewise.graphs.intervals import from_pairs
+from edgewise.graphs.packing import spans
 from edgewise.validation import check_count, check_counts
 
 
@@ -52,11 +53,9 @@ def bipartite(src_sizes: int | Sequence[int], dst_sizes: int | Sequence[int]) ->
         raise ValueError(
             f"src_sizes and dst_sizes must pair up, got {len(src_sizes)} and {len(dst_sizes)} of them"
         )
-    length = torch.tensor(src_sizes, dtype=torch.int64)
-    first, receivers = length.cumsum(0) - length, torch.tensor(dst_sizes, dtype=torch.int64)
-    start, stop = (x.repeat_interleave(receivers) for x in (first, first + length))
-    lengths = (tuple(src_sizes), tuple(dst_sizes))
-    return AttentionGraph.unchecked(sum(src_sizes), len(start), (start, stop), lengths=lengths)
+    senders, receivers = (torch.tensor(sizes, dtype=torch.int64) for sizes in (src_sizes, dst_sizes))
+    runs, lengths = spans(receivers, senders), (tuple(src_sizes), tuple(dst_sizes))
+    return AttentionGraph.unchecked(sum(src_sizes), sum(dst_sizes), runs, lengths=lengths)
 
 
 def window(sizes: int | Sequence[int], left: int, right: int) -> AttentionGraph:
@@ -72,12 +71,7 @@ def window(sizes: int | Sequence[int], left: int, right: int) -> AttentionGraph:
     left = check_count("left (tokens attended to before the token)", left)
     right = check_count("right (tokens attended to after the token)", right)
     lengths = torch.tensor(check_counts("sizes", sizes), dtype=torch.int64)
-    first, length = (x.repeat_interleave(lengths) for x in (lengths.cumsum(0) - lengths, lengths))
-    position = torch.arange(len(first)) - first
-    left, right = min(left, len(first)), min(right, len(first))  # there are no tokens farther away
-    start = first + (position - left).clamp(min=0)
-    stop = first + torch.minimum(position + right + 1, length)
-    return AttentionGraph.unchecked(len(first), None, (start, stop))
+    return AttentionGraph.unchecked(int(lengths.sum()), None, spans(lengths, lengths, left, right))
 
 
 def dilated(n: int, reach: int, step: int, causal: bool = False) -> AttentionGraph:

@@ -6,7 +6,7 @@ import torch
 
 from edgewise.graphs.attention_graph import AttentionGraph
 from edgewise.graphs.constructors import window
-from edgewise.graphs.intervals import from_runs, union
+from edgewise.graphs.intervals import from_runs
 from edgewise.validation import check_count, check_counts
 
 
@@ -60,4 +60,4 @@ def sinks(sizes: int | Sequence[int], width: int, count: int) -> AttentionGraph:
     first = (length.cumsum(0) - length).repeat_interleave(length)
     token = torch.arange(len(first))
     stop = torch.minimum(first + check_count("count", count), token + 1)
-    return union(local, from_runs(token, first, stop, len(first)))
+    return local | from_runs(token, first, stop, len(first))

@@ -1,0 +1,79 @@
+"""Sequences packed one after the other, in the forms in which other libraries hold them."""
+
+import torch
+from torch import Tensor
+
+from edgewise.validation import kind_of
+
+
+def spans(
+    receivers: Tensor, senders: Tensor, left: int | None = None, right: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """Start and stop of each receiver's senders, in pairs of sequences that end together.
+
+    Parameters
+    ----------
+    receivers, senders : Tensor
+        int64 [pairs]: tokens of each sequence on either side.
+    left, right : int, optional
+        How far a receiver attends before and after its own place, counted from the ends; without, to all.
+    """
+    first = (senders.cumsum(0) - senders).repeat_interleave(receivers)
+    length = senders.repeat_interleave(receivers)
+    start, stop = first, first + length
+    if left is not None or right is not None:
+        ends = (receivers.cumsum(0) - senders).repeat_interleave(receivers)
+        place = first + torch.arange(len(first), device=first.device) - ends
+        most = len(first) + int(senders.sum())  # nothing is farther away
+        if right is not None:
+            stop = torch.minimum(stop, place + min(right, most) + 1).clamp(min=first)
+        if left is not None:
+            start = torch.minimum(torch.maximum(start, place - min(left, most)), stop)
+    return start, stop
+
+
+def lengths_of_offsets(name: str, offsets: Tensor) -> Tensor:
+    """Tokens of each sequence, from FlashAttention's ``cu_seqlens``: 0, and where each sequence ends."""
+    _check(name, offsets, 1)
+    lengths = offsets.long().diff()
+    if len(offsets) == 0 or int(offsets[0]) != 0 or bool((lengths < 0).any()):
+        raise ValueError(f"{name} must begin with 0 and never fall, got {offsets.tolist()[:9]}")
+    return lengths
+
+
+def lengths_of_positions(ids: Tensor) -> Tensor:
+    """Tokens of each sequence; one begins wherever a position is not the one before it plus one."""
+    _check("position_ids", ids, 1)
+    return _runs(ids.diff() != 1, len(ids))
+
+
+def lengths_of_documents(ids: Tensor) -> Tensor:
+    """Tokens of each document, all of whose tokens have one id and stand together."""
+    _check("document_ids", ids, 1)
+    lengths = _runs(ids.diff() != 0, len(ids))
+    if len(lengths) != len(ids.unique()):
+        raise ValueError(
+            "document_ids must number each document's tokens alike, side by side; one id returns"
+        )
+    return lengths
+
+
+def lengths_of_padding(mask: Tensor) -> Tensor:
+    """Real tokens of each row."""
+    _check("padding_mask", mask, 2)
+    if bool(((mask != 0) & (mask != 1)).any()):
+        raise ValueError("padding_mask must hold True or 1 at real tokens, False or 0 at padding")
+    return mask.long().sum(1)
+
+
+def _check(name: str, x: Tensor, dim: int) -> None:
+    if not isinstance(x, Tensor) or x.is_floating_point():
+        raise TypeError(f"{name} must be a tensor of integers, got {kind_of(x)}")
+    if x.dim() != dim:
+        raise ValueError(f"{name} must have {dim} dimension{'s' * (dim > 1)}, got {list(x.shape)}")
+
+
+def _runs(begins: Tensor, count: int) -> Tensor:
+    """Lengths of runs in a list of ``count``, from whether each but the first element begins one."""
+    ends = [begins.nonzero().squeeze(1) + 1, begins.new_full((min(count, 1),), count, dtype=torch.int64)]
+    return torch.cat([ends[0].new_zeros(min(count, 1)), *ends]).diff()
