@@ -28,7 +28,7 @@ from edgewise.graphs import (
     dilated,
     window,
 )
-from edgewise.interop import from_pyg, from_torch, from_transformers
+from edgewise.interop import attend_along, from_pyg, from_torch, from_transformers, to_torch
 from edgewise.message_passing import (
     attention_weights,
     available_engines,
@@ -53,6 +53,7 @@ __all__ = [
     "TrainingConfig",
     "Transformer",
     "UTransformer",
+    "attend_along",
     "attention_weights",
     "available_engines",
     "batch",
@@ -71,5 +72,6 @@ __all__ = [
     "make_universal_model",
     "plan_tiles",
     "propagate_attention",
+    "to_torch",
     "window",
 ]

@@ -7,7 +7,16 @@ from torch._subclasses.fake_utils import CrossRefFakeMode
 from torch_geometric.nn import TransformerConv
 
 import edgewise
-from edgewise import AttentionGraph, GraphAttention, bipartite, complete, from_pyg, from_torch, window
+from edgewise import (
+    AttentionGraph,
+    GraphAttention,
+    bipartite,
+    complete,
+    from_pyg,
+    from_torch,
+    to_torch,
+    window,
+)
 from support import assert_equal_as_stated
 
 
@@ -51,6 +60,27 @@ def test_equal_to_an_encoder_of_pytorch_on_padded_sentences(norm_first, activati
         found = [torch.cat([part.weight.grad for part in parts]), mine.linear1.weight.grad]
         wanted = [other.self_attn.in_proj_weight.grad, other.linear1.weight.grad]
         torch.testing.assert_close(found, wanted, atol=1e-10, rtol=1e-8)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("kind", [nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder])
+def test_what_came_from_pytorch_goes_back(kind, bias):
+    theirs = nn.MultiheadAttention(8, 2, 0.1, bias, batch_first=True)
+    if kind is not nn.MultiheadAttention:
+        theirs = nn.TransformerEncoderLayer(8, 2, 16, 0.1, bias=bias, batch_first=True)
+    if kind is nn.TransformerEncoder:
+        theirs = nn.TransformerEncoder(theirs, 2, enable_nested_tensor=False)
+    for parameter in theirs.parameters():
+        nn.init.normal_(parameter)
+    again = to_torch(from_torch(theirs.eval()))
+    assert repr(again) == repr(theirs)
+    assert not again.training
+    torch.testing.assert_close(again.state_dict(), theirs.state_dict())
+    x = torch.randn(2, 5, 8)
+    arguments = (x, x, x) if kind is nn.MultiheadAttention else (x,)
+    torch.testing.assert_close(again(*arguments), theirs(*arguments))
+    wide = nn.MultiheadAttention(8, 2, kdim=6, vdim=6)
+    torch.testing.assert_close(to_torch(from_torch(wide)).state_dict(), wide.state_dict())
 
 
 def test_what_comes_from_pytorch_keeps_mode_dropout_and_what_is_frozen():
@@ -240,6 +270,8 @@ featured = GraphAttention(6, 2, edge_dim=2)
         (lambda: featured(three, GOOD, edge_attr=[1.0]), TypeError, "edge_attr must be a floating"),
         (lambda: plain(bipartite(3, 2), GOOD[:2], GOOD[:2]), ValueError, r"context must be .* got \[2, 6\]$"),
         (lambda: GraphAttention(6, 2, dim_context=5)(three, GOOD), ValueError, r"query must be \[3, 5\]"),
+        (lambda: to_torch(nn.Linear(2, 2)), TypeError, "or come from from_torch, got Linear"),
+        (lambda: to_torch(GraphAttention(4, 2, num_kv_heads=1)), ValueError, "has no such layer"),
         (lambda: from_torch(nn.Linear(2, 2)), TypeError, "or nn.TransformerEncoder, got Linear"),
         (lambda: from_torch(nn.MultiheadAttention(4, 2, add_zero_attn=True)), ValueError, "or add_zero_attn"),
         (lambda: from_torch(nn.MultiheadAttention(4, 2, kdim=3)), ValueError, "kdim=3, vdim=4"),

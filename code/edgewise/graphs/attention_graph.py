@@ -140,8 +140,8 @@ class AttentionGraph:
     @classmethod
     def from_cu_seqlens(
         cls,
-        cu_q: Tensor,
-        cu_k: Tensor | None = None,
+        cu_q: Tensor | Sequence[int],
+        cu_k: Tensor | Sequence[int] | None = None,
         *,
         causal: bool = False,
         window: tuple[int, int] = (-1, -1),
@@ -150,9 +150,9 @@ class AttentionGraph:
 
         Parameters
         ----------
-        cu_q : Tensor
-            int [B + 1]: 0, and where each of B sequences of queries ends.
-        cu_k : Tensor, optional
+        cu_q : Tensor or sequence of int
+            [B + 1]: 0, and where each of B sequences of queries ends.
+        cu_k : Tensor or sequence of int, optional
             Those of keys, a set of tokens of its own. The last query and the last key of a pair stand at the
             same place, as in decoding with a cache. Without it both are the same tokens.
         causal : bool
@@ -178,7 +178,9 @@ class AttentionGraph:
         return cls.unchecked(int(senders.sum()), None if cu_k is None else len(runs[0]), runs)
 
     @classmethod
-    def from_position_ids(cls, position_ids: Tensor, *, causal: bool = False) -> "AttentionGraph":
+    def from_position_ids(
+        cls, position_ids: Tensor | Sequence[int], *, causal: bool = False
+    ) -> "AttentionGraph":
         """Sequences packed in one row; one begins where a position is not the one before it plus one.
 
         Parameters
@@ -191,7 +193,9 @@ class AttentionGraph:
         return cls.from_lengths(packing.lengths_of_positions(position_ids), causal=causal)
 
     @classmethod
-    def from_document_ids(cls, document_ids: Tensor, *, causal: bool = False) -> "AttentionGraph":
+    def from_document_ids(
+        cls, document_ids: Tensor | Sequence[int], *, causal: bool = False
+    ) -> "AttentionGraph":
         """Documents packed in one row: tokens attend to those of the same id, int [n], which stand together.
 
         Raises

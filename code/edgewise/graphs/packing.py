@@ -1,5 +1,7 @@
 """Sequences packed one after the other, in the forms in which other libraries hold them."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -32,24 +34,24 @@ def spans(
     return start, stop
 
 
-def lengths_of_offsets(name: str, offsets: Tensor) -> Tensor:
+def lengths_of_offsets(name: str, offsets: Tensor | Sequence[int]) -> Tensor:
     """Tokens of each sequence, from FlashAttention's ``cu_seqlens``: 0, and where each sequence ends."""
-    _check(name, offsets, 1)
-    lengths = offsets.long().diff()
+    offsets = _check(name, offsets, 1).long()
+    lengths = offsets.diff()
     if len(offsets) == 0 or int(offsets[0]) != 0 or bool((lengths < 0).any()):
         raise ValueError(f"{name} must begin with 0 and never fall, got {offsets.tolist()[:9]}")
     return lengths
 
 
-def lengths_of_positions(ids: Tensor) -> Tensor:
+def lengths_of_positions(ids: Tensor | Sequence[int]) -> Tensor:
     """Tokens of each sequence; one begins wherever a position is not the one before it plus one."""
-    _check("position_ids", ids, 1)
+    ids = _check("position_ids", ids, 1)
     return _runs(ids.diff() != 1, len(ids))
 
 
-def lengths_of_documents(ids: Tensor) -> Tensor:
+def lengths_of_documents(ids: Tensor | Sequence[int]) -> Tensor:
     """Tokens of each document, all of whose tokens have one id and stand together."""
-    _check("document_ids", ids, 1)
+    ids = _check("document_ids", ids, 1)
     lengths = _runs(ids.diff() != 0, len(ids))
     if len(lengths) != len(ids.unique()):
         raise ValueError(
@@ -66,11 +68,13 @@ def lengths_of_padding(mask: Tensor) -> Tensor:
     return mask.long().sum(1)
 
 
-def _check(name: str, x: Tensor, dim: int) -> None:
+def _check(name: str, x: Tensor | Sequence[int], dim: int) -> Tensor:
+    x = torch.tensor(x, dtype=torch.int64) if isinstance(x, list | tuple) else x
     if not isinstance(x, Tensor) or x.is_floating_point():
         raise TypeError(f"{name} must be a tensor of integers, got {kind_of(x)}")
     if x.dim() != dim:
         raise ValueError(f"{name} must have {dim} dimension{'s' * (dim > 1)}, got {list(x.shape)}")
+    return x
 
 
 def _runs(begins: Tensor, count: int) -> Tensor:

@@ -1,7 +1,8 @@
-"""What ``torch.nn``, PyG and ``transformers`` (chapter 13) have, with its weights, as this library's."""
+"""What ``torch.nn``, PyG and ``transformers`` (chapter 13) have, with its weights, on graphs."""
 
+from edgewise.interop.attention_interface import attend_along
 from edgewise.interop.pyg import from_pyg
-from edgewise.interop.torch import from_torch
+from edgewise.interop.torch import from_torch, to_torch
 from edgewise.interop.transformers import from_transformers
 
-__all__ = ["from_pyg", "from_torch", "from_transformers"]
+__all__ = ["attend_along", "from_pyg", "from_torch", "from_transformers", "to_torch"]

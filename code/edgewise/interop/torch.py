@@ -3,6 +3,7 @@
 import copy
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from edgewise.graph_attention import GraphAttention
@@ -97,6 +98,52 @@ def _attention(module: nn.MultiheadAttention, engine: str) -> GraphAttention:
     for linear, *given in [*parts, (layer.out, module.out_proj.weight, module.out_proj.bias)]:
         take(linear, *given)
     return layer.train(module.training)
+
+
+def to_torch(module: nn.Module) -> Any:
+    """Return the module of ``torch.nn`` that computes the same on complete graphs; :func:`from_torch` undone.
+
+    Parameters
+    ----------
+    module : GraphAttention, or what ``from_torch`` returns
+        Its weights are copied, its mode is kept.
+
+    Raises
+    ------
+    TypeError
+        If it is none of these.
+    ValueError
+        If it has what ``nn.MultiheadAttention`` has not, such as grouped heads or attributes of edges.
+    """
+    if isinstance(module, GraphEncoder | GraphEncoderLayer):
+        new: Any = copy.deepcopy(module)
+        if isinstance(module, GraphEncoder):
+            new.layers, new.__class__ = nn.ModuleList(map(to_torch, module.layers)), nn.TransformerEncoder
+        else:
+            new.self_attn, new.__class__ = to_torch(module.self_attn), nn.TransformerEncoderLayer
+        return new
+    if not isinstance(module, GraphAttention):
+        raise TypeError(f"module must be a GraphAttention or come from from_torch, got {kind_of(module)}")
+    grouped = module.num_kv_heads != module.num_heads or module.dim_out != module.dim_model
+    extra = module.scale is not None or module.edge is not None or module.own is not None
+    if grouped or extra or module.out is None:
+        raise ValueError(f"nn.MultiheadAttention has no such layer as {module}")
+    width, first = module.dim_context, module.query
+    new = nn.MultiheadAttention(
+        module.dim_model, module.num_heads, module.dropout, first.bias is not None, kdim=width, vdim=width,
+        batch_first=True, device=first.weight.device, dtype=first.weight.dtype,
+    )  # fmt: skip
+    parts = (module.query, module.key, module.value)
+    weights = new.in_proj_weight
+    weights = (
+        (new.q_proj_weight, new.k_proj_weight, new.v_proj_weight) if weights is None else weights.chunk(3)
+    )
+    for theirs, ours in zip(weights, parts, strict=True):
+        theirs.data.copy_(ours.weight)
+    if new.in_proj_bias is not None:
+        new.in_proj_bias.data.copy_(torch.cat([part.bias for part in parts]))
+    take(new.out_proj, module.out.weight, module.out.bias)
+    return new.train(module.training)
 
 
 def take(linear: nn.Linear, weight: Tensor, bias: Tensor | None) -> None:
