@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from edgewise.graphs import AttentionGraph
 from edgewise.graphs.attention_graph import remedy
-from edgewise.message_passing import ENGINES, attention_weights, propagate_attention
+from edgewise.message_passing import ENGINES, KERNELS, attention_weights, propagate_attention
 from edgewise.validation import check_choice, check_count, check_floats, check_probability, check_real
 
 OUTPUTS = ("project", "concat", "mean")
@@ -97,7 +97,7 @@ class GraphAttention(nn.Module):
         self.edge_dim = None if edge_dim is None else check_count("edge_dim", edge_dim, 1)
         self.dropout = check_probability("dropout", dropout)
         check_choice("output", output, OUTPUTS)
-        check_choice("engine", engine, ["auto", *ENGINES])
+        check_choice("engine", engine, ["auto", *ENGINES, *KERNELS])
         self.output, self.engine = output, engine
         if output != "mean" and self.dim_out % num_heads:
             name = "dim_model" if dim_out is None else "dim_out"

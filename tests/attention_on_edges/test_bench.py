@@ -1,7 +1,6 @@
 import json
 import os
 import sys
-from dataclasses import replace
 from itertools import chain
 
 import pytest
@@ -18,7 +17,7 @@ from attention_on_edges.bench.baselines import (
 )
 from attention_on_edges.bench.decoding import WAYS, cache_case
 from attention_on_edges.bench.depth import READERS, depth_case
-from attention_on_edges.bench.engines import FLEX, KERNELS, LARGE, Workload, engines_case
+from attention_on_edges.bench.engines import Workload, engines_case
 from attention_on_edges.bench.harness import Case, format_rows, measure
 from attention_on_edges.bench.many_graphs import NATURAL, conclude, fit, under_a_mask
 from attention_on_edges.bench.memory import alone
@@ -209,13 +208,6 @@ class TestAttention:
         anew = {"padded", "padded, set-up included", "auto, set-up included"}
         assert case.contestants.keys() == anew | {*available_engines()}
         assert case.work == 7 * 2 * (2 * 2 + 3 * 3) * 2
-
-    @pytest.mark.parametrize("workload", LARGE, ids=lambda workload: workload.name)
-    def test_the_mask_of_flex_attention_is_the_graph(self, workload):
-        small = replace(workload, lengths=(3, 20, 7), reach=workload.reach and 4)
-        fields = [torch.randn(30, 2, 16) for _ in range(3)]
-        found = KERNELS[FLEX](small, torch.device("cpu"))(*fields)
-        torch.testing.assert_close(found, propagate_attention(small.graph(), *fields))
 
 
 class TestTraining:

@@ -121,7 +121,7 @@ OFFSETS = G.from_cu_seqlens
         (lambda: OFFSETS(torch.tensor([1, 3])), ValueError, r"cu_q must begin with 0 and never fall"),
         (lambda: OFFSETS(torch.tensor([0, 3, 2])), ValueError, r"never fall, got \[0, 3, 2\]"),
         (lambda: OFFSETS(torch.tensor([0, 3]), torch.tensor([0, 1, 2])), ValueError, "pair up, got 1 and 2"),
-        (lambda: OFFSETS([0, 3]), TypeError, "cu_q must be a tensor of integers, got list"),
+        (lambda: OFFSETS(3), TypeError, "cu_q must be a tensor of integers, got int"),
         (lambda: OFFSETS(torch.tensor([0, 3]), window=(-2, 0)), ValueError, "window must be at least -1"),
         (lambda: G.from_position_ids(torch.zeros(1, 3).int()), ValueError, r"1 dimension, got"),
         (lambda: G.from_document_ids(torch.tensor([0, 1, 0])), ValueError, "one id returns"),

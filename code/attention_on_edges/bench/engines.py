@@ -1,10 +1,8 @@
 """Engines of message passing against hand-written padded attention and, on CUDA, PyTorch's own kernels."""
 
-import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate
 from typing import Any
 
 import torch
@@ -13,14 +11,12 @@ from torch import Tensor
 from attention_on_edges.bench.baselines import PaddedAttention
 from attention_on_edges.bench.harness import Case, Run, in_turns
 from edgewise.graphs import AttentionGraph, causal, complete, window
-from edgewise.message_passing import available_engines, propagate_attention
+from edgewise.message_passing import KERNELS, available_engines, propagate_attention
 from edgewise.message_passing.plan import forget_plans
 
 PADDED = "padded"
 PADDED_SET_UP = "padded, set-up included"
 ANEW = "auto, set-up included"
-VARLEN = "varlen_attn"
-FLEX = "flex_attention"
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Queries, keys and values [N, h, d] to outputs [N, h, d]."""
@@ -75,7 +71,7 @@ def engines_plan(small: bool = False, large: bool = False) -> dict[str, Run]:
     if not large:
         return runs(WORKLOADS)
     every, half = WORKLOADS + LARGE, {"dtype": torch.bfloat16}
-    kernels = runs(LARGE, ", compiled", engines=["tiles", VARLEN, FLEX], **half)
+    kernels = runs(LARGE, ", compiled", engines=["tiles", *KERNELS], **half)
     return runs(every) | runs(every, ", bfloat16", **half) | kernels
 
 
@@ -104,15 +100,14 @@ def engines_case(
     device : torch.device or str
         Where; DGL's engines run on the CPU only.
     engines : sequence of str, optional
-        Which engines, ``VARLEN`` and ``FLEX`` among them; if not given, all that can run here without being
-        compiled.
+        Which engines; if not given, all that can run here without being compiled.
     dtype : torch.dtype
         Of queries, keys and values.
     """
     device = torch.device(device)
     if engines is None:
         half_on_gpu = device.type == "cuda" and dtype != torch.float32
-        engines = available_engines(device) + ([VARLEN] if half_on_gpu else [])
+        engines = available_engines(device) + (["varlen"] if half_on_gpu else [])
     torch.manual_seed(0)
     graph = workload.graph().to(device)
     shape = (graph.num_src, workload.num_heads, workload.d_k)
@@ -152,8 +147,7 @@ def _contestants(
     if workload.reach is None:
         contestants |= {PADDED: padded(), PADDED_SET_UP: lambda *fields: padded()(*fields)}
     for engine in engines:
-        kernel = KERNELS.get(engine)
-        contestants[engine] = kernel(workload, device) if kernel else partial(_propagate, graph, engine)
+        contestants[engine] = partial(_propagate, graph, engine)
     if "tiles" in engines:
         contestants |= {ANEW: anew}
     return contestants
@@ -161,39 +155,3 @@ def _contestants(
 
 def _propagate(graph: AttentionGraph, engine: str, *fields: Tensor) -> Tensor:
     return propagate_attention(graph, *fields, engine=engine)
-
-
-def _varlen(workload: Workload, device: torch.device) -> Attend:
-    """PyTorch's kernel for packed texts, in half precision on CUDA."""
-    attend = importlib.import_module("torch.nn.attention.varlen").varlen_attn
-    ends = torch.tensor([0, *accumulate(workload.lengths)], dtype=torch.int32, device=device)
-    before, after = -1 if workload.reach is None else workload.reach, 0 if workload.causal else -1
-    limits = (ends, ends, *[max(workload.lengths)] * 2)
-    return lambda *fields: attend(*fields, *limits, window_size=(before, after))
-
-
-def _flex(workload: Workload, device: torch.device) -> Attend:
-    """FlexAttention with the mask that its user would write; compiled on CUDA, forward only on a CPU."""
-    flex = importlib.import_module("torch.nn.attention.flex_attention")
-    lengths = torch.tensor(workload.lengths, device=device)
-    text = torch.arange(len(lengths), device=device).repeat_interleave(lengths)
-
-    def attends(batch: Tensor, head: Tensor, receiver: Tensor, sender: Tensor) -> Tensor:
-        there = text[receiver] == text[sender]
-        if workload.causal:
-            there = there & (sender <= receiver)
-        return there if workload.reach is None else there & (sender >= receiver - workload.reach)
-
-    mask = flex.create_block_mask(attends, None, None, len(text), len(text), device=device)
-    attend = flex.flex_attention
-    if device.type == "cuda":
-        attend = torch.compile(attend, dynamic=False)
-
-    def run(*fields: Tensor) -> Tensor:
-        return attend(*(x.transpose(0, 1)[None] for x in fields), block_mask=mask)[0].transpose(0, 1)
-
-    return run
-
-
-KERNELS: dict[str, Callable[[Workload, torch.device], Attend]] = {VARLEN: _varlen, FLEX: _flex}
-"""PyTorch's own, which take no graph."""

@@ -66,7 +66,7 @@ def measure(
             if device.type == "cuda":
                 row["memory"] = peak_on(device, function)
             running[name] = function
-        except RuntimeError as error:  # a kernel that this device does not have, or too much memory
+        except (RuntimeError, ValueError) as error:  # not on this device, or too much memory
             full = isinstance(error, torch.OutOfMemoryError)
             row["failed"] = "out of memory" if full else shorten(f"{type(error).__name__}: {error}", 80)
     if case.work:

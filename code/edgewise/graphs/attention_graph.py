@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from edgewise.graphs import packing
+from edgewise.graphs import block_mask, packing
 from edgewise.graphs.dgl import load_dgl
 from edgewise.graphs.ordering import cuthill_mckee
+from edgewise.graphs.packing import Packed
 from edgewise.validation import check_bool, check_count, check_counts, check_ids, kind_of
 
 if TYPE_CHECKING:
     import networkx
+    from torch.nn.attention.flex_attention import BlockMask
 
 
 class AttentionGraph:
@@ -46,9 +48,9 @@ class AttentionGraph:
         Whether senders and receivers are the same tokens.
     intervals : tuple of Tensor, or None
         ``start`` and ``stop``, as in :meth:`from_intervals`, of a graph in interval form.
-    lengths : tuple, or None
-        Of whole sentences or pairs: tokens of each and how they attend, which determines the graph. Graphs
-        of equal lengths share their plans.
+    lengths : Packed, or None
+        Of packed sequences: tokens of each and how far they attend, which determines the graph. Graphs of
+        equal lengths share their plans.
 
     Raises
     ------
@@ -69,7 +71,7 @@ class AttentionGraph:
             )
         self._edges: tuple[Tensor, Tensor] | None = _own(src, copy=True), _own(dst, copy=True)
         self.intervals: tuple[Tensor, Tensor] | None = None
-        self.lengths: tuple[Any, ...] | None = None
+        self.lengths: Packed | None = None
         self._cache: dict[str, Any] = {}
 
     @classmethod
@@ -131,11 +133,8 @@ class AttentionGraph:
         """
         check_bool("causal", causal)
         counts = check_counts("lengths", lengths)
-        sizes = torch.tensor(counts, dtype=torch.int64)
-        if isinstance(lengths, Tensor):
-            sizes = sizes.to(lengths.device)
-        runs = packing.spans(sizes, sizes, right=0 if causal else None)
-        return cls.unchecked(sum(counts), None, runs, lengths=(tuple(counts), causal))
+        device = lengths.device if isinstance(lengths, Tensor) else None
+        return cls.of_packed(Packed(tuple(counts), right=0 if causal else None), device)
 
     @classmethod
     def from_cu_seqlens(
@@ -169,13 +168,17 @@ class AttentionGraph:
         left, right = (None if check_count("window", x, -1) < 0 else x for x in window)
         right = 0 if check_bool("causal", causal) else right
         sizes = packing.lengths_of_offsets("cu_q", cu_q)
-        if cu_k is None and left is None and right in (None, 0):
-            return cls.from_lengths(sizes, causal=right == 0)
-        senders = sizes if cu_k is None else packing.lengths_of_offsets("cu_k", cu_k)
-        if len(senders) != len(sizes):
-            raise ValueError(f"cu_q and cu_k must pair up, got {len(sizes)} and {len(senders)} sequences")
-        runs = packing.spans(sizes, senders, left, right)
-        return cls.unchecked(int(senders.sum()), None if cu_k is None else len(runs[0]), runs)
+        others = sizes if cu_k is None else packing.lengths_of_offsets("cu_k", cu_k)
+        if len(others) != len(sizes):
+            raise ValueError(f"cu_q and cu_k must pair up, got {len(sizes)} and {len(others)} sequences")
+        receivers = None if cu_k is None else tuple(sizes.tolist())
+        return cls.of_packed(Packed(tuple(others.tolist()), receivers, left, right), sizes.device)
+
+    @classmethod
+    def of_packed(cls, packed: Packed, device: torch.device | None = None) -> "AttentionGraph":
+        """Build from checked lengths, by which it is known."""
+        num_dst = None if packed.receivers is None else sum(packed.receivers)
+        return cls.unchecked(sum(packed.senders), num_dst, packed.spans(device), lengths=packed)
 
     @classmethod
     def from_position_ids(
@@ -330,7 +333,7 @@ class AttentionGraph:
         num_dst: int | None,
         intervals: tuple[Tensor, Tensor] | None = None,
         edges: tuple[Tensor, Tensor] | None = None,
-        lengths: tuple[Any, ...] | None = None,
+        lengths: Packed | None = None,
     ) -> "AttentionGraph":
         """Build without checks, for graphs that are right by construction.
 
@@ -341,7 +344,7 @@ class AttentionGraph:
         intervals, edges : tuple of two Tensor
             One of the two: ``start`` and ``stop`` for each receiver, or ``src`` and ``dst``,
             as the constructors take them.
-        lengths : tuple, optional
+        lengths : Packed, optional
             What determines the whole graph, to be compared: graphs of equal lengths share their plans.
         """
         graph = cls.__new__(cls)
@@ -618,6 +621,19 @@ class AttentionGraph:
         self._check_no_multi_edges()
         return self._mask_of_edges()
 
+    def to_block_mask(self) -> "BlockMask":
+        """FlexAttention's ``BlockMask`` of 128 x 128: of intervals in (n / 128)^2 entries, never n^2 pairs.
+
+        Raises
+        ------
+        ValueError
+            If two edges have the same sender and receiver, or edges lie too scattered for blocks.
+        """
+        if self.intervals is not None:
+            return block_mask.of_intervals(*self.intervals, self.num_src)
+        self._check_no_multi_edges()
+        return block_mask.of_edges(self.src, self.dst, self.num_src, self.num_dst)
+
     def to_matrix(self, edge_values: Tensor) -> Tensor:
         """Scatter values on edges [E, ...] to [..., num_dst, num_src], zero where there is no edge.
 
@@ -700,7 +716,7 @@ def _own(x: Tensor, copy: bool = False) -> Tensor:
 def remedy(graph: AttentionGraph, side: str, shape: Sequence[int]) -> str:
     """What to do about states [..., n, width] of a ``side``, src or dst, which does not have n tokens."""
     n = shape[-2] if len(shape) > 1 else 0
-    counts: Sequence[int] = graph.lengths[0] if graph.lengths else ()
+    counts = graph.lengths.senders if graph.lengths else ()
     if side == "dst" and n == graph.num_src:
         return "; the two sides are swapped: receivers are the query, senders the context"
     if len(shape) == 3 and shape[0] == len(counts):

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from edgewise.graphs.attention_graph import AttentionGraph
 from edgewise.graphs.intervals import from_pairs
-from edgewise.graphs.packing import spans
+from edgewise.graphs.packing import Packed
 from edgewise.validation import check_count, check_counts
 
 
@@ -53,9 +53,7 @@ def bipartite(src_sizes: int | Sequence[int], dst_sizes: int | Sequence[int]) ->
         raise ValueError(
             f"src_sizes and dst_sizes must pair up, got {len(src_sizes)} and {len(dst_sizes)} of them"
         )
-    senders, receivers = (torch.tensor(sizes, dtype=torch.int64) for sizes in (src_sizes, dst_sizes))
-    runs, lengths = spans(receivers, senders), (tuple(src_sizes), tuple(dst_sizes))
-    return AttentionGraph.unchecked(sum(src_sizes), sum(dst_sizes), runs, lengths=lengths)
+    return AttentionGraph.of_packed(Packed(tuple(src_sizes), tuple(dst_sizes)))
 
 
 def window(sizes: int | Sequence[int], left: int, right: int) -> AttentionGraph:
@@ -70,8 +68,7 @@ def window(sizes: int | Sequence[int], left: int, right: int) -> AttentionGraph:
     """
     left = check_count("left (tokens attended to before the token)", left)
     right = check_count("right (tokens attended to after the token)", right)
-    lengths = torch.tensor(check_counts("sizes", sizes), dtype=torch.int64)
-    return AttentionGraph.unchecked(int(lengths.sum()), None, spans(lengths, lengths, left, right))
+    return AttentionGraph.of_packed(Packed(tuple(check_counts("sizes", sizes)), None, left, right))
 
 
 def dilated(n: int, reach: int, step: int, causal: bool = False) -> AttentionGraph:

@@ -1,6 +1,7 @@
 """Sequences packed one after the other, in the forms in which other libraries hold them."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -8,30 +9,38 @@ from torch import Tensor
 from edgewise.validation import kind_of
 
 
-def spans(
-    receivers: Tensor, senders: Tensor, left: int | None = None, right: int | None = None
-) -> tuple[Tensor, Tensor]:
-    """Start and stop of each receiver's senders, in pairs of sequences that end together.
+class Packed(NamedTuple):
+    """Pairs of sequences that lie one after the other and end together.
 
-    Parameters
+    Attributes
     ----------
-    receivers, senders : Tensor
-        int64 [pairs]: tokens of each sequence on either side.
+    senders : tuple of int
+        Tokens of each sequence of senders.
+    receivers : tuple of int, optional
+        Of receivers; without it they are the senders.
     left, right : int, optional
-        How far a receiver attends before and after its own place, counted from the ends; without, to all.
+        How far a receiver attends before and after its own place; without, to all.
     """
-    first = (senders.cumsum(0) - senders).repeat_interleave(receivers)
-    length = senders.repeat_interleave(receivers)
-    start, stop = first, first + length
-    if left is not None or right is not None:
+
+    senders: tuple[int, ...]
+    receivers: tuple[int, ...] | None = None
+    left: int | None = None
+    right: int | None = None
+
+    def spans(self, device: torch.device | None) -> tuple[Tensor, Tensor]:
+        """Start and stop of each receiver's senders."""
+        sizes = self.senders, self.senders if self.receivers is None else self.receivers
+        senders, receivers = (torch.tensor(x, dtype=torch.int64, device=device) for x in sizes)
+        first = (senders.cumsum(0) - senders).repeat_interleave(receivers)
+        start, stop = first, first + senders.repeat_interleave(receivers)
         ends = (receivers.cumsum(0) - senders).repeat_interleave(receivers)
-        place = first + torch.arange(len(first), device=first.device) - ends
-        most = len(first) + int(senders.sum())  # nothing is farther away
-        if right is not None:
-            stop = torch.minimum(stop, place + min(right, most) + 1).clamp(min=first)
-        if left is not None:
-            start = torch.minimum(torch.maximum(start, place - min(left, most)), stop)
-    return start, stop
+        place = first + torch.arange(len(first), device=device) - ends
+        most = sum(map(sum, sizes))  # nothing is farther away
+        if self.right is not None:
+            stop = torch.minimum(stop, place + min(self.right, most) + 1).clamp(min=first)
+        if self.left is not None:
+            start = torch.minimum(torch.maximum(start, place - min(self.left, most)), stop)
+        return start, stop
 
 
 def lengths_of_offsets(name: str, offsets: Tensor | Sequence[int]) -> Tensor:

@@ -7,6 +7,7 @@ they differ in speed by two orders of magnitude.
 from edgewise.message_passing.cost_model import cost
 from edgewise.message_passing.operation import (
     ENGINES,
+    KERNELS,
     attention_weights,
     available_engines,
     propagate_attention,
@@ -16,6 +17,7 @@ from edgewise.message_passing.scatter import edge_softmax, softmax_over_in_edges
 
 __all__ = [
     "ENGINES",
+    "KERNELS",
     "attention_weights",
     "available_engines",
     "cost",

@@ -13,6 +13,7 @@ from edgewise.graphs.attention_graph import remedy
 from edgewise.message_passing.cost_model import cost, in_a_transform
 from edgewise.message_passing.csr import csr
 from edgewise.message_passing.dgl_engines import builtin, fused, mailbox
+from edgewise.message_passing.flex import flex, varlen
 from edgewise.message_passing.precision import HALF, Engine, in_full_precision
 from edgewise.message_passing.scatter import edge_softmax, scatter
 from edgewise.message_passing.tiles import tiles
@@ -31,9 +32,12 @@ ENGINES: dict[str, Engine] = {
 }
 """How the sum over edges is executed."""
 
+KERNELS: dict[str, Engine] = {"flex": flex, "varlen": varlen}
+"""Executions that take some graphs only, or none of the options."""
+
 
 def available_engines(device: torch.device | str = "cpu") -> list[str]:
-    """Return the names of the engines that run here."""
+    """Return the names of the engines that run here and take any graph; ``flex`` and ``varlen`` do not."""
     of_dgl = torch.device(device).type == "cpu" and dgl_available()
     return [name for name in ENGINES if of_dgl or name not in DGL_ENGINES]
 
@@ -76,7 +80,8 @@ def propagate_attention(
     v : Tensor
         Values [num_src, h, d_v], with as many heads as keys; ``d_v`` is often ``d``.
     engine : str
-        ``tiles``, ``csr``, ``scatter``; ``fused``, ``builtin`` or ``mailbox``, which need DGL; or ``"auto"``:
+        ``tiles``, ``csr``, ``scatter``; ``fused``, ``builtin`` or ``mailbox``, which need DGL; ``flex``,
+        PyTorch's FlexAttention, compiled; ``varlen``, its kernel for packed sentences on CUDA; or ``"auto"``:
         see :func:`cost`.
     scale : float, optional
         Of scores, in place of :math:`1 / \sqrt{d}`.
@@ -102,11 +107,11 @@ def propagate_attention(
         If a tensor is no floating-point tensor.
     ValueError
         If shapes, dtypes or devices do not fit, ``dropout`` is no probability below one, or the engine is
-        unknown, takes no attributes of edges or has limits that the graph exceeds.
+        unknown, or does not take what is given; the message names one that does.
     MissingPackageError
         If the engine needs DGL and it cannot be imported.
     """
-    check_choice("engine", engine, ["auto", *ENGINES])
+    check_choice("engine", engine, ["auto", *ENGINES, *KERNELS])
     q, k, v = _check_tensors(graph, scale, q=q, k=k, v=v)
     _check_bias(graph, q, edge_bias)
     features = _check_features(graph, q, v, engine, edge_attr, edge_weight)
@@ -120,10 +125,10 @@ def propagate_attention(
     if graph.num_edges == 0:
         engine = "scatter"
     with _without_autocast(q.device.type):
-        output = ENGINES[engine](graph, q, k, v, edge_bias, keep, *features)
+        output = (ENGINES | KERNELS)[engine](graph, q, k, v, edge_bias, keep, *features)
         if engine not in ("csr", "scatter") and not _finite(output):
             # Tiles multiply what is masked by zero; DGL's softmax knows no receiver without a finite score.
-            other = csr if engine in ("tiles", "fused") else scatter
+            other = scatter if engine in ("mailbox", "builtin") else csr
             output = other(graph, q, k, v, edge_bias, keep)
         return output
 

@@ -1,0 +1,136 @@
+"""PyTorch's own kernels on graphs: FlexAttention's block masks, and sentences packed for ``varlen_attn``."""
+
+import importlib
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.nn.attention.flex_attention import flex_attention
+
+from edgewise.graphs import AttentionGraph, bigbird, bipartite, causal, complete, random_links, window
+from edgewise.message_passing import propagate_attention
+from support import edge_graphs, interval_graphs, random_fields
+
+block_mask = importlib.import_module("edgewise.graphs.block_mask")
+kernels = importlib.import_module("edgewise.message_passing.flex")
+
+
+def mask_of(blocks, graph):
+    """What a kernel computes: full blocks whole, in partial ones the pairs that the rule lets through."""
+    size = blocks.BLOCK_SIZE[0]
+    shape = -(-graph.num_dst // size), -(-graph.num_src // size)
+    mask = torch.zeros(shape[0] * size, shape[1] * size, dtype=torch.bool)
+    lists = (blocks.kv_num_blocks, blocks.kv_indices), (blocks.full_kv_num_blocks, blocks.full_kv_indices)
+    for (counts, columns), full in zip(lists, (False, True), strict=True):
+        for row in range(shape[0]):
+            for column in columns[0, 0, row, : counts[0, 0, row]].tolist():
+                here = torch.meshgrid(*(torch.arange(size) + size * x for x in (row, column)), indexing="ij")
+                inside = (here[0] < graph.num_dst) & (here[1] < graph.num_src)
+                assert not mask[here].any(), "a block in two lists, or twice"
+                ends = (x.clamp(max=n - 1) for x, n in zip(here, (graph.num_dst, graph.num_src), strict=True))
+                mask[here] = inside & (full | blocks.mask_mod(torch.tensor(0), torch.tensor(0), *ends))
+                assert not full or inside.all()
+    return mask[: graph.num_dst, : graph.num_src]
+
+
+graphs = st.one_of(edge_graphs(), interval_graphs()).filter(lambda graph: graph.num_edges)
+
+
+@given(graphs)
+def test_a_block_mask_is_the_mask(graph):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(block_mask, "BLOCK", 2)
+        assert torch.equal(mask_of(graph.to_block_mask(), graph), graph.to_mask())
+        every = AttentionGraph.from_mask(torch.ones(4, 6, dtype=torch.bool), self_attention=False)
+        assert int(every.to_block_mask().full_kv_num_blocks.sum()) == 6
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        window(1000, 40, 3),
+        causal([300, 1, 700]),
+        bipartite([400, 90], [130, 500]),
+        window(700, 0, 0) & causal(700).restrict(torch.arange(700) % 3 > 0),
+    ],
+    ids=str,
+)
+def test_the_compiled_kernel_computes_what_the_edges_do(graph):
+    with torch.no_grad():
+        fields = random_fields(graph, 2, 16)
+        found = propagate_attention(graph, *fields, engine="flex", scale=0.3)
+        torch.testing.assert_close(
+            found, propagate_attention(graph, *fields, scale=0.3), atol=1e-5, rtol=1e-5
+        )
+
+
+@pytest.mark.parametrize("graph", [bigbird(600, 5, 2, 3), random_links(300, 3)], ids=str)
+def test_so_it_does_with_a_mask_of_single_edges(graph):
+    q, k, v = (x.detach().transpose(0, 1)[None] for x in random_fields(graph, 2, 16))
+    torch.compiler.reset()
+    found = torch.compile(flex_attention, dynamic=False)(q, k, v, block_mask=graph.to_block_mask())
+    expected = propagate_attention(graph, *random_fields(graph, 2, 16))
+    torch.testing.assert_close(found[0].transpose(0, 1), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_a_long_text_has_few_blocks_and_the_rows_of_its_mask():
+    graph = window(65_536, 300, 20)
+    blocks = graph.to_block_mask()
+    assert not graph.has_edge_lists
+    assert max(x.numel() for x in (blocks.kv_indices, blocks.full_kv_indices)) == 512**2
+    for row in torch.randint(65_536, (20,)).tolist():
+        counts = (blocks.kv_num_blocks, blocks.full_kv_num_blocks)
+        lists = (blocks.kv_indices, blocks.full_kv_indices)
+        some, full = (x[0, 0, row // 128, : n[0, 0, row // 128]] for x, n in zip(lists, counts, strict=True))
+        pairs = torch.cat([128 * block + torch.arange(128) for block in some])
+        seen = blocks.mask_mod(0, 0, torch.tensor(row), pairs)
+        there = torch.cat([pairs[seen], *(128 * block + torch.arange(128) for block in full)])
+        assert sorted(there.tolist()) == list(range(max(0, row - 300), min(65_536, row + 21)))
+
+
+@pytest.mark.parametrize(
+    "graph", [complete([3, 9]), causal([4, 1]), bipartite([2, 3], [4, 1]), window(9, 2, 0)], ids=str
+)
+def test_packed_sequences_reach_their_kernel_in_its_meaning(graph, monkeypatch):
+    """Its arguments make the graph again."""
+
+    def attend(q, k, v, cu_q, cu_k, max_q, max_k, window_size):
+        again = AttentionGraph.from_cu_seqlens(cu_q, cu_k, window=window_size)
+        assert (max_q, max_k) == (cu_q.diff().max(), cu_k.diff().max())
+        return propagate_attention(again, q, k, v)
+
+    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", attend)
+    monkeypatch.setattr(kernels, "_refuse", lambda *found: None)
+    fields = random_fields(graph, 2, 4)
+    torch.testing.assert_close(
+        propagate_attention(graph, *fields, engine="varlen"), propagate_attention(graph, *fields)
+    )
+
+
+@pytest.mark.parametrize(
+    ("engine", "options", "what"),
+    [
+        ("flex", {"edge_bias": torch.zeros(9, 1)}, "biases of edges"),
+        ("flex", {"dropout": 0.5}, "dropout of weights"),
+        ("flex", {}, "gradients on a CPU"),
+        ("flex", {"graph": random_links(3, 1)}, "lists of edges on a CPU"),
+        ("varlen", {"edge_bias": torch.zeros(9, 1)}, "biases of edges"),
+        ("varlen", {}, "torch.float32 on cpu"),
+    ],
+)
+def test_what_a_kernel_cannot_take_is_refused_with_engines_that_can(engine, options, what):
+    graph = options.pop("graph", complete(3))
+    fields = [x.detach() if "lists" in what else x for x in random_fields(graph, 1, 2)]
+    with pytest.raises(ValueError, match=f"engine '{engine}' takes no {what}: use 'tiles', 'csr' or 'auto'"):
+        propagate_attention(graph, *fields, engine=engine, **options)
+
+
+def test_edges_too_scattered_for_blocks_are_refused(monkeypatch):
+    monkeypatch.setattr(block_mask, "MOST", 8 * 128**2)
+    assert window(300, 9, 9).to_block_mask() is not None
+    assert random_links(200, 9).to_block_mask() is not None
+    with pytest.raises(ValueError, match=r"lie scattered over 9 blocks of 128 x 128.* use engine='csr'"):
+        random_links(300, 9).to_block_mask()
+    with pytest.raises(ValueError, match="two edges of the same pair"):
+        AttentionGraph(torch.tensor([0, 0]), torch.tensor([1, 1]), 2).to_block_mask()
