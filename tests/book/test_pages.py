@@ -156,13 +156,18 @@ def test_the_snippets_for_pyg_give_the_same_before_and_after(word):
 
 def test_the_snippet_for_transformers_runs(tmp_path):
     torch.manual_seed(0)
-    sizes = {"vocab_size": 20, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1}
+    sizes = {"vocab_size": 20, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2}
     config = transformers.LlamaConfig(**sizes, num_attention_heads=2, num_key_value_heads=1)
-    transformers.LlamaForCausalLM(config).save_pretrained(tmp_path)
-    given = {"torch": torch, "folder": tmp_path}
-    exec(snippet(BOOK / "using.md", "from_transformers"), given)
-    for text, new in zip(([1, 15, 7], [1, 9]), given["texts"], strict=True):
-        theirs = given["theirs"].generate(
-            torch.tensor([text]), max_new_tokens=20, do_sample=False, eos_token_id=2, pad_token_id=2
-        )
-        assert theirs[0, len(text) :].tolist()[: len(new)] == new
+    model = transformers.LlamaForCausalLM(config)
+    model.save_pretrained(tmp_path)
+    given = {
+        "torch": torch,
+        "edgewise": edgewise,
+        "AttentionGraph": edgewise.AttentionGraph,
+        "folder": tmp_path,
+    }
+    given["ids"] = torch.randint(20, (1, 21))
+    exec(snippet(BOOK / "using.md", "attend_along"), given)
+    alone = torch.cat([model(text).logits for text in given["ids"].split([13, 8], 1)], 1)
+    differs = (given["logits"] - alone).abs().amax((0, 2)) > 1e-6
+    assert differs.nonzero().flatten().tolist() == [7]
