@@ -11,8 +11,6 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from edgewise.validation import InputError, check_count, check_probability
 
-UNKNOWN = "<unk>"
-
 
 class BPE:
     """Byte-pair encoding of text (Sennrich et al. 2016), one vocabulary for both languages.

@@ -31,7 +31,6 @@ def draw_graph(
     layout: str | Mapping[Hashable, Place] = "line",
     highlight: Hashable | None = None,
     ax: Axes | None = None,
-    title: str = "",
 ) -> Figure | SubFigure:
     """Draw which token attends to which; arrows run from sender to receiver.
 
@@ -42,12 +41,12 @@ def draw_graph(
     labels : sequence of str
         One per node, in the order of the graph's nodes.
     layout : str or mapping
-        ``"line"``, ``"circle"``, or ``"sides"`` for two sets of tokens; or the place (x, y) of each node.
+        ``"line"``, ``"circle"``, or the place (x, y) of each node.
     highlight : node, optional
         A receiver whose in-edges are highlighted.
     """
     nodes = list(graph)
-    layouts = {"line": _line, "circle": _circle, "sides": _sides}
+    layouts = {"line": _line, "circle": _circle}
     ax = ax or plt.subplots(figsize=(4.6, 2.3 if layout == "line" else 3.2))[1]
     places = layouts[layout](nodes) if isinstance(layout, str) else layout
     two_sets = any(isinstance(node, tuple) for node in nodes)
@@ -63,7 +62,6 @@ def draw_graph(
     faint = PALETTE["pale"] if highlight is not None else PALETTE["blue"]
     nx.draw_networkx_edges(graph, places, weak, edge_color=faint, width=0.9, **style)
     nx.draw_networkx_edges(graph, places, strong, edge_color=PALETTE["orange"], width=2.0, **style)
-    ax.set_title(title)
     ax.set_axis_off()
     if layout != "line":
         ax.margins(0.12)
@@ -79,41 +77,19 @@ def _circle(nodes: Sequence[Hashable]) -> dict[Hashable, Place]:
     return {node: (math.sin(i * turn), math.cos(i * turn)) for i, node in enumerate(nodes)}
 
 
-def _sides(nodes: Sequence[Any]) -> dict[Hashable, Place]:
-    places = {}
-    for side, height in (("src", 1.0), ("dst", 0.0)):
-        members = [node for node in nodes if node[0] == side]
-        for i, node in enumerate(members):
-            places[node] = (i - (len(members) - 1) / 2, height)
-    return places
-
-
-def draw_with_mask(
-    graph: AttentionGraph,
-    labels: Sequence[str],
-    layout: str | Mapping[Hashable, Place] = "line",
-    highlight: Hashable | None = None,
-) -> Figure:
-    """Draw a graph beside its mask; the in-edges and the row of one receiver are highlighted.
-
-    Parameters
-    ----------
-    graph, labels, layout, highlight
-        As in :func:`draw_graph`.
-    """
+def draw_with_mask(graph: AttentionGraph, labels: Sequence[str], highlight: int | None = None) -> Figure:
+    """Draw a graph in a line beside its mask, as :func:`draw_graph` does; one receiver's row is framed."""
     fig, (left, right) = plt.subplots(1, 2, figsize=(6.4, 2.7), width_ratios=(2, 1))
-    draw_graph(graph.to_networkx(), labels, layout, highlight, left)
-    if layout == "line":
-        left.set_ylim(-1, 1)  # room for arcs on both sides
+    draw_graph(graph.to_networkx(), labels, highlight=highlight, ax=left)
+    left.set_ylim(-1, 1)  # room for arcs on both sides
     right.imshow(graph.to_mask().numpy(), vmin=0, vmax=1.2)
-    m, n = graph.num_src, graph.num_dst
+    n = graph.num_src
     if highlight is not None:
-        row: Any = highlight[1] if isinstance(highlight, tuple) else highlight
         style: dict[str, Any] = {"fill": False, "ec": PALETTE["orange"], "lw": 2.5, "zorder": 3}
-        right.add_patch(Rectangle((-0.5, row - 0.5), m, 1, clip_on=False, **style))
-    right.set_xticks(range(m), labels[:m], rotation=90)
-    right.set_yticks(range(n), labels[len(labels) - n :])
-    right.set_xticks([i + 0.5 for i in range(m - 1)], minor=True)
+        right.add_patch(Rectangle((-0.5, highlight - 0.5), n, 1, clip_on=False, **style))
+    right.set_xticks(range(n), labels, rotation=90)
+    right.set_yticks(range(n), labels)
+    right.set_xticks([i + 0.5 for i in range(n - 1)], minor=True)
     right.set_yticks([j + 0.5 for j in range(n - 1)], minor=True)
     right.grid(which="minor", color="white", lw=1.5)
     right.tick_params(which="both", length=0)
