@@ -79,7 +79,7 @@ def _circle(nodes: Sequence[Hashable]) -> dict[Hashable, Place]:
 
 def draw_with_mask(graph: AttentionGraph, labels: Sequence[str], highlight: int | None = None) -> Figure:
     """Draw a graph in a line beside its mask, as :func:`draw_graph` does; one receiver's row is framed."""
-    fig, (left, right) = plt.subplots(1, 2, figsize=(6.4, 2.7), width_ratios=(2, 1))
+    fig, (left, right) = plt.subplots(1, 2, figsize=(7.4, 3.1), width_ratios=(2.4, 1))
     draw_graph(graph.to_networkx(), labels, highlight=highlight, ax=left)
     left.set_ylim(-1, 1)  # room for arcs on both sides
     right.imshow(graph.to_mask().numpy(), vmin=0, vmax=1.2)
