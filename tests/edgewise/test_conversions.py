@@ -82,10 +82,14 @@ def test_positions_documents_offsets_and_padding_say_the_lengths(lengths, is_cau
         assert torch.equal(graph.to_mask(), expected.to_mask())
 
 
-@given(st.one_of(edge_graphs(), interval_graphs()), st.data())
-def test_and_or_are_those_of_masks(graph, data):
-    others = st.one_of(edge_graphs(), interval_graphs()).filter(lambda g: sides(g) == sides(graph))
-    other = data.draw(others | st.just(graph))
+@given(st.one_of(edge_graphs(), interval_graphs()), st.booleans(), st.data())
+def test_and_or_are_those_of_masks(graph, as_edges, data):
+    ends = st.tuples(*[st.integers(0, graph.num_src)] * 2)
+    runs = data.draw(st.lists(ends, min_size=graph.num_dst, max_size=graph.num_dst))
+    start, stop = torch.tensor(runs, dtype=torch.int64).view(-1, 2).sort(1).values.T
+    other = AttentionGraph.from_intervals(start, stop, graph.num_src, self_attention=graph.self_attention)
+    if as_edges:
+        other = AttentionGraph.from_edge_index(other.edge_index.flip(1), sides(other))
     a, b = graph.to_mask(), other.to_mask()
     assert torch.equal((graph & other).to_mask(), a & b)
     assert torch.equal((graph | other).to_mask(), a | b)
