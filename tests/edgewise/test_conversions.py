@@ -103,6 +103,9 @@ def test_intervals_stay_intervals_where_rows_overlap_or_touch():
     assert (window(65, 0, 0) | random_links(65, 2)).intervals is None
     apart = AttentionGraph.from_intervals(*torch.tensor([[0] * 9, [1] * 9]), 9, self_attention=True)
     assert (apart | window(9, 0, 0)).intervals is None
+    ends = torch.tensor([[0], [1], [2], [3]])  # senders 0 and 2, not 1
+    one, other = (AttentionGraph.from_intervals(*x, 4, self_attention=False) for x in (ends[:2], ends[2:]))
+    assert (one | other).src.tolist() == (other | one).src.tolist() == [0, 2]
 
 
 @pytest.mark.parametrize("kind", ["csr_array", "coo_array", "csc_matrix"])
