@@ -1,7 +1,7 @@
 // What Sphinx's search asks of each result, [page, title, anchor, description, score, file]: here sections are
 // indexed as pages, PAGE#PLACE. The library's objects come last. Before them, chapters count more than other
-// pages; words in a title more than in a term that is introduced, these more than in the text; works
-// cited count less; among equals the book's order holds.
+// pages; words in a title more than in a term that is introduced, these more than in the text; imports and
+// works cited count less; among equals the book's order holds.
 Object.assign(Scorer, {
   score(result) {
     const [place, found, , object, score] = result, { docnames, titles } = Search._index;
@@ -12,7 +12,7 @@ Object.assign(Scorer, {
     if (section) result[2] = `#${section}`;
     const query = new URLSearchParams(location.search).get("q").trim().toLowerCase();
     const says = (title) => (title.toLowerCase().includes(query) ? 5 : 0);
-    const apart = !section || /^(works-cited)/.test(section) ? 3 : 0;
+    const apart = !section || section.startsWith("works-cited") ? 3 : 0;
     return score + says(titles[number]) + says(found) + (/\/\d/.test(page) ? 20 : 0) - apart - number / 1000;
   },
 });

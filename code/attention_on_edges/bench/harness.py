@@ -9,7 +9,7 @@ import torch
 
 from attention_on_edges.bench.timing import interleave, matrix_product, peak_on
 from attention_on_edges.figures import Table, table
-from edgewise.validation import UnknownNameError
+from edgewise.validation import InputError, UnknownNameError
 
 Row = dict[str, Any]
 """``workload``, ``contestant`` and the ``FIGURES`` that are known of them."""
@@ -66,7 +66,7 @@ def measure(
             if device.type == "cuda":
                 row["memory"] = peak_on(device, function)
             running[name] = function
-        except (RuntimeError, ValueError) as error:  # not on this device, or too much memory
+        except (RuntimeError, InputError) as error:  # not on this device, or too much memory
             full = isinstance(error, torch.OutOfMemoryError)
             row["failed"] = "out of memory" if full else shorten(f"{type(error).__name__}: {error}", 80)
     if case.work:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from edgewise.graphs import block_mask, packing
 from edgewise.graphs.dgl import load_dgl
-from edgewise.graphs.ordering import cuthill_mckee
+from edgewise.graphs.ordering import cuthill_mckee, once
 from edgewise.graphs.packing import Packed
 from edgewise.validation import check_bool, check_count, check_counts, check_ids, kind_of
 
@@ -572,8 +572,9 @@ class AttentionGraph:
         if runs := self._runs_with(other):
             start = torch.maximum(runs[0], runs[2])
             return self._like(intervals=(start, torch.maximum(start, torch.minimum(runs[1], runs[3]))))
-        pairs, common = self._pairs(), other._pairs()
-        return self._of_pairs(pairs[torch.isin(pairs, common)])
+        numbers = (graph.src * graph.num_dst + graph.dst for graph in (self, other))
+        common = torch.isin(*numbers)
+        return self._like(edges=once(self.src[common], self.dst[common], self.num_dst))
 
     def __or__(self, other: "AttentionGraph") -> "AttentionGraph":
         """Edges that one of two graphs over the same tokens has, or both; each once, ordered by sender.
@@ -588,7 +589,8 @@ class AttentionGraph:
                 start = torch.where(first, c, torch.where(second, a, torch.minimum(a, c)))
                 stop = torch.where(first, d, torch.where(second, b, torch.maximum(b, d)))
                 return self._like(intervals=(start, stop))
-        return self._of_pairs(torch.cat([self._pairs(), other._pairs()]).unique())
+        src, dst = (torch.cat(ends) for ends in ((self.src, other.src), (self.dst, other.dst)))
+        return self._like(edges=once(src, dst, self.num_dst))
 
     def _runs_with(self, other: "AttentionGraph") -> tuple[Tensor, ...] | None:
         """Starts and stops of both, if both are intervals; they must have the same tokens."""
@@ -598,13 +600,6 @@ class AttentionGraph:
         if tokens[0] != tokens[1]:
             raise ValueError(f"& and | take graphs over the same tokens, got {self} and {other}")
         return self.intervals + other.intervals if self.intervals and other.intervals else None
-
-    def _pairs(self) -> Tensor:
-        return (self.src * self.num_dst + self.dst).unique()
-
-    def _of_pairs(self, pairs: Tensor) -> "AttentionGraph":
-        """Build the graph of sorted numbers of pairs."""
-        return self._like(edges=(pairs // max(self.num_dst, 1), pairs % max(self.num_dst, 1)))
 
     def to_mask(self) -> Tensor:
         """Bool [num_dst, num_src]; True where the receiver attends to the sender.

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs.attention_graph import AttentionGraph
+from edgewise.graphs.ordering import once
 
 
 def from_runs(receiver: Tensor, start: Tensor, stop: Tensor, num_tokens: int) -> AttentionGraph:
@@ -30,5 +31,4 @@ def from_runs(receiver: Tensor, start: Tensor, stop: Tensor, num_tokens: int) ->
 
 def from_pairs(src: Tensor, dst: Tensor, num_tokens: int) -> AttentionGraph:
     """Build a graph of self-attention from pairs, possibly repeated; edges are ordered by sender."""
-    pairs = (src * num_tokens + dst).unique()
-    return AttentionGraph(pairs // max(num_tokens, 1), pairs % max(num_tokens, 1), num_tokens)
+    return AttentionGraph(*once(src, dst, num_tokens), num_tokens)

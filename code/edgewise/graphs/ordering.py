@@ -1,4 +1,4 @@
-"""Chapter 14: an order of tokens in which those that attend to each other are near."""
+"""Orders: of tokens, so that those that attend to each other are near (chapter 14), and of edges."""
 
 import numpy as np
 import torch
@@ -27,3 +27,9 @@ def cuthill_mckee(src: Tensor, dst: Tensor, num_tokens: int) -> Tensor:
     matrix = coo_array((np.ones(len(rows), np.int8), (rows, columns)), (num_tokens, num_tokens)).tocsr()
     found = reverse_cuthill_mckee(matrix, symmetric_mode=True)
     return torch.from_numpy(found.astype(np.int64)).to(src.device)
+
+
+def once(src: Tensor, dst: Tensor, num_dst: int) -> tuple[Tensor, Tensor]:
+    """Each pair of sender and receiver once, ordered by sender, those of one sender by receiver."""
+    pairs, width = (src * num_dst + dst).unique(), max(num_dst, 1)
+    return pairs // width, pairs % width

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from edgewise.graphs import AttentionGraph
 from edgewise.message_passing.precision import HALF, OnEdges
+from edgewise.validation import InputError
 
 
 def flex(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor, bias: OnEdges, keep: OnEdges) -> Tensor:
@@ -16,16 +17,20 @@ def flex(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor, bias: OnEdges, 
 
     Raises
     ------
-    ValueError
+    InputError
         If there are biases or dropout, gradients or lists of edges on a CPU, or heads under 16 on a GPU.
     """
-    _refuse("flex", {"biases of edges": bias is not None, "dropout of weights": keep is not None})
     on_cpu = q.device.type == "cpu"
     wanted = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v))
-    _refuse("flex", {"gradients on a CPU": on_cpu and wanted})
-    # PyTorch 2.13 writes C++ that does not compile if many sizes change: those of masks of single edges.
-    _refuse("flex", {"lists of edges on a CPU": on_cpu and graph.intervals is None})
-    _refuse("flex", {"heads narrower than 16": not on_cpu and min(q.shape[-1], v.shape[-1]) < 16})
+    found = {
+        "biases of edges": bias is not None,
+        "dropout of weights": keep is not None,
+        "gradients on a CPU": on_cpu and wanted,
+        # PyTorch 2.13 writes C++ that does not compile if many sizes change: those of masks of single edges.
+        "lists of edges on a CPU": on_cpu and graph.intervals is None,
+        "heads narrower than 16": not on_cpu and min(q.shape[-1], v.shape[-1]) < 16,
+    }
+    _refuse("flex", found)
     mask = graph.cached("block mask", graph.to_block_mask)
     fields = ((x.detach() if on_cpu else x).transpose(0, 1)[None] for x in (q, k, v))
     return _compiled()(*fields, block_mask=mask)[0].transpose(0, 1)
@@ -44,14 +49,18 @@ def varlen(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor, bias: OnEdges
 
     Raises
     ------
-    ValueError
+    InputError
         If it is anything else, or there are biases or dropout.
     """
-    _refuse("varlen", {"biases of edges": bias is not None, "dropout of weights": keep is not None})
-    _refuse("varlen", {f"{q.dtype} on {q.device.type}": q.device.type != "cuda" or q.dtype not in HALF})
+    found = {
+        "biases of edges": bias is not None,
+        "dropout of weights": keep is not None,
+        f"{q.dtype} on {q.device.type}": q.device.type != "cuda" or q.dtype not in HALF,
+    }
+    _refuse("varlen", found)
     packed = graph.lengths
     if packed is None:
-        raise ValueError("engine 'varlen' takes packed sequences alone: use 'flex', 'tiles', 'csr' or 'auto'")
+        raise InputError("engine 'varlen' takes packed sequences alone: use 'flex', 'tiles', 'csr' or 'auto'")
     from torch.nn.attention.varlen import varlen_attn
 
     attend: Any = varlen_attn
@@ -68,4 +77,4 @@ def _offsets(sizes: Sequence[int], device: torch.device) -> Tensor:
 def _refuse(engine: str, found: dict[str, bool]) -> None:
     for what, there in found.items():
         if there:
-            raise ValueError(f"engine {engine!r} takes no {what}: use 'tiles', 'csr' or 'auto'")
+            raise InputError(f"engine {engine!r} takes no {what}: use 'tiles', 'csr' or 'auto'")

@@ -125,7 +125,7 @@ def propagate_attention(
     if graph.num_edges == 0:
         engine = "scatter"
     with _without_autocast(q.device.type):
-        output = (ENGINES | KERNELS)[engine](graph, q, k, v, edge_bias, keep, *features)
+        output = (ENGINES.get(engine) or KERNELS[engine])(graph, q, k, v, edge_bias, keep, *features)
         if engine not in ("csr", "scatter") and not _finite(output):
             # Tiles multiply what is masked by zero; DGL's softmax knows no receiver without a finite score.
             other = scatter if engine in ("mailbox", "builtin") else csr
