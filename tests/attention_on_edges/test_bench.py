@@ -277,9 +277,9 @@ class TestTraining:
 
 
 class TestLanguageModels:
-    def test_converted_models_are_those_of_transformers(self):
+    def test_models_of_transformers_are_the_same_on_a_graph(self):
         rows = language_models.compare_with_transformers()
-        assert [row["contestant"] for row in rows] == ["GPT-2", "Llama", "Mistral"]
+        assert len(rows) == 4
         assert all(row["logits"] < 1e-5 and row["gradients"] < 1e-4 for row in rows)
 
     def test_the_contestants_compute_one_loss_and_update(self):

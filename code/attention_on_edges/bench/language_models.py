@@ -5,7 +5,7 @@ import importlib
 import importlib.util
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -14,7 +14,8 @@ from torch.nn.functional import cross_entropy
 
 from attention_on_edges.bench.baselines import PaddedAttention
 from attention_on_edges.bench.harness import Case, Row, Run, in_turns
-from edgewise.interop.transformers import from_transformers
+from edgewise.graphs import causal
+from edgewise.interop import attend_along, from_transformers
 from edgewise.validation import MissingPackageError
 
 VOCAB = 4000
@@ -74,38 +75,49 @@ TRAINED: dict[str, Texts] = {
 
 
 def compare_with_transformers() -> list[Row]:
-    """Convert a model of each architecture; largest differences of logits and of gradients on eight texts.
+    """Largest differences of logits and gradients on eight texts: packed along a graph, and padded.
+
+    Of three models of ``transformers`` whose attention runs along our graph, and of our own class with the
+    weights of their Llama.
 
     Raises
     ------
     MissingPackageError
         If ``transformers`` is not installed.
     """
-    rows = []
+    rows, texts = [], _texts_of(8, 35, 60)
+    lengths = [len(text) for text in texts]
+    ids, mask = _padded(texts)
+    packed = {"input_ids": ids[mask][None], "position_ids": mask.nonzero()[None, :, 1]}
     for name, build in ARCHITECTURES.items():
         torch.manual_seed(0)
         theirs = build(hidden_size=64, intermediate_size=128, num_hidden_layers=2).eval()
         with torch.no_grad():
             for parameter in theirs.parameters():
                 parameter.add_(0.1 * torch.randn_like(parameter))
-        ours, texts = from_transformers(theirs), _texts_of(8, 35, 60)
-        ids, mask = _padded(texts)
-        logits = ours(*ours.pack(texts))
         expected = theirs(input_ids=ids, attention_mask=mask.long()).logits[mask]
-        upstream = torch.randn_like(logits) / len(logits)
-        mine = torch.autograd.grad(logits, list(ours.parameters()), upstream)
+        upstream = torch.randn_like(expected) / len(expected)
         wanted = torch.autograd.grad(expected, list(theirs.parameters()), upstream)
-        gradients = copy.deepcopy(theirs)  # a model whose weights are gradients is converted in the same way
-        with torch.no_grad():
-            for parameter, gradient in zip(gradients.parameters(), wanted, strict=True):
-                parameter.copy_(gradient)
-        pairs = zip(mine, from_transformers(gradients).parameters(), strict=True)
-        worst = max(float((found - turned).detach().abs().max()) for found, turned in pairs)
-        count = sum(parameter.numel() for parameter in theirs.parameters())
-        difference = float((logits - expected).detach().abs().max())
-        figures = {"parameters": count, "logits": difference, "gradients": worst}
-        rows.append({"workload": "equality", "contestant": name} | figures)
+        with attend_along(theirs, causal(lengths)):
+            logits = theirs(**packed, use_cache=False).logits[0]
+        found = torch.autograd.grad(logits, list(theirs.parameters()), upstream)
+        rows.append(_differences(f"{name} on a graph", logits - expected, found, wanted))
+        if name == "Llama":
+            ours, gradients = from_transformers(theirs), copy.deepcopy(theirs)
+            with torch.no_grad():  # a model whose weights are gradients is converted in the same way
+                for parameter, gradient in zip(gradients.parameters(), wanted, strict=True):
+                    parameter.copy_(gradient)
+            logits = ours(*ours.pack(texts))
+            found = torch.autograd.grad(logits, list(ours.parameters()), upstream)
+            turned = list(from_transformers(gradients).parameters())
+            rows.append(_differences("Llama, converted", logits - expected, found, turned))
     return rows
+
+
+def _differences(name: str, logits: Tensor, found: Sequence[Tensor], wanted: Sequence[Tensor]) -> Row:
+    worst = max(float((x - y).detach().abs().max()) for x, y in zip(found, wanted, strict=True))
+    figures = {"parameters": sum(x.numel() for x in wanted), "logits": float(logits.detach().abs().max())}
+    return {"workload": "equality", "contestant": name, **figures, "gradients": worst}
 
 
 def _padded(texts: Texts) -> tuple[Tensor, Tensor]:
@@ -116,7 +128,7 @@ def _padded(texts: Texts) -> tuple[Tensor, Tensor]:
 
 
 def causal_plan(small: bool = False) -> dict[str, Run]:
-    """Whether converted models are the same, then how fast one trains."""
+    """Whether models are the same on a graph, then how fast one trains."""
     sizes, texts = (
         (dict.fromkeys(LLAMA, 16), {"three texts": _texts_of(3, 4, 9)}) if small else (LLAMA, TRAINED)
     )

@@ -28,10 +28,8 @@ class KeyValueCache:
 
     def __init__(self, model: CausalLM, texts: int, room: int):
         config, like = model.config, model.embed.weight
-        self.window, self.room, self._model = config.window, check_count("room", room, 1), model
+        self.room, self._model = check_count("room", room, 1), model
         self._graph: AttentionGraph | None = None
-        if config.max_positions is not None and room > config.max_positions:
-            raise ValueError(f"the model has {config.max_positions} positions, {room} are needed")
         shape = (2, check_count("texts", texts) * room, config.kv_heads, config.head_width)
         self._kept = [like.new_zeros(shape) for _ in range(config.num_layers)]
         self.lengths = torch.zeros(texts, dtype=torch.int64, device=like.device)
@@ -66,9 +64,8 @@ class KeyValueCache:
         positions = self.lengths.repeat_interleave(counts) + number
         first = torch.arange(len(counts), device=before.device).repeat_interleave(counts) * self.room
         self._places = first + positions
-        start = first if self.window is None else first + (positions - self.window + 1).clamp(min=0)
         self._graph = AttentionGraph.from_intervals(
-            start, self._places + 1, len(counts) * self.room, self_attention=False
+            first, self._places + 1, len(counts) * self.room, self_attention=False
         )
         self._grown = self.lengths + counts
         return Packed(ids, self._graph, positions)
@@ -123,8 +120,7 @@ def continue_texts(
     Raises
     ------
     TypeError, ValueError
-        If a text is empty, an id or the limit is not what it should be, or the longest text and what may be
-        added to it are more than the model's positions.
+        If a text is empty, or an id or the limit is not what it should be.
     """
     if not all(len(text) for text in texts):
         raise ValueError("each text must have at least one token")

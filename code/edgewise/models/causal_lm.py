@@ -1,4 +1,4 @@
-"""Chapter 13: a decoder-only Transformer on packed texts, as GPT-2, Llama and Mistral are."""
+"""Chapter 13: a decoder-only Transformer on packed texts, as Llama is."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,11 +7,9 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from edgewise.graphs import AttentionGraph, causal, window
+from edgewise.graphs import AttentionGraph, causal
 from edgewise.message_passing import propagate_attention
-from edgewise.validation import check_choice, check_count, check_ids, check_real
-
-NORMS = {"layer": nn.LayerNorm, "rms": nn.RMSNorm}
+from edgewise.validation import check_count, check_ids, check_real
 
 
 @dataclass(frozen=True)
@@ -27,18 +25,10 @@ class CausalLMConfig:
         ``num_heads`` if not given.
     dim_head : int, optional
         Width of a head; ``dim_model / num_heads`` if not given.
-    norm : str
-        ``"rms"`` (Zhang and Sennrich 2019) or ``"layer"``, before each sub-layer.
-    activation : str
-        ``"swiglu"`` (Shazeer 2020) or ``"gelu"``, in GPT-2's approximation.
-    max_positions : int, optional
-        Rows of a learned table of positions. If not given, positions turn queries and keys (Su et al. 2024).
     rope_base : float
-        Base of the wavelengths of that rotation.
-    window : int, optional
-        Tokens that a token attends to, itself included; all before it if not given.
-    bias, tied : bool
-        Whether linear maps have biases; whether the output layer is the table of embeddings.
+        Base of the wavelengths at which positions turn queries and keys (Su et al. 2024).
+    tied : bool
+        Whether the output layer is the table of embeddings.
     eps : float
         Of the norms.
     """
@@ -50,23 +40,16 @@ class CausalLMConfig:
     num_heads: int
     num_kv_heads: int | None = None
     dim_head: int | None = None
-    norm: str = "rms"
-    activation: str = "swiglu"
-    max_positions: int | None = None
     rope_base: float = 10_000.0
-    window: int | None = None
-    bias: bool = False
     tied: bool = False
     eps: float = 1e-5
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "num_layers", "dim_model", "dim_ff", "num_heads"):
             check_count(name, getattr(self, name), 1)
-        for name in ("num_kv_heads", "dim_head", "max_positions", "window"):
+        for name in ("num_kv_heads", "dim_head"):
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name), 1)
-        check_choice("norm", self.norm, NORMS)
-        check_choice("activation", self.activation, ["swiglu", "gelu"])
         if self.dim_head is None and self.dim_model % self.num_heads:
             raise ValueError(
                 f"dim_model ({self.dim_model}) must be divisible by num_heads ({self.num_heads})"
@@ -78,7 +61,7 @@ class CausalLMConfig:
         for name in ("rope_base", "eps"):
             if check_real(name, getattr(self, name)) <= 0:
                 raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
-        if self.max_positions is None and self.head_width % 2:
+        if self.head_width % 2:
             raise ValueError(f"rotary positions need an even width of heads, got {self.head_width}")
 
     @property
@@ -125,10 +108,8 @@ class CausalLM(nn.Module):
         super().__init__()
         self.config = config
         self.embed = nn.Embedding(config.vocab_size, config.dim_model)
-        positions = config.max_positions
-        self.places = None if positions is None else nn.Embedding(positions, config.dim_model)
         self.layers = nn.ModuleList(CausalLayer(config) for _ in range(config.num_layers))
-        self.norm = NORMS[config.norm](config.dim_model, config.eps)
+        self.norm = nn.RMSNorm(config.dim_model, config.eps)
         self.out = nn.Linear(config.dim_model, config.vocab_size, bias=False)
         for parameter in self.parameters():
             if parameter.dim() == 2:
@@ -136,17 +117,12 @@ class CausalLM(nn.Module):
         if config.tied:
             self.out.weight = self.embed.weight
 
-    def graph(self, lengths: Sequence[int]) -> AttentionGraph:
-        """Return the graph of packed texts: causal, within the window, each text by itself."""
-        width = self.config.window
-        return causal(lengths) if width is None else window(lengths, width - 1, 0)
-
     def pack(self, texts: Sequence[Sequence[int]]) -> Packed:
         """Pack texts, given as lists of ids, for a call of the model: ``model(*model.pack(texts))``."""
         ids, lengths = self.ids_of(texts), [len(text) for text in texts]
         device = ids.device
         positions = torch.cat([torch.arange(n, device=device) for n in lengths] or [ids])
-        return Packed(ids, self.graph(lengths).to(device), positions)
+        return Packed(ids, causal(lengths).to(device), positions)
 
     def ids_of(self, texts: Sequence[Sequence[int]]) -> Tensor:
         """Return the ids of all texts, one after the other: int64 [n].
@@ -189,7 +165,7 @@ class CausalLM(nn.Module):
         Raises
         ------
         TypeError, ValueError
-            If ids or positions are not of the vocabulary and the table, or do not fit the graph.
+            If ids are not of the vocabulary, or do not fit the graph.
         """
         check_ids("ids", ids, self.config.vocab_size)
         if past is not None:
@@ -199,19 +175,17 @@ class CausalLM(nn.Module):
                 f"ids and positions must be [{graph.num_dst}] for this graph, got {list(ids.shape)} and "
                 f"{list(positions.shape)}"
             )
-        x, turn = self.embed(ids), None
-        if self.places is None:
-            turn = rotation(positions, self.config.head_width, self.config.rope_base, x.dtype)
-        else:
-            check_ids("positions", positions, self.places.num_embeddings)
-            x = x + self.places(positions)
+        x = self.embed(ids)
+        turn = rotation(positions, self.config.head_width, self.config.rope_base, x.dtype)
         for number, layer in enumerate(self.layers):
             x = layer(x, graph, turn, past, number)
         return self.norm(x)
 
 
 class CausalLayer(nn.Module):
-    """Attention and a feed-forward network, each with a norm before it and a residual connection around it.
+    """Attention and a SwiGLU network (Shazeer 2020), each with a residual connection around it.
+
+    A norm by the root mean square (Zhang and Sennrich 2019) comes before each.
 
     Parameters
     ----------
@@ -222,30 +196,25 @@ class CausalLayer(nn.Module):
     def __init__(self, config: CausalLMConfig):
         super().__init__()
         self.heads, self.kv_heads, width = config.num_heads, config.kv_heads, config.head_width
-        self.gated = config.activation == "swiglu"
-        first, second = (NORMS[config.norm](config.dim_model, config.eps) for _ in range(2))
+        first, second = (nn.RMSNorm(config.dim_model, config.eps) for _ in range(2))
         self.attention_norm, self.feed_forward_norm = first, second
-        self.qkv = nn.Linear(config.dim_model, (self.heads + 2 * self.kv_heads) * width, config.bias)
-        self.attention_out = nn.Linear(self.heads * width, config.dim_model, config.bias)
-        self.inner = nn.Linear(config.dim_model, config.dim_ff * (1 + self.gated), config.bias)
-        self.outer = nn.Linear(config.dim_ff, config.dim_model, config.bias)
+        self.qkv = nn.Linear(config.dim_model, (self.heads + 2 * self.kv_heads) * width, bias=False)
+        self.attention_out = nn.Linear(self.heads * width, config.dim_model, bias=False)
+        self.inner = nn.Linear(config.dim_model, 2 * config.dim_ff, bias=False)
+        self.outer = nn.Linear(config.dim_ff, config.dim_model, bias=False)
 
     def forward(
-        self, x: Tensor, graph: AttentionGraph, turn: Tensor | None, past: Past | None, number: int
+        self, x: Tensor, graph: AttentionGraph, turn: Tensor, past: Past | None, number: int
     ) -> Tensor:
         """States [n, dim_model] to states; ``turn`` rotates queries and keys, ``number`` is the layer's."""
         fields = self.qkv(self.attention_norm(x)).unflatten(1, (self.heads + 2 * self.kv_heads, -1))
         q, k, v = fields.split([self.heads, self.kv_heads, self.kv_heads], 1)
-        if turn is not None:
-            q, k = (rotated(each, turn).to(v.dtype) for each in (q, k))
+        q, k = (rotated(each, turn).to(v.dtype) for each in (q, k))
         if past is not None:
             k, v = past.append(number, k, v)
         x = x + self.attention_out(propagate_attention(graph, q, k, v).flatten(1))
-        inner = self.inner(self.feed_forward_norm(x))
-        if self.gated:
-            gate, up = inner.chunk(2, -1)
-            return x + self.outer(nn.functional.silu(gate) * up)
-        return x + self.outer(nn.functional.gelu(inner, approximate="tanh"))
+        gate, up = self.inner(self.feed_forward_norm(x)).chunk(2, -1)
+        return x + self.outer(nn.functional.silu(gate) * up)
 
 
 def rotation(positions: Tensor, width: int, base: float, dtype: torch.dtype) -> Tensor:
