@@ -3,7 +3,6 @@ import doctest
 import pytest
 import torch
 from torch import nn
-from torch._subclasses.fake_utils import CrossRefFakeMode
 from torch_geometric.nn import TransformerConv
 
 import edgewise
@@ -194,30 +193,6 @@ def test_weights_are_dropped_in_training_only():
     assert not torch.equal(layer(graph, x), layer(graph, x))
     layer.eval()
     assert torch.equal(layer(graph, x), layer(graph, x))
-
-
-@pytest.mark.parametrize("engine", ["scatter", "csr", "tiles", "auto"])
-def test_it_compiles_as_one_graph(engine):
-    graph, x = window(40, 2, 2), torch.randn(40, 6)
-    layer = GraphAttention(6, 2, engine=engine, edge_dim=None if engine == "tiles" else 3)
-    given = {} if engine == "tiles" else {"edge_attr": torch.randn(graph.num_edges, 3)}
-    expected = layer(graph, x, **given)  # makes the plan
-    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
-    torch.testing.assert_close(compiled(graph, x, **given), expected)
-    of_both = (
-        torch.autograd.grad(f(graph, x, **given).sum(), [*layer.parameters()]) for f in (compiled, layer)
-    )
-    torch.testing.assert_close(*of_both)
-
-
-def test_a_compiler_is_told_the_shapes_and_strides_that_come(monkeypatch):
-    graph, x = window(40, 2, 2), torch.randn(40, 6)
-    layer, attr = GraphAttention(6, 2, engine="csr", edge_dim=3), torch.randn(graph.num_edges, 3)
-    bias = torch.randn(graph.num_edges, 2, requires_grad=True)
-    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
-    with CrossRefFakeMode():  # compares every operation with what is foretold of it
-        layer(graph, x, edge_bias=bias, edge_attr=attr.requires_grad_()).sum().backward()
-    assert attr.grad is not None
 
 
 def test_the_first_example_says_what_happens():

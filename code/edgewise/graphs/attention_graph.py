@@ -437,10 +437,14 @@ class AttentionGraph:
     def cached(self, name: str, make: Callable[[], Any]) -> Any:
         """Cache the result of ``make`` on this graph under ``name``."""
         if name not in self._cache:
-            inference = torch.is_inference_mode_enabled()  # a later pass may need gradients
-            with torch.inference_mode(False) if inference else contextlib.nullcontext():
-                self._cache[name] = make()
+            self._make(name, make)
         return self._cache[name]
+
+    @torch.compiler.disable  # compiled programs use what is kept; they do not make it
+    def _make(self, name: str, make: Callable[[], Any]) -> None:
+        inference = torch.is_inference_mode_enabled()  # a later pass may need gradients
+        with torch.inference_mode(False) if inference else contextlib.nullcontext():
+            self._cache[name] = make()
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> "AttentionGraph":
         """Return the same graph on another device."""

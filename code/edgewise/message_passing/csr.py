@@ -15,7 +15,13 @@ from torch.sparse import sampled_addmm
 
 from edgewise.graphs import AttentionGraph
 from edgewise.message_passing.pattern import Pattern, edge_order, inverse, pattern_of
-from edgewise.message_passing.precision import OnEdges, in_full_precision, without_second_derivatives
+from edgewise.message_passing.precision import (
+    OnEdges,
+    all_tensors,
+    given,
+    in_full_precision,
+    without_second_derivatives,
+)
 from edgewise.message_passing.scatter import scatter
 
 STACKED = {"cpu": 2**19}
@@ -81,8 +87,7 @@ def heads_at_once(graph: AttentionGraph, num_heads: int) -> int:
 
 def _attend(pattern: Pattern, heads: int, order: OnEdges, *fields: OnEdges) -> tuple[Tensor, Tensor]:
     if torch.compiler.is_compiling():
-        given = [pattern.rows.new_empty(0).float() if x is None else x for x in fields]
-        return _operator([*pattern], heads, order, given)[:2]
+        return _operator([*pattern], heads, order, all_tensors(fields))[:2]
     return _Attention.apply(pattern, heads, order, *fields)
 
 
@@ -256,15 +261,16 @@ def _operator(
     pattern: list[Tensor], heads: int, order: Tensor | None, fields: list[Tensor]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The forward pass as a compiled program sees it: one opaque call; what is not given is empty."""
-    output, of_edges, weights, sums = _forward(Pattern(*pattern), heads, order, _given(fields))
+    output, of_edges, weights, sums = _forward(Pattern(*pattern), heads, order, given(fields))
     return output, of_edges, weights, sums
 
 
 @_operator.register_fake
 def _shapes(pattern: list[Tensor], heads: int, order: OnEdges, fields: Sequence[Any]) -> tuple[Tensor, ...]:
-    q, _, v, _, _, asked, _ = _given(fields)
+    q, _, v, _, _, asked, _ = given(fields)
     turns, of_edges = q.shape[1] // heads, (0,) if asked is None else asked.shape
-    sizes = (*q.shape[:2], v.shape[2]), of_edges, (turns, len(pattern[1])), (turns, len(pattern[0]) - 1, 1)
+    begins, columns = (x.shape[0] for x in pattern[:2])  # len() would make constants of them
+    sizes = (*q.shape[:2], v.shape[2]), of_edges, (turns, columns), (turns, begins - 1, 1)
     return tuple(q.new_empty(size) for size in sizes)
 
 
@@ -273,7 +279,7 @@ def _backward_operator(
     pattern: list[Tensor], heads: int, order: Tensor | None, saved: list[Tensor], grads: list[Tensor]
 ) -> list[Tensor]:
     *fields, weights, sums = saved
-    found = _backward(Pattern(*pattern), heads, order, _given(fields), weights, sums, *grads)
+    found = _backward(Pattern(*pattern), heads, order, given(fields), weights, sums, *grads)
     return [x for x in found if x is not None]
 
 
@@ -281,11 +287,7 @@ def _backward_operator(
 def _shapes_of_gradients(
     pattern: list[Tensor], heads: int, order: OnEdges, saved: list[Tensor], grads: list[Tensor]
 ) -> list[Tensor]:
-    return [x.new_empty(x.shape) for x in _given(saved[:4] + saved[5:7]) if x is not None]
-
-
-def _given(fields: Sequence[Tensor]) -> list[Any]:
-    return [x if x.dim() > 1 else None for x in fields]
+    return [x.new_empty(x.shape) for x in given(saved[:4] + saved[5:7]) if x is not None]
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -295,7 +297,7 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
 
 def _differentiate(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
     order, *saved = ctx.saved_tensors
-    fields, pattern = _given(saved[:7]), saved[9:]
+    fields, pattern = given(saved[:7]), saved[9:]
     found = iter(_backward_operator(pattern, ctx.heads, order, saved[:9], [*grads[:2]]))
     of_fields = [None if x is None or i == 4 else next(found) for i, x in enumerate(fields)]
     return [None] * len(pattern), None, None, of_fields

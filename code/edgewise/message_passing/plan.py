@@ -4,7 +4,7 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs import AttentionGraph
+from edgewise.message_passing.layout import Bucket, Layout, PackedLayout, Placement, pack, unpack
 from edgewise.message_passing.tile_cuts import Cut, cut_graph
 
 MOST_WASTE = 8
@@ -35,79 +36,6 @@ both sides must."""
 
 
 @dataclass(frozen=True, eq=False)
-class Placement:
-    """Where tokens are in the padded slots of all tiles.
-
-    Token ``tokens[i]`` is in slot ``slots[i]``; slot ``s`` is filled from token ``source[s]``, padding
-    included. ``once``: no token is in two slots; ``everywhere``: moreover, ``tokens`` is all of them in
-    order; ``trivial``: slots and tokens are the same list.
-    """
-
-    num_tokens: int
-    tokens: Tensor
-    slots: Tensor
-    source: Tensor
-    once: bool
-    everywhere: bool
-    trivial: bool
-
-    @classmethod
-    def of(cls, num_tokens: int, source: Tensor, real: Tensor) -> "Placement":
-        """``source`` holds a token for each slot; slots with ``real`` false are padding."""
-        slots = real.nonzero().squeeze(1)
-        tokens = source[slots]
-        once = len(tokens) <= num_tokens and bool((torch.bincount(tokens, minlength=1) <= 1).all())
-        everywhere = once and len(tokens) == num_tokens
-        if everywhere:
-            slots = torch.empty_like(slots).index_copy_(0, tokens, slots)
-            tokens = torch.arange(num_tokens, device=tokens.device)
-        trivial = everywhere and len(source) == num_tokens and torch.equal(source, tokens)
-        return cls(num_tokens, tokens, slots, source, once, everywhere, trivial)
-
-    def to(self, device: torch.device) -> "Placement":
-        """Return the same on another device."""
-        tokens, slots, source = (x.to(device) for x in (self.tokens, self.slots, self.source))
-        return replace(self, tokens=tokens, slots=slots, source=source)
-
-
-@dataclass(frozen=True, eq=False)
-class Bucket:
-    """Tiles of similar size, padded to one shape and executed by one dense call.
-
-    ``mask`` is bool [num_tiles, 1, 1 or rows, columns]; without it every row attends to every column, or with
-    ``is_causal`` to those up to its own number.
-    """
-
-    num_tiles: int
-    rows: int
-    columns: int
-    mask: Tensor | None = None
-    is_causal: bool = False
-
-    def connected(self, device: torch.device) -> Tensor:
-        """Bool, broadcast to [num_tiles, rows, columns]: which rows attend to which columns."""
-        if self.mask is not None:
-            return self.mask[:, 0]
-        pairs = torch.ones(1, self.rows, self.columns, dtype=torch.bool, device=device)
-        return pairs.tril() if self.is_causal else pairs
-
-
-class Layout(NamedTuple):
-    """Tiles by shape, and where queries on one side, keys and values on the other are in them."""
-
-    buckets: list[Bucket]
-    receivers: Placement
-    senders: Placement
-
-    def to(self, device: torch.device) -> "Layout":
-        """Return the same on another device."""
-        buckets = [b if b.mask is None else replace(b, mask=b.mask.to(device)) for b in self.buckets]
-        receivers = self.receivers.to(device)
-        same = self.senders is self.receivers
-        return Layout(buckets, receivers, receivers if same else self.senders.to(device))
-
-
-@dataclass(frozen=True, eq=False)
 class TilePlan:
     """Tiles of a graph.
 
@@ -122,20 +50,25 @@ class TilePlan:
     calls : int
         Shapes of tiles, each of which is one dense call.
     lay_out : callable
-        Makes the layout.
+        Makes the layout, packed.
     """
 
     scores: int
     edges: int
     slots: int
     calls: int
-    lay_out: Callable[[], Layout]
+    lay_out: Callable[[], PackedLayout]
+
+    @cached_property
+    def tensors(self) -> PackedLayout:
+        """The layout as tensors, made when tiles are first executed."""
+        with torch.inference_mode(False):  # a later pass may need gradients
+            return self.lay_out()
 
     @cached_property
     def layout(self) -> Layout:
-        """Made when tiles are first executed."""
-        with torch.inference_mode(False):  # a later pass may need gradients
-            return self.lay_out()
+        """The same, taken apart."""
+        return unpack(self.tensors)
 
     @property
     def size(self) -> int:
@@ -227,11 +160,11 @@ def _plan(graph: AttentionGraph) -> TilePlan:
     return TilePlan(groups.scores, graph.num_edges, groups.slots, len(groups.tiles), lay_out)
 
 
-def _single_tile(num_dst: int, num_src: int, device: torch.device, mask: Tensor | None) -> Layout:
+def _single_tile(num_dst: int, num_src: int, device: torch.device, mask: Tensor | None) -> PackedLayout:
     receivers = senders = _everywhere(num_dst, device)
     if num_src != num_dst:
         senders = _everywhere(num_src, device)
-    return Layout([Bucket(1, num_dst, num_src, mask)], receivers, senders)
+    return pack(Layout([Bucket(1, num_dst, num_src, mask)], receivers, senders))
 
 
 def _everywhere(count: int, device: torch.device) -> Placement:
@@ -267,7 +200,7 @@ def _group_by_size(cut: Cut, *sides: Tensor) -> _Groups:
     return _Groups(group.argsort(stable=True), *(x.tolist() for x in (tiles, *largest)))
 
 
-def _lay_out(num_dst: int, num_src: int, cut: Cut, groups: _Groups, device: torch.device) -> Layout:
+def _lay_out(num_dst: int, num_src: int, cut: Cut, groups: _Groups, device: torch.device) -> PackedLayout:
     """Assign a slot to every row and column of every tile, group by group; then move them to a device."""
     first_row = cut.rows.cumsum(0) - cut.rows
     row, real_row = _padded(first_row, cut.rows, groups.order, groups.tiles, groups.rows)
@@ -283,7 +216,7 @@ def _lay_out(num_dst: int, num_src: int, cut: Cut, groups: _Groups, device: torc
     rows, columns = row.split([n * r for n, r, _ in shapes]), real_column.split([n * c for n, _, c in shapes])
     for shape, own, real in zip(shapes, rows, columns, strict=True):
         buckets.append(Bucket(*shape, **attends(own.view(shape[0], -1), real.view(shape[0], -1))))
-    return Layout(buckets, receivers, senders).to(device)
+    return pack(Layout(buckets, receivers, senders)).to(device)
 
 
 def _padded(

@@ -1,7 +1,7 @@
-"""What an engine is, and what several engines share: full precision, and no second derivatives."""
+"""What an engine is, and what several share: full precision, missing fields, no second derivatives."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -29,6 +29,16 @@ def in_full_precision(engine: Engine) -> Engine:
         return engine(graph, *(x if x is None else x.float() for x in fields)).to(fields[0].dtype)
 
     return wrapped
+
+
+def all_tensors(fields: Sequence[Tensor | None]) -> list[Tensor]:
+    """Fields as an operator takes them: what is not given is empty."""
+    return [torch.empty(0, device=fields[0].device) if x is None else x for x in fields]  # type: ignore[union-attr]
+
+
+def given(fields: Sequence[Tensor]) -> list[Any]:
+    """And back."""
+    return [x if x.dim() > 1 else None for x in fields]
 
 
 def without_second_derivatives(instead: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

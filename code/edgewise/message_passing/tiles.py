@@ -6,6 +6,7 @@ without an edge are masked.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -13,15 +14,16 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from edgewise.graphs import AttentionGraph
-from edgewise.message_passing.plan import (
-    ALWAYS_AFFORDABLE,
-    MOST_WASTE,
-    Placement,
-    TilePlan,
-    plan_tiles,
-    score_places,
+from edgewise.message_passing.layout import Bucket, Layout, PackedLayout, Placement, unpack
+from edgewise.message_passing.plan import ALWAYS_AFFORDABLE, MOST_WASTE, plan_tiles, score_places
+from edgewise.message_passing.precision import (
+    HALF,
+    OnEdges,
+    all_tensors,
+    given,
+    in_full_precision,
+    without_second_derivatives,
 )
-from edgewise.message_passing.precision import HALF, OnEdges, in_full_precision, without_second_derivatives
 
 
 def tiles(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor, bias: OnEdges, keep: OnEdges) -> Tensor:
@@ -46,47 +48,50 @@ def tiles(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor, bias: OnEdges,
             f"tiles would compute {plan.scores:,} scores for {plan.edges:,} edges, more than {MOST_WASTE} "
             f"per edge and more than {ALWAYS_AFFORDABLE:,}; use engine='csr' or 'auto'"
         )
-    buckets, receivers, senders = plan.layout
-    queries = _as_tiles(spread(q, receivers), [(b.num_tiles, b.rows) for b in buckets])
-    keys, values = (
-        _as_tiles(spread(x, senders), [(b.num_tiles, b.columns) for b in buckets]) for x in (k, v)
-    )
-    answers = []
-    for bucket, tile_q, tile_k, tile_v, (added, factor) in zip(
-        buckets, queries, keys, values, _in_tiles(graph, plan, bias, keep), strict=True
-    ):
-        mask, causal = (bucket.mask, bucket.is_causal) if added is None else (added, False)
-        if factor is None:
-            answer = scaled_dot_product_attention(tile_q, tile_k, tile_v, attn_mask=mask, is_causal=causal)
-        else:
-            assert mask is not None  # factors come with biases, of zero if there are none
-            score = tile_q @ tile_k.transpose(-2, -1) / math.sqrt(q.shape[-1]) + mask
-            answer = (score.softmax(-1) * factor) @ tile_v  # [tiles, h, rows, d]
-        answers.append(answer.transpose(1, 2).flatten(0, 1))
-    return collect(answers[0] if len(answers) == 1 else torch.cat(answers), receivers)
+    places = () if bias is None and keep is None else score_places(graph)
+    fields, tensors = (q, k, v, bias, keep), graph.cached("tensors of tiles", lambda: plan.tensors)
+    if torch.compiler.is_compiling():
+        return _operator(all_tensors(fields), [*tensors, *places])
+    answers = [_attend(*each) for each in _in_tiles(plan.layout, places, *fields)]
+    return collect(_as_slots(answers), plan.layout.receivers)
+
+
+def _attend(bucket: Bucket, q: Tensor, k: Tensor, v: Tensor, added: OnEdges, factor: OnEdges) -> Tensor:
+    """Attend inside of a bucket's tiles: queries [tiles, h, rows, d] to [tiles, h, rows, d_v]."""
+    mask, causal = (bucket.mask, bucket.is_causal) if added is None else (added, False)
+    if factor is None:
+        return scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
+    assert mask is not None  # factors come with biases, of zero if there are none
+    score = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]) + mask
+    return (score.softmax(-1) * factor) @ v
 
 
 def _in_tiles(
-    graph: AttentionGraph, plan: TilePlan, bias: Tensor | None, keep: Tensor | None
-) -> list[tuple[Tensor | None, Tensor | None]]:
-    """Biases and factors of edges [E, h] as those of each bucket's scores, [tiles, h, rows, columns]."""
-    if bias is None and keep is None:
-        return [(None, None)] * plan.calls
-    places, absent = score_places(graph)
-    shapes = [(bucket.num_tiles, bucket.rows, bucket.columns) for bucket in plan.layout.buckets]
+    layout: Layout, places: Sequence[Tensor], q: Tensor, k: Tensor, v: Tensor, bias: OnEdges, keep: OnEdges
+) -> list[tuple[Bucket, Tensor, Tensor, Tensor, OnEdges, OnEdges]]:
+    """Queries, keys and values [N, h, d], biases and factors [E, h], as those of each bucket's tiles."""
+    buckets, receivers, senders = layout
+    queries = _as_tiles(spread(q, receivers), [(b.num_tiles, b.rows) for b in buckets])
+    columns = [(b.num_tiles, b.columns) for b in buckets]
+    keys, values = (_as_tiles(spread(x, senders), columns) for x in (k, v))
+    added: list[OnEdges] = [None] * len(buckets)
+    factors = [*added]
+    if places:
+        shown = bias if bias is not None else k.new_zeros(len(places[0]), 1)
+        nowhere = shown.new_zeros(len(places[1]), 1).masked_fill(places[1][:, None], -math.inf)
+        added = _as_scores(buckets, places[0], shown, nowhere)
+        factors = (
+            factors if keep is None else _as_scores(buckets, places[0], keep, keep.new_zeros(len(nowhere), 1))
+        )
+    return list(zip(buckets, queries, keys, values, added, factors, strict=True))
 
-    def split(values: Tensor, missing: Tensor | float) -> list[Tensor]:
-        table = values.new_zeros(plan.scores, values.shape[1]) + missing
-        parts = table.index_copy(0, places, values).split([math.prod(shape) for shape in shapes])
-        return [part.view(*shape, -1).permute(0, 3, 1, 2) for part, shape in zip(parts, shapes, strict=True)]
 
-    shown = bias
-    if shown is None:
-        assert keep is not None  # or there would be nothing to do
-        shown = keep.new_zeros(len(keep), 1)
-    nowhere = shown.new_zeros(plan.scores, 1).masked_fill(absent[:, None], -math.inf)
-    factors = [None] * plan.calls if keep is None else split(keep, 0.0)
-    return list(zip(split(shown, nowhere), factors, strict=True))
+def _as_scores(buckets: list[Bucket], place: Tensor, values: Tensor, elsewhere: Tensor) -> list[OnEdges]:
+    """Numbers of edges [E, h] at their scores: [tiles, h, rows, columns] of each bucket."""
+    table = elsewhere.expand(-1, values.shape[1]).index_copy(0, place, values)
+    parts = table.split([b.num_tiles * b.rows * b.columns for b in buckets])
+    shapes = [(b.num_tiles, b.rows, b.columns, -1) for b in buckets]
+    return [part.view(shape).permute(0, 3, 1, 2) for part, shape in zip(parts, shapes, strict=True)]
 
 
 def _as_tiles(slots: Tensor, shapes: list[tuple[int, int]]) -> list[Tensor]:
@@ -95,6 +100,12 @@ def _as_tiles(slots: Tensor, shapes: list[tuple[int, int]]) -> list[Tensor]:
     return [
         part.view(*shape, *slots.shape[1:]).transpose(1, 2) for part, shape in zip(parts, shapes, strict=True)
     ]
+
+
+def _as_slots(tiles: Sequence[Tensor]) -> Tensor:
+    """And back."""
+    parts = [part.transpose(1, 2).flatten(0, 1) for part in tiles]
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def spread(tokens: Tensor, placement: Placement) -> Tensor:
@@ -132,9 +143,7 @@ class _Collect(torch.autograd.Function):
     @staticmethod
     @without_second_derivatives("engine='scatter'")
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        place = ctx.placement
-        slots = grad.new_zeros(len(place.source), *grad.shape[1:])
-        return slots.index_copy_(0, place.slots, grad.index_select(0, place.tokens)), None
+        return _fill_slots(grad, ctx.placement), None
 
 
 def _sum_slots(slots: Tensor, place: Placement) -> Tensor:
@@ -146,3 +155,67 @@ def _sum_slots(slots: Tensor, place: Placement) -> Tensor:
     if place.once:
         return total.index_copy_(0, place.tokens, taken)
     return total.index_add_(0, place.tokens, taken)
+
+
+def _fill_slots(tokens: Tensor, place: Placement) -> Tensor:
+    """Copy tokens into their slots, zeros into padding: [N, h, d] to [slots, h, d]."""
+    slots = tokens.new_zeros(len(place.source), *tokens.shape[1:])
+    return slots.index_copy_(0, place.slots, tokens.index_select(0, place.tokens))
+
+
+@torch.library.custom_op("edgewise::tiles", mutates_args=())
+def _operator(fields: list[Tensor], plan: list[Tensor]) -> Tensor:
+    """The same as a compiled program sees it: one opaque call, whatever the number of buckets."""
+    layout = unpack(PackedLayout(*plan[:3]))
+    answers = [_attend(*each) for each in _in_tiles(layout, plan[3:], *given(fields))]
+    return collect(_as_slots(answers), layout.receivers).contiguous()
+
+
+@_operator.register_fake
+def _shape(fields: list[Tensor], plan: list[Tensor]) -> Tensor:
+    q, _, v, *_ = fields
+    return q.new_empty(*q.shape[:2], v.shape[2])
+
+
+@torch.library.custom_op("edgewise::tiles_backward", mutates_args=())
+def _backward_operator(fields: list[Tensor], plan: list[Tensor], grad: Tensor) -> list[Tensor]:
+    """Gradients of queries, keys, values and of a bias; the forward pass is computed again, tile by tile."""
+    buckets, receivers, senders = layout = unpack(PackedLayout(*plan[:3]))
+    upstream = _as_tiles(_fill_slots(grad, receivers), [(b.num_tiles, b.rows) for b in buckets])
+    tiles = _in_tiles(layout, plan[3:], *given(fields))
+    found = [_pull_back(*each) for each in zip(upstream, tiles, strict=True)]
+    of_tokens = [_as_slots(x) for x in list(zip(*found, strict=True))[:3]]
+    sums = [_sum_slots(x, place) for x, place in zip(of_tokens, (receivers, senders, senders), strict=True)]
+    if fields[3].dim() > 1:
+        scores = [of_added.permute(0, 2, 3, 1).flatten(0, 2) for *_, of_added in found]
+        sums.append(torch.cat(scores).index_select(0, plan[3]))
+    return [x.contiguous() for x in sums]
+
+
+def _pull_back(above: Tensor, tile: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    """Gradients of a bucket's queries, keys, values and bias; autograd itself does not run in an operator."""
+    bucket, *fields, factor = tile
+
+    def attend(q: Tensor, k: Tensor, v: Tensor, added: OnEdges = None) -> Tensor:
+        return _attend(bucket, q, k, v, added, factor)
+
+    return torch.func.vjp(attend, *[x for x in fields if x is not None])[1](above)
+
+
+@_backward_operator.register_fake
+def _shapes_of_gradients(fields: list[Tensor], plan: list[Tensor], grad: Tensor) -> list[Tensor]:
+    return [x.new_empty(x.shape) for x in fields[:4] if x.dim() > 1]
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    fields, plan = inputs
+    ctx.save_for_backward(*fields, *plan)
+
+
+def _differentiate(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    saved = ctx.saved_tensors
+    found = _backward_operator(saved[:5], saved[5:], grad)
+    return [*found, *[None] * (5 - len(found))], [None] * len(saved[5:])
+
+
+_operator.register_autograd(_differentiate, setup_context=_save)

@@ -1,0 +1,122 @@
+"""Compiled and exported programs: attention is one opaque call, for which a graph's plan is tensors."""
+
+import random
+
+import pytest
+import torch
+from torch import nn
+from torch._dynamo.backends.debugging import aot_eager
+
+from edgewise import GraphAttention, causal, from_torch, window
+from edgewise.graphs import random_links
+from edgewise.message_passing import csr, plan, tiles
+from edgewise.message_passing.pattern import edge_order, pattern_of
+from edgewise.message_passing.precision import all_tensors
+from support import random_fields
+
+GRAPHS = {
+    "window": lambda: window(90, 2, 2),
+    "packed": lambda: causal([5, 70, 9]),
+    "links": lambda: random_links(70, 2),
+}
+
+
+@pytest.fixture(params=GRAPHS)
+def graph(request):
+    return GRAPHS[request.param]()
+
+
+@pytest.fixture(autouse=True)
+def _compile_anew():
+    torch.compiler.reset()
+    torch.manual_seed(0)
+
+
+@pytest.mark.parametrize("engine", ["scatter", "csr", "tiles", "auto"])
+def test_a_layer_compiles_as_one_program(engine, graph):
+    edge_dim, x = None if engine == "tiles" else 3, torch.randn(graph.num_dst, 6)
+    layer = GraphAttention(6, 2, engine=engine, edge_dim=edge_dim)
+    given = {"edge_bias": torch.randn(graph.num_edges, 2, requires_grad=True)}
+    if edge_dim:
+        given["edge_attr"] = torch.randn(graph.num_edges, 3, requires_grad=True)
+    leaves = [*layer.parameters(), *given.values()]
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+    outputs = [run(graph, x, **given) for run in (layer, compiled)]  # the first makes the plan
+    torch.testing.assert_close(*outputs)
+    torch.testing.assert_close(*(torch.autograd.grad(y.square().sum(), leaves) for y in outputs))
+
+
+@pytest.mark.parametrize("extra", ["", "bias", "keep"])
+def test_operators_do_what_a_compiler_is_told(extra, graph):
+    """Schemas, shapes, strides, gradients, sizes that change."""
+    fields = random_fields(graph, 2, 3)
+    bias = torch.randn(graph.num_edges, 2, requires_grad=True) if extra == "bias" else None
+    keep = torch.rand(graph.num_edges, 2).round() if extra == "keep" else None
+    places = plan.score_places(graph) if extra else ()
+    tensors = [*plan.plan_tiles(graph).tensors, *places]
+    torch.library.opcheck(tiles._operator, (all_tensors([*fields, bias, keep]), tensors))
+    order = edge_order(graph, 2)
+    on_edges = [None if x is None else x.detach().view(1, -1)[:, order] for x in (bias, keep)]
+    of_attr = [torch.randn(len(x), *shape) for x, shape in ((fields[0], (2, 4)), (graph.src, (4,)))]
+    given = all_tensors([*fields, *on_edges, *(of_attr if extra else [None, None])])
+    torch.library.opcheck(
+        csr._operator, ([*pattern_of(graph, 2)], 2, order, [x.requires_grad_() for x in given])
+    )
+
+
+def packed(seed, count):
+    draw = random.Random(seed)
+    return [causal([draw.randint(1, 60) for _ in range(draw.randint(1, 12))]) for _ in range(count)]
+
+
+@pytest.mark.parametrize("engine", ["csr", "auto"])
+@pytest.mark.parametrize("planned", [True, False])
+def test_forty_sets_of_packed_lengths_compile_a_handful_of_times(engine, planned):
+    """Without a plan programs break where one is made; they are a few more, and not more and more."""
+    layer, counts, seen = GraphAttention(8, 2, engine=engine), [], []
+
+    def counted(module, inputs):
+        counts.append(len(seen))
+        return aot_eager(module, inputs)
+
+    compiled = torch.compile(layer, backend=counted, fullgraph=planned)
+    for graph in packed(0, 40):
+        seen.append(graph)
+        x = torch.randn(graph.num_dst, 8)
+        if planned:
+            layer(graph, x)
+        found = compiled(graph, x)
+        torch.testing.assert_close(found, layer(graph, x))
+        found.sum().backward()
+    assert len(counts) <= (6 if planned else 20)
+    assert max(counts) < 15
+
+
+@pytest.mark.parametrize("engine", ["csr", "tiles"])
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_planned_graph_is_exported_and_read_again(engine, strict, graph, tmp_path):
+    class OnGraph(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = GraphAttention(8, 2, engine=engine)
+
+        def forward(self, x):
+            return self.layer(graph, x)
+
+    model, x = OnGraph(), torch.randn(graph.num_dst, 8)
+    model(x)
+    torch.export.save(torch.export.export(model, (x,), strict=strict), tmp_path / "program.pt2")
+    program = torch.export.load(tmp_path / "program.pt2").module()
+    for other in (x, -2 * x):
+        torch.testing.assert_close(program(other), model(other))
+
+
+def test_inductor_compiles_a_layer_for_packed_texts():
+    layer = from_torch(nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, norm_first=True))
+    compiled = torch.compile(layer, fullgraph=True)
+    for graph in packed(1, 3):
+        x = torch.randn(graph.num_dst, 8)
+        outputs = [run(graph, x) for run in (layer, compiled)]
+        torch.testing.assert_close(*outputs)
+        leaves = list(layer.parameters())
+        torch.testing.assert_close(*(torch.autograd.grad(y.square().sum(), leaves) for y in outputs))
