@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.attention import MultiHeadAttention
-from edgewise.validation import check_bool, check_count, check_ends, check_ids, check_probability
+from edgewise.validation import check_bool, check_count, check_ends, check_probability, check_tokens
 
 
 def clones(module: nn.Module, count: int) -> nn.ModuleList:
@@ -47,7 +47,7 @@ class Embeddings(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         """int64 [N] to [N, dim_model]. An id outside the vocabulary is a ``ValueError``."""
-        check_ids("token id", ids, self.lut.num_embeddings)
+        check_tokens("token id", ids, self.lut.num_embeddings)
         return self.lut(ids) * math.sqrt(self.lut.embedding_dim)
 
 
@@ -72,25 +72,31 @@ class PositionalEncoding(nn.Module):
 
     def forward(self, positions: Tensor) -> Tensor:
         """int64 [N] to float32 [N, dim_model]. A position at or past ``max_len`` is a ``ValueError``."""
-        check_ids("position", positions, self.max_len or torch.iinfo(torch.int64).max)
+        check_tokens("position", positions, self.max_len or torch.iinfo(torch.int64).max)
+        if positions.device.type != "cpu":  # it would have to say which is the largest
+            return waves(positions, self.dim_model)
         longest = int(positions.max()) + 1 if positions.numel() else 1
-        return _table(max(128, 2 ** (longest - 1).bit_length()), self.dim_model, positions.device)[positions]
+        return _table(max(128, 2 ** (longest - 1).bit_length()), self.dim_model)[positions]
 
 
 @lru_cache(maxsize=16)
-def _table(length: int, dim_model: int, device: torch.device) -> Tensor:
+def _table(length: int, dim_model: int) -> Tensor:
     """For all models, instead of a buffer that grows."""
     with torch.inference_mode(False):  # a later pass may need gradients
-        return position_table(length, dim_model).to(device)
+        return position_table(length, dim_model)
 
 
 def position_table(length: int, dim_model: int) -> Tensor:
-    r"""Even columns :math:`\sin(pos / 10000^{2i/d})`, odd ones the cosine; float32 [length, dim_model]."""
-    position = torch.arange(length, dtype=torch.float64)[:, None]
-    frequency = 10000.0 ** (-torch.arange(0, dim_model, 2, dtype=torch.float64) / dim_model)
-    table = torch.empty(length, dim_model, dtype=torch.float64)
-    table[:, 0::2] = (position * frequency).sin()
-    table[:, 1::2] = (position * frequency[: dim_model // 2]).cos()
+    """The waves of all positions up to a length; float32 [length, dim_model]."""
+    return waves(torch.arange(length), dim_model)
+
+
+def waves(positions: Tensor, dim_model: int) -> Tensor:
+    r"""Even columns :math:`\sin(pos / 10000^{2i/d})`, odd ones the cosine; float32 [N, dim_model]."""
+    steps = torch.arange(0, dim_model, 2, dtype=torch.float64, device=positions.device)
+    angle = positions[:, None] * 10000.0 ** (-steps / dim_model)
+    table = angle.new_empty(len(positions), dim_model)
+    table[:, 0::2], table[:, 1::2] = angle.sin(), angle[:, : dim_model // 2].cos()
     return table.float()
 
 

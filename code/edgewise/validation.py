@@ -121,6 +121,12 @@ def check_floats(name: str, x: object) -> None:
         raise TypeError(f"{name} must be a floating-point tensor, got {kind_of(x)}")
 
 
+def check_tokens(name: str, ids: Tensor, size: int) -> None:
+    """As :func:`check_ids`, on a CPU; a GPU would have to halt, and its lookups refuse what is outside."""
+    if not isinstance(ids, Tensor) or ids.dtype != torch.int64 or ids.device.type == "cpu":
+        check_ids(name, ids, size)
+
+
 def check_ids(name: str, ids: Tensor, size: int) -> None:
     """Check that every id lies in ``[0, size)``; negative ids never count from the end.
 

@@ -4,6 +4,7 @@ import copy
 import importlib
 import json
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from attention_on_edges.bench.harness import measure
 from attention_on_edges.bench.training import Training, profile_training
 from attention_on_edges.cli import app as cli
 from attention_on_edges.runs import EXPERIMENTS, artifacts, scores
+from edgewise import GraphAttention
 from edgewise.decoding import beam_search, greedy
 from edgewise.graphs import AttentionGraph, GraphPool, bipartite, causal, complete, window
 from edgewise.layers import Embeddings
@@ -104,7 +106,7 @@ def test_what_runs_on_a_device_says_where_it_makes_tensors(engine):
         with SayWhere():
             propagate_attention(graph, *fields, engine=engine, edge_bias=bias, dropout=0.5).sum().backward()
     model, batch = small_model(), GraphPool()(*random_pairs([(5, 7), (1, 3), (12, 9)]))
-    model.pos_enc(batch.src[1])  # the table, which is made on the CPU, and moved
+    model.pos_enc(batch.src[1])  # the table, which a GPU does not have
     with SayWhere():
         update(model, batch)
 
@@ -144,6 +146,36 @@ def test_a_training_step_equals_the_cpus_double_precision(device):
     for ours, theirs in zip(found[1:], expected[1:], strict=True):
         for name in theirs:
             assert_equal_as_stated(ours[name], theirs[name])
+
+
+@pytest.mark.cuda
+def test_a_step_of_training_is_captured_as_a_cuda_graph():
+    """Where something waits for the device, capturing ends in an error."""
+    graph, x = GRAPHS["targets"].to("cuda"), torch.randn(54, 8, device="cuda")
+    layer = GraphAttention(8, 2, device="cuda")
+    alone = copy.deepcopy(layer)
+    steps = [partial(descend, each, graph, x) for each in (layer, alone)]
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            steps[0]()
+    torch.cuda.current_stream().wait_stream(side)
+    captured = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(captured):
+        steps[0]()
+    for _ in range(2):
+        captured.replay()
+    for _ in range(5):
+        steps[1]()
+    for ours, expected in zip(layer.parameters(), alone.parameters(), strict=True):
+        torch.testing.assert_close(ours, expected)
+
+
+def descend(layer, graph, x):
+    grads = torch.autograd.grad(layer(graph, x).square().mean(), list(layer.parameters()))
+    with torch.no_grad():
+        torch._foreach_add_(list(layer.parameters()), grads, alpha=-0.1)
 
 
 @pytest.mark.cuda

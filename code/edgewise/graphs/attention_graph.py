@@ -440,7 +440,7 @@ class AttentionGraph:
             self._make(name, make)
         return self._cache[name]
 
-    @torch.compiler.disable  # compiled programs use what is kept; they do not make it
+    @torch.compiler.disable  # type: ignore[untyped-decorator]  # programs use what is kept, they do not make it
     def _make(self, name: str, make: Callable[[], Any]) -> None:
         inference = torch.is_inference_mode_enabled()  # a later pass may need gradients
         with torch.inference_mode(False) if inference else contextlib.nullcontext():

@@ -135,7 +135,7 @@ def propagate_attention(
 
 def _without_autocast(device: str) -> contextlib.AbstractContextManager[object]:
     """Under which engines would differ in the dtype that they return."""
-    on = torch.is_autocast_enabled(device)
+    on = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
     return torch.autocast(device, enabled=False) if on else contextlib.nullcontext()
 
 

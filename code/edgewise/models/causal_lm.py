@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from edgewise.graphs import AttentionGraph, causal
 from edgewise.message_passing import propagate_attention
-from edgewise.validation import check_count, check_ids, check_real
+from edgewise.validation import check_count, check_ids, check_real, check_tokens
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class CausalLM(nn.Module):
         TypeError, ValueError
             If ids are not of the vocabulary, or do not fit the graph.
         """
-        check_ids("ids", ids, self.config.vocab_size)
+        check_tokens("ids", ids, self.config.vocab_size)
         if past is not None:
             past.check(self, graph)
         if ids.shape != (graph.num_dst,) or positions.shape != ids.shape:

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from edgewise.validation import check_count, check_ids, check_probability
+from edgewise.validation import check_count, check_ids, check_probability, check_tokens
 
 
 class LabelSmoothing(nn.Module):
@@ -61,18 +61,17 @@ class LabelSmoothing(nn.Module):
             If shapes differ or a target lies outside the vocabulary.
         """
         self.check(target, *log_probs.shape)
-        real = target != self.padding_idx
         right = log_probs.gather(1, target[:, None]).squeeze(1)
         cross_entropy = -self.certain * right
         if self.share:
-            padding = torch.tensor([self.padding_idx], device=log_probs.device)
-            cross_entropy = cross_entropy - self.share * log_probs.index_fill(1, padding, 0.0).sum(1)
-        divergence = cross_entropy[real] - self.entropy()
-        return (divergence if weights is None else divergence * weights[real]).sum()
+            others = torch.arange(self.size, device=target.device) != self.padding_idx
+            cross_entropy = cross_entropy - self.share * torch.where(others, log_probs, 0.0).sum(1)
+        divergence = torch.where(target != self.padding_idx, cross_entropy - self.entropy(), 0.0)
+        return (divergence if weights is None else divergence * weights).sum()
 
     def check(self, target: Tensor, *shape: int) -> None:
         """Check targets against predictions of this shape, which should be [N, size]."""
-        check_ids("target", target, self.size)
+        check_tokens("target", target, self.size)
         if target.dim() != 1 or shape != (len(target), self.size):
             raise ValueError(
                 f"log_probs and target must be [N, {self.size}] and [N], "
