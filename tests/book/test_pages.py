@@ -7,12 +7,8 @@ import subprocess
 from importlib import import_module
 
 import pytest
-import torch
-import torch_geometric.data
-import transformers
 from myst_parser.mdit_to_docutils.base import default_slugify
 
-import edgewise
 from places import BOOK, CHAPTERS, ROOT
 
 FENCE = re.compile(r" *(`{3,})(.*)")
@@ -132,42 +128,3 @@ def test_the_commits_that_trained_and_measured_are_in_the_history():
     listed = subprocess.run(["git", "rev-list", "HEAD"], cwd=ROOT, check=True, capture_output=True, text=True)
     assert len(named) > 20
     assert not named - set(listed.stdout.split())
-
-
-def snippet(page, word):
-    """The one block of plain Python on a page that has the word."""
-    blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
-    (found,) = [block for block in blocks if word in block]
-    return found
-
-
-@pytest.mark.parametrize("word", ["GPSConv", "from_pyg"])
-def test_the_snippets_for_pyg_give_the_same_before_and_after(word):
-    torch.manual_seed(0)
-    graphs = [
-        torch_geometric.data.Data(edge_index=torch.randint(0, n, (2, 9)), num_nodes=n) for n in (4, 1, 7)
-    ]
-    batch = torch_geometric.data.Batch.from_data_list(graphs)
-    given = {"nn": torch.nn, "edgewise": edgewise, "AttentionGraph": edgewise.AttentionGraph, "batch": batch}
-    given |= {"x": torch.randn(12, 32), "edge_attr": torch.randn(27, 32)}
-    exec(snippet(BOOK / "using.md", word), given)
-    torch.testing.assert_close(given["after"], given["before"], atol=1e-5, rtol=1e-4)
-
-
-def test_the_snippet_for_transformers_runs(tmp_path):
-    torch.manual_seed(0)
-    sizes = {"vocab_size": 20, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2}
-    config = transformers.LlamaConfig(**sizes, num_attention_heads=2, num_key_value_heads=1)
-    model = transformers.LlamaForCausalLM(config)
-    model.save_pretrained(tmp_path)
-    given = {
-        "torch": torch,
-        "edgewise": edgewise,
-        "AttentionGraph": edgewise.AttentionGraph,
-        "folder": tmp_path,
-    }
-    given["ids"] = torch.randint(20, (1, 21))
-    exec(snippet(BOOK / "using.md", "attend_along"), given)
-    alone = torch.cat([model(text).logits for text in given["ids"].split([13, 8], 1)], 1)
-    differs = (given["logits"] - alone).abs().amax((0, 2)) > 1e-6
-    assert differs.nonzero().flatten().tolist() == [7]

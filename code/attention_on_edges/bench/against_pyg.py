@@ -2,7 +2,6 @@
 
 import copy
 import importlib
-import importlib.util
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -14,7 +13,6 @@ from attention_on_edges.bench.harness import Case, Row, Run, in_turns
 from attention_on_edges.bench.many_graphs import FITTED
 from edgewise.graphs import AttentionGraph, complete, window
 from edgewise.interop import from_pyg, from_torch
-from edgewise.validation import MissingPackageError
 
 DIM, HEADS = 128, 4
 
@@ -62,6 +60,8 @@ WIDTHS = (8, 32)
 
 def pyg_plan(small: bool = False) -> dict[str, Run]:
     """All workloads, or small ones."""
+    from attention_on_edges.bench.mini_batches import mini_batches_case
+
     workloads = {"two complete graphs": lambda: complete([3, 5]).edge_index} if small else PYG_WORKLOADS
     runs = {name: in_turns(partial(pyg_case, name, make)) for name, make in workloads.items()}
     sizes = {"3 and 5": [3, 5]} if small else {"20-40": _sizes(128), "8-200": _sizes(64, 8, 200)}
@@ -73,6 +73,8 @@ def pyg_plan(small: bool = False) -> dict[str, Run]:
         for width in WIDTHS:
             full = f"{name}, {width} attributes per edge"
             runs[full] = in_turns(partial(pyg_case, full, make, edge_dim=width))
+    large = (300, 5, (3, 2), 9) if small else (100_000, 15, (15, 10), 256)
+    runs["mini-batches of a large graph"] = in_turns(partial(mini_batches_case, *large))
     return runs
 
 
@@ -90,11 +92,6 @@ def pyg_case(
 
     *Projections alone* are queries, keys, values and the skip connection as one product: what no layer can
     save. ``error`` is the largest difference of an output from PyG's.
-
-    Raises
-    ------
-    MissingPackageError
-        If PyG is not installed.
     """
     torch.manual_seed(0)
     edge_index = make().to(device)
@@ -120,11 +117,6 @@ def gps_case(name: str, sizes: Sequence[int], device: torch.device | str = "cpu"
     """A layer of PyG's ``GPSConv`` without messages along edges, both ways, and the same with our attention.
 
     Of width 128, 4 heads, no dropout. PyG pads each graph to the largest.
-
-    Raises
-    ------
-    MissingPackageError
-        If PyG is not installed.
     """
     torch.manual_seed(0)
     conv = _pyg("GPSConv")(DIM, None, HEADS).to(device)
@@ -143,9 +135,7 @@ def gps_case(name: str, sizes: Sequence[int], device: torch.device | str = "cpu"
 
 
 def _pyg(name: str) -> Any:
-    """A class of ``torch_geometric.nn``."""
-    if importlib.util.find_spec("torch_geometric") is None:
-        raise MissingPackageError("the comparison needs PyG: pip install torch_geometric")
+    """A class of ``torch_geometric.nn``, which takes seconds to import."""
     return getattr(importlib.import_module("torch_geometric.nn"), name)
 
 

@@ -1,8 +1,7 @@
-"""Decoder-only models against Hugging Face's ``transformers``: the same results, and speed of training."""
+"""Decoder-only models and Hugging Face's ``transformers``: the same results, and speed of training."""
 
 import copy
 import importlib
-import importlib.util
 import math
 import warnings
 from collections.abc import Callable, Sequence
@@ -16,7 +15,6 @@ from attention_on_edges.bench.baselines import PaddedAttention
 from attention_on_edges.bench.harness import Case, Row, Run, in_turns
 from edgewise.graphs import causal
 from edgewise.interop import attend_along, from_transformers
-from edgewise.validation import MissingPackageError
 
 VOCAB = 4000
 
@@ -26,14 +24,7 @@ LLAMA = {"hidden_size": 256, "intermediate_size": 688, "num_hidden_layers": 4}
 Texts = list[list[int]]
 
 
-def transformers_available() -> bool:
-    """Whether Hugging Face's ``transformers`` is installed."""
-    return importlib.util.find_spec("transformers") is not None
-
-
 def _their(name: str) -> Any:
-    if not transformers_available():
-        raise MissingPackageError("the comparison needs transformers: pip install transformers")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "IProgress not found")  # a progress bar that nobody asked for
         return getattr(importlib.import_module("transformers"), name)
@@ -79,11 +70,6 @@ def compare_with_transformers() -> list[Row]:
 
     Of three models of ``transformers`` whose attention runs along our graph, and of our own class with the
     weights of their Llama.
-
-    Raises
-    ------
-    MissingPackageError
-        If ``transformers`` is not installed.
     """
     rows, texts = [], _texts_of(8, 35, 60)
     lengths = [len(text) for text in texts]
@@ -128,12 +114,11 @@ def _padded(texts: Texts) -> tuple[Tensor, Tensor]:
 
 
 def causal_plan(small: bool = False) -> dict[str, Run]:
-    """Whether models are the same on a graph, then how fast one trains."""
+    """How fast a model trains."""
     sizes, texts = (
         (dict.fromkeys(LLAMA, 16), {"three texts": _texts_of(3, 4, 9)}) if small else (LLAMA, TRAINED)
     )
-    trained = {name: in_turns(lambda _, name=name: causal_case(name, texts[name], sizes)) for name in texts}
-    return {"equality": lambda *_: compare_with_transformers()} | trained
+    return {name: in_turns(lambda _, name=name: causal_case(name, texts[name], sizes)) for name in texts}
 
 
 def causal_case(workload: str, texts: Texts, sizes: dict[str, int] = LLAMA) -> Case:
@@ -143,11 +128,6 @@ def causal_case(workload: str, texts: Texts, sizes: dict[str, int] = LLAMA) -> C
     padded ids: with its own loss; with the output layer and the loss on real tokens only; and this in four
     groups of similar length, whose gradients add up to one update. Or on packed ids: told apart by their
     positions, under a mask of all pairs; and with attention that pads by hand around itself.
-
-    Raises
-    ------
-    MissingPackageError
-        If ``transformers`` is not installed.
     """
     torch.manual_seed(0)
     theirs, tokens = _llama(**sizes), sum(len(text) - 1 for text in texts)

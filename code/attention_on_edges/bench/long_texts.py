@@ -1,7 +1,6 @@
 """One attention layer on long texts, dense and sparse, in a process of its own: time and memory."""
 
 import importlib
-import importlib.util
 import math
 import statistics
 import time
@@ -79,11 +78,9 @@ def _window(name: str, tokens: int, device: torch.device, repeats: int, only: Se
 def _layers(
     name: str, tokens: int, reach: int, heads: int, device: torch.device, repeats: int, only: Sequence[str]
 ) -> list[Row]:
-    found = importlib.util.find_spec("torch_geometric") is not None
-    names = [*(["TransformerConv"] if found else []), "scatter", "csr", "tiles"]
     return [
         {"workload": name, "contestant": each} | alone(_layer_cost, each, tokens, reach, heads, repeats)
-        for each in names
+        for each in ("TransformerConv", "scatter", "csr", "tiles")
     ]
 
 

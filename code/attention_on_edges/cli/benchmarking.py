@@ -11,7 +11,7 @@ from attention_on_edges import studies
 from attention_on_edges.bench.against_pyg import pyg_plan
 from attention_on_edges.bench.decoding import decoding_plan
 from attention_on_edges.bench.depth import depth_plan
-from attention_on_edges.bench.engines import engines_plan
+from attention_on_edges.bench.engines import engines_plan, masks_plan
 from attention_on_edges.bench.harness import Row, chosen, format_rows
 from attention_on_edges.bench.language_models import causal_plan
 from attention_on_edges.bench.long_texts import long_plan, memory_plan
@@ -31,6 +31,7 @@ from edgewise.validation import check_choice
 
 SUBJECTS: dict[str, tuple[str, Any]] = {
     "engines": ("How fast is each engine?", engines_plan),
+    "masks": ("How fast is a mask for FlexAttention made?", masks_plan),
     "graphs": ("How fast are engines on graphs of many kinds?", graphs_plan),
     "law": ("What will a graph cost?", law_plan),
     "predictions": ("What will graphs cost that it has not seen?", predictions_plan),
