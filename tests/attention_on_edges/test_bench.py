@@ -269,18 +269,13 @@ class TestTraining:
 
 
 class TestLanguageModels:
-    def test_models_of_transformers_are_the_same_on_a_graph(self):
-        rows = language_models.compare_with_transformers()
-        assert len(rows) == 4
-        assert all(row["logits"] < 1e-5 and row["gradients"] < 1e-4 for row in rows)
-
     def test_the_contestants_compute_one_loss_and_update(self):
         texts = language_models.TRAINED["128 texts of about 14 tokens"][:5]
         sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1}
         losses = {}
         for name, loss in language_models.LOSSES.items():
             torch.manual_seed(0)
-            model = language_models.ARCHITECTURES["Llama"](**sizes)
+            model = language_models.llama(**sizes)
             model = from_transformers(model) if name == "packed" else model
             first = loss(model, texts)
             language_models._update(model, loss, texts)()

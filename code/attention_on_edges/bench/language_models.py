@@ -1,18 +1,17 @@
-"""Decoder-only models and Hugging Face's ``transformers``: the same results, and speed of training."""
+"""Training of decoder-only models, beside that of Hugging Face's ``transformers``."""
 
 import copy
 import importlib
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from attention_on_edges.bench.baselines import PaddedAttention
-from attention_on_edges.bench.harness import Case, Row, Run, in_turns
+from attention_on_edges.bench.harness import Case, Run, in_turns
 from edgewise.graphs import causal
 from edgewise.interop import attend_along, from_transformers
 
@@ -30,25 +29,10 @@ def _their(name: str) -> Any:
         return getattr(importlib.import_module("transformers"), name)
 
 
-HEADS = {"vocab_size": VOCAB, "num_key_value_heads": 2, "num_attention_heads": 8}
-
-
-def _llama(**sizes: Any) -> nn.Module:
-    return _their("LlamaForCausalLM")(_their("LlamaConfig")(**HEADS, **sizes, use_cache=False))
-
-
-def _mistral(**sizes: Any) -> nn.Module:
-    return _their("MistralForCausalLM")(_their("MistralConfig")(**HEADS, **sizes, sliding_window=16))
-
-
-def _gpt2(hidden_size: int, intermediate_size: int, num_hidden_layers: int) -> nn.Module:
-    sizes = {"n_embd": hidden_size, "n_inner": intermediate_size, "n_layer": num_hidden_layers}
-    sizes |= {"vocab_size": VOCAB, "n_head": 8, "bos_token_id": 0, "eos_token_id": 0}
-    return _their("GPT2LMHeadModel")(_their("GPT2Config")(**sizes))
-
-
-ARCHITECTURES: dict[str, Callable[..., nn.Module]] = {"GPT-2": _gpt2, "Llama": _llama, "Mistral": _mistral}
-"""Their models, small and with random weights; Mistral's window is 16 tokens."""
+def llama(**sizes: Any) -> nn.Module:
+    """Their model with 8 heads, 2 of keys and values, and random weights."""
+    heads = {"vocab_size": VOCAB, "num_key_value_heads": 2, "num_attention_heads": 8}
+    return _their("LlamaForCausalLM")(_their("LlamaConfig")(**heads, **sizes, use_cache=False))
 
 
 def _texts_of(count: int, mean: float, longest: int) -> Texts:
@@ -63,47 +47,6 @@ TRAINED: dict[str, Texts] = {
     "128 texts of about 14 tokens": _texts_of(128, 14, 45),
     "16 texts of about 200 tokens": _texts_of(16, 200, 640),
 }
-
-
-def compare_with_transformers() -> list[Row]:
-    """Largest differences of logits and gradients on eight texts: packed along a graph, and padded.
-
-    Of three models of ``transformers`` whose attention runs along our graph, and of our own class with the
-    weights of their Llama.
-    """
-    rows, texts = [], _texts_of(8, 35, 60)
-    lengths = [len(text) for text in texts]
-    ids, mask = _padded(texts)
-    packed = {"input_ids": ids[mask][None], "position_ids": mask.nonzero()[None, :, 1]}
-    for name, build in ARCHITECTURES.items():
-        torch.manual_seed(0)
-        theirs = build(hidden_size=64, intermediate_size=128, num_hidden_layers=2).eval()
-        with torch.no_grad():
-            for parameter in theirs.parameters():
-                parameter.add_(0.1 * torch.randn_like(parameter))
-        expected = theirs(input_ids=ids, attention_mask=mask.long()).logits[mask]
-        upstream = torch.randn_like(expected) / len(expected)
-        wanted = torch.autograd.grad(expected, list(theirs.parameters()), upstream)
-        with attend_along(theirs, causal(lengths)):
-            logits = theirs(**packed, use_cache=False).logits[0]
-        found = torch.autograd.grad(logits, list(theirs.parameters()), upstream)
-        rows.append(_differences(f"{name} on a graph", logits - expected, found, wanted))
-        if name == "Llama":
-            ours, gradients = from_transformers(theirs), copy.deepcopy(theirs)
-            with torch.no_grad():  # a model whose weights are gradients is converted in the same way
-                for parameter, gradient in zip(gradients.parameters(), wanted, strict=True):
-                    parameter.copy_(gradient)
-            logits = ours(*ours.pack(texts))
-            found = torch.autograd.grad(logits, list(ours.parameters()), upstream)
-            turned = list(from_transformers(gradients).parameters())
-            rows.append(_differences("Llama, converted", logits - expected, found, turned))
-    return rows
-
-
-def _differences(name: str, logits: Tensor, found: Sequence[Tensor], wanted: Sequence[Tensor]) -> Row:
-    worst = max(float((x - y).detach().abs().max()) for x, y in zip(found, wanted, strict=True))
-    figures = {"parameters": sum(x.numel() for x in wanted), "logits": float(logits.detach().abs().max())}
-    return {"workload": "equality", "contestant": name, **figures, "gradients": worst}
 
 
 def _padded(texts: Texts) -> tuple[Tensor, Tensor]:
@@ -127,10 +70,10 @@ def causal_case(workload: str, texts: Texts, sizes: dict[str, int] = LLAMA) -> C
     ``packed`` is the model that ``from_transformers`` makes; the others are ``LlamaForCausalLM`` itself on
     padded ids: with its own loss; with the output layer and the loss on real tokens only; and this in four
     groups of similar length, whose gradients add up to one update. Or on packed ids: told apart by their
-    positions, under a mask of all pairs; and with attention that pads by hand around itself.
+    positions, under a mask of all pairs; and by ``attend_along``.
     """
     torch.manual_seed(0)
-    theirs, tokens = _llama(**sizes), sum(len(text) - 1 for text in texts)
+    theirs, tokens = llama(**sizes), sum(len(text) - 1 for text in texts)
     models: dict[str, nn.Module] = {"packed": from_transformers(theirs)}
     models |= {name: copy.deepcopy(theirs) for name in LOSSES if name != "packed"}
     updates = {name: _update(model, LOSSES[name], texts) for name, model in models.items()}
@@ -169,30 +112,18 @@ def _grouped_loss(model: Any, texts: Texts, groups: int = 4) -> Tensor:
     return torch.stack(losses).sum() / sum(tokens)
 
 
-def _in_a_row_loss(model: Any, texts: Texts, **attention: Any) -> Tensor:
+def _in_a_row_loss(model: Any, texts: Texts) -> Tensor:
     """The same loss, all texts in one row; ``transformers`` sees by the positions where each begins."""
     ids = torch.tensor([i for text in texts for i in text[:-1]])
     positions = torch.cat([torch.arange(len(text) - 1) for text in texts])
-    row = {"input_ids": ids[None], "position_ids": positions[None]}
-    states = model.model(**row, **attention).last_hidden_state[0]
+    states = model.model(input_ids=ids[None], position_ids=positions[None]).last_hidden_state[0]
     return cross_entropy(model.lm_head(states), _next_tokens(texts))
 
 
-def _by_hand_loss(model: Any, texts: Texts) -> Tensor:
-    """The same loss, all texts in one row, padded around attention alone."""
-    _their("AttentionInterface").register("by hand", _attend_by_hand)
-    model.set_attn_implementation("by hand")
-    padded = PaddedAttention([len(text) - 1 for text in texts], causal=True)
-    return _in_a_row_loss(model, texts, padded=padded)
-
-
-def _attend_by_hand(
-    module: nn.Module, q: Tensor, k: Tensor, v: Tensor, mask: None, *, padded: PaddedAttention, **_: Any
-) -> tuple[Tensor, None]:
-    """Attention as ``transformers`` calls it: queries [1, h, n, d] to outputs [1, n, h, d]."""
-    group = q.shape[1] // k.shape[1]
-    heads = (q, k.repeat_interleave(group, 1), v.repeat_interleave(group, 1))
-    return padded(*(x[0].transpose(0, 1) for x in heads))[None], None
+def _along_loss(model: Any, texts: Texts) -> Tensor:
+    """The same loss, all texts in one row, each a piece of a graph."""
+    with attend_along(model, causal([len(text) - 1 for text in texts])):
+        return _in_a_row_loss(model, texts)
 
 
 LOSSES: dict[str, Callable[[Any, Texts], Tensor]] = {
@@ -201,9 +132,9 @@ LOSSES: dict[str, Callable[[Any, Texts], Tensor]] = {
     "the same, loss on real tokens": _real_loss,
     "the same, in four groups by length": _grouped_loss,
     "the same, packed by position_ids": _in_a_row_loss,
-    "the same, packed by hand": _by_hand_loss,
+    "the same, along a graph": _along_loss,
 }
-"""The contestants: the first is ours, the others are of the library's own model."""
+"""The contestants: the first is of our model, the others of theirs."""
 
 
 def _update(model: nn.Module, loss: Callable[[Any, Texts], Tensor], texts: Texts) -> Callable[[], None]:
