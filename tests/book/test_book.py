@@ -102,8 +102,9 @@ def test_images_have_alternative_text_and_captions(page):
         assert len(caption) >= 20, alt
 
 
-def test_no_raw_markup_is_left(page):
+def test_no_raw_markup_and_no_warning_is_left(page):
     """Directives, roles and formulas that nothing has read stay in the text as they are."""
+    assert page.locator(".output.stderr").count() == 0
     text = page.evaluate(
         """() => {
             const body = document.body.cloneNode(true);
