@@ -190,3 +190,9 @@ def test_outside_of_the_with_it_says_so():
         attend_along(torch.nn.Linear(2, 2), GRAPH).__enter__()
     with pytest.raises(ValueError, match=r"q must be .* got \[21, 4, 8\]"), attend_along(model, causal(20)):
         packed(model)
+    half = torch.zeros(GRAPH.num_edges, 2)
+    with (
+        pytest.raises(InputError, match=r"edge_bias must be \[E, h\] = .*, 4\]"),
+        attend_along(model, GRAPH, half),
+    ):
+        packed(model)

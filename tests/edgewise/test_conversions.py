@@ -92,6 +92,7 @@ def test_and_or_are_those_of_masks(graph, as_edges, data):
         other = AttentionGraph.from_edge_index(other.edge_index.flip(1), sides(other))
     a, b = graph.to_mask(), other.to_mask()
     assert torch.equal((graph & other).to_mask(), a & b)
+    assert torch.equal((other & graph).edge_index, (graph & other).edge_index)
     assert torch.equal((graph | other).to_mask(), a | b)
     assert sides(graph & other) == sides(graph | other) == sides(graph)
 

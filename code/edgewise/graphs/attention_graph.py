@@ -576,9 +576,13 @@ class AttentionGraph:
         if runs := self._runs_with(other):
             start = torch.maximum(runs[0], runs[2])
             return self._like(intervals=(start, torch.maximum(start, torch.minimum(runs[1], runs[3]))))
-        numbers = (graph.src * graph.num_dst + graph.dst for graph in (self, other))
-        common = torch.isin(*numbers)
-        return self._like(edges=once(self.src[common], self.dst[common], self.num_dst))
+        few, many = (other, self) if self.intervals else (self, other)
+        if many.intervals:  # whose edges are not listed
+            start, stop = (ends[few.dst] for ends in many.intervals)
+            common = (start <= few.src) & (few.src < stop)
+        else:
+            common = torch.isin(*(graph.src * graph.num_dst + graph.dst for graph in (few, many)))
+        return self._like(edges=once(few.src[common], few.dst[common], self.num_dst))
 
     def __or__(self, other: "AttentionGraph") -> "AttentionGraph":
         """Edges that one of two graphs over the same tokens has, or both; each once, ordered by sender.

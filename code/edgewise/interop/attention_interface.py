@@ -38,9 +38,9 @@ def attend_along(
     the model still leaves out what it always does. Positions remain the model's: packed texts need
     ``position_ids``. The rows of a batch share the graph.
 
-    With a cache, receivers are the new tokens, and senders all tokens in it, the new ones last. A function
-    makes the graph of each step: ``lambda layer, n, m: AttentionGraph.from_cu_seqlens([0, n], [0, m],
-    causal=True)`` is what the model itself does.
+    With a cache, receivers are the new tokens, and senders all tokens in it, the new ones last; a sliding
+    layer's cache forgets the oldest, so count from the end. A function makes the graph of each step: ``lambda
+    layer, n, m: AttentionGraph.from_cu_seqlens([0, n], [0, m], causal=True)`` is what the model itself does.
 
     Parameters
     ----------
@@ -50,7 +50,8 @@ def attend_along(
     graph : AttentionGraph or callable
         Over the tokens of a row; or a function of the layer's number, receivers and senders that returns it.
     edge_bias : Tensor or callable, optional
-        [E, h], added to every layer's scores; or a function of the layer's number that returns it.
+        [E, h], added to every layer's scores; or a function of the layer's number that returns it. Where
+        layers have a window, both graph and bias are to be given by layer, within it.
     engine : str
         How attention is executed.
 
@@ -71,7 +72,9 @@ def attend_along(
     if config._attn_implementation != NAME:
         raise InputError(f"{kind} does not ask transformers' AttentionInterface")
 
-    def attend(layer: int, window: int | None, q: Tensor, k: Tensor, v: Tensor, **given: Any) -> Tensor:
+    def attend(
+        layer: int, window: int | None, rows: int, q: Tensor, k: Tensor, v: Tensor, **given: Any
+    ) -> Tensor:
         asked.add(layer)
         taken = graph if isinstance(graph, AttentionGraph) else graph(layer, len(q), len(k))
         bias = edge_bias(layer) if callable(edge_bias) else edge_bias
@@ -80,8 +83,11 @@ def attend_along(
             if bias is not None and kept.num_edges < taken.num_edges:
                 raise InputError(f"edge_bias is of edges that the model's window of {window} leaves out")
             taken = taken if bias is not None else kept
-        if bias is not None:  # as heads, the rows of a batch share it
-            bias = bias.repeat(1, q.shape[1] // bias.shape[1])
+        if bias is not None:
+            shape = [taken.num_edges, q.shape[1] // rows]
+            if list(bias.shape) != shape:
+                raise InputError(f"edge_bias must be [E, h] = {shape}, got {list(bias.shape)}")
+            bias = bias.repeat(1, rows)  # the rows of a batch, which are heads here, share it
         return propagate_attention(taken, q, k, v, edge_bias=bias, engine=engine, **given)
 
     try:
@@ -137,7 +143,7 @@ def _attention(
             f"{type(module).__name__} has a sliding_window to both sides; make it with the graph"
         )
     q, k, v = (x.permute(2, 0, 1, 3).flatten(1, 2) for x in (query, key, value))
-    output = attend(module.layer_idx, sliding_window, q, k, v, scale=scaling, dropout=dropout)
+    output = attend(module.layer_idx, sliding_window, len(query), q, k, v, scale=scaling, dropout=dropout)
     return output.unflatten(1, query.shape[:2]).transpose(0, 1), None
 
 

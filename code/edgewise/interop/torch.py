@@ -101,7 +101,9 @@ def _attention(module: nn.MultiheadAttention, engine: str) -> GraphAttention:
 
 
 def to_torch(module: nn.Module) -> Any:
-    """Return the module of ``torch.nn`` that computes the same on complete graphs; :func:`from_torch` undone.
+    """Return the module of ``torch.nn`` that computes the same on complete graphs: :func:`from_torch` undone.
+
+    It takes what our layers take, the batch first: ``batch_first=True``.
 
     Parameters
     ----------
