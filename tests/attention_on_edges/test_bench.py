@@ -5,9 +5,11 @@ from itertools import chain
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
+from torch_geometric.data import Data
+from torch_geometric.loader import NeighborLoader
 from typer.testing import CliRunner
 
-from attention_on_edges.bench import language_models, long_texts
+from attention_on_edges.bench import language_models, long_texts, mini_batches
 from attention_on_edges.bench.baselines import (
     LocalAttention,
     PaddedAttention,
@@ -266,6 +268,25 @@ class TestTraining:
         assert matrix_work(training, [[pair]]) - attention == pytest.approx(
             counter.get_total_flops(), rel=0.01
         )
+
+
+def test_mini_batches_are_drawn_as_pyg_draws_them():
+    """Each node of the first hops has its in-edges, or as many as it may; those asked for come first."""
+    ends, generator = torch.randint(50, (2, 300)), torch.Generator().manual_seed(0)
+    edge_index = torch.cat([ends, torch.stack([torch.arange(40), torch.zeros(40).long()])], 1)
+    data = Data(torch.arange(50.0)[:, None], edge_index)
+    draw = mini_batches.Neighbors(edge_index, 50, [4, 3])
+    for batch in NeighborLoader(data, [4, 3], neighbor_sampler=draw, batch_size=7, generator=generator):
+        assert torch.equal(batch.n_id[: batch.batch_size], batch.input_id)
+        assert torch.equal(batch.x[:, 0], batch.n_id.float())
+        assert torch.equal(batch.n_id[batch.edge_index], edge_index[:, batch.e_id])
+        assert len(batch.e_id.unique()) == len(batch.e_id)
+        drawn = torch.bincount(batch.edge_index[1], minlength=len(batch.n_id))
+        there = torch.bincount(edge_index[1], minlength=50)[batch.n_id]
+        assert torch.equal(drawn[: batch.batch_size], there[: batch.batch_size].clamp(max=4))
+        second = batch.edge_index[0, batch.edge_index[1] < batch.batch_size].unique()
+        second = second[second >= batch.batch_size]
+        assert torch.equal(drawn[second], there[second].clamp(max=3))
 
 
 class TestLanguageModels:

@@ -93,6 +93,10 @@ def test_a_batch_shares_the_graph(model):
     with attend_along(model, GRAPH):
         found = packed(model, input_ids=rows, position_ids=PLACES.expand(2, -1))
         torch.testing.assert_close(found[1:], packed(model, input_ids=rows[1:]), atol=1e-5, rtol=1e-5)
+    if getattr(model.config, "sliding_window", None) is None:
+        with attend_along(model, GRAPH, torch.randn(GRAPH.num_edges, 4)):
+            found = packed(model, input_ids=rows, position_ids=PLACES.expand(2, -1))
+            torch.testing.assert_close(found[1:], packed(model, input_ids=rows[1:]), atol=1e-5, rtol=1e-5)
 
 
 def test_graphs_and_biases_by_layer(model):

@@ -71,6 +71,7 @@ def packed(seed, count):
 
 @pytest.mark.parametrize("engine", ["csr", "auto"])
 @pytest.mark.parametrize("planned", [True, False])
+@torch._dynamo.config.patch(recompile_limit=200)
 def test_forty_sets_of_packed_lengths_compile_a_handful_of_times(engine, planned):
     """Without a plan programs break where one is made; they are a few more, and not more and more."""
     layer, counts, seen = GraphAttention(8, 2, engine=engine), [], []
