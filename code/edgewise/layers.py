@@ -46,7 +46,7 @@ class Embeddings(nn.Module):
         nn.init.normal_(self.lut.weight, std=dim_model**-0.5)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """int64 [N] to [N, dim_model]. An id outside the vocabulary is a ``ValueError``."""
+        """int64 [N] to [N, dim_model]. On a CPU an id outside the vocabulary is a ``ValueError``."""
         check_tokens("token id", ids, self.lut.num_embeddings)
         return self.lut(ids) * math.sqrt(self.lut.embedding_dim)
 
@@ -60,23 +60,21 @@ class PositionalEncoding(nn.Module):
         Width.
     dropout : float
         For ``self.dropout``, which the model applies to the sum of embedding and position.
-    max_len : int, optional
-        Longest sequence allowed.
     """
 
-    def __init__(self, dim_model: int, dropout: float = 0.0, max_len: int | None = None):
+    def __init__(self, dim_model: int, dropout: float = 0.0):
         super().__init__()
         self.dim_model = check_count("dim_model", dim_model, 1)
-        self.max_len = max_len if max_len is None else check_count("max_len", max_len, 1)
         self.dropout = Dropout(check_probability("dropout", dropout))
 
     def forward(self, positions: Tensor) -> Tensor:
-        """int64 [N] to float32 [N, dim_model]. A position at or past ``max_len`` is a ``ValueError``."""
-        check_tokens("position", positions, self.max_len or torch.iinfo(torch.int64).max)
-        if positions.device.type != "cpu":  # it would have to say which is the largest
+        """int64 [N] to float32 [N, dim_model]."""
+        check_tokens("position", positions, torch.iinfo(torch.int64).max)
+        if positions.device.type not in ("cpu", "mps"):  # it would have to say which is the largest
             return waves(positions, self.dim_model)
         longest = int(positions.max()) + 1 if positions.numel() else 1
-        return _table(max(128, 2 ** (longest - 1).bit_length()), self.dim_model)[positions]
+        table = _table(max(128, 2 ** (longest - 1).bit_length()), self.dim_model)
+        return table.to(positions.device)[positions]
 
 
 @lru_cache(maxsize=16)

@@ -135,19 +135,6 @@ def test_a_cache_counts_what_one_model_has_read(model):
     assert cache.lengths.tolist() == [3]
 
 
-def test_packed_documents_do_not_see_each_other(model):
-    texts = [[3, 4, 5, 6], [7], [8, 9, 10]]
-    together = model(*model.pack(texts))
-    together.square().sum().backward()
-    gradients = [parameter.grad.clone() for parameter in model.parameters()]
-    model.zero_grad()
-    alone = [model(*model.pack([text])) for text in texts]
-    torch.testing.assert_close(together, torch.cat(alone))
-    sum(x.square().sum() for x in alone).backward()
-    for parameter, gradient in zip(model.parameters(), gradients, strict=True):
-        torch.testing.assert_close(parameter.grad, gradient)
-
-
 lengths = st.lists(st.integers(0, 6), min_size=1, max_size=3)
 
 

@@ -9,7 +9,7 @@ from torch._dynamo.backends.debugging import aot_eager
 
 from edgewise import GraphAttention, causal, from_torch, window
 from edgewise.graphs import random_links
-from edgewise.message_passing import csr, plan, tiles
+from edgewise.message_passing import csr, plan, propagate_attention, tiles
 from edgewise.message_passing.pattern import edge_order, pattern_of
 from edgewise.message_passing.precision import all_tensors
 from support import random_fields
@@ -44,6 +44,14 @@ def test_a_layer_compiles_as_one_program(engine, graph):
     outputs = [run(graph, x, **given) for run in (layer, compiled)]  # the first makes the plan
     torch.testing.assert_close(*outputs)
     torch.testing.assert_close(*(torch.autograd.grad(y.square().sum(), leaves) for y in outputs))
+
+
+def test_gradients_are_as_precise_where_backward_is_inside_of_autocast(graph):
+    fields, found = random_fields(graph, 2, 8), []
+    for run in (propagate_attention, torch.compile(propagate_attention, backend="aot_eager")):
+        with torch.autocast("cpu", torch.bfloat16):
+            found.append(torch.autograd.grad(run(graph, *fields, engine="tiles").square().sum(), fields))
+    torch.testing.assert_close(*found)
 
 
 @pytest.mark.parametrize("extra", ["", "bias", "keep"])
@@ -93,18 +101,19 @@ def test_forty_sets_of_packed_lengths_compile_a_handful_of_times(engine, planned
     assert max(counts) < 15
 
 
+class OnGraph(nn.Module):
+    def __init__(self, engine, graph):
+        super().__init__()
+        self.layer, self.graph = GraphAttention(8, 2, engine=engine), graph
+
+    def forward(self, x):
+        return self.layer(self.graph, x)
+
+
 @pytest.mark.parametrize("engine", ["csr", "tiles"])
 @pytest.mark.parametrize("strict", [True, False])
 def test_a_planned_graph_is_exported_and_read_again(engine, strict, graph, tmp_path):
-    class OnGraph(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = GraphAttention(8, 2, engine=engine)
-
-        def forward(self, x):
-            return self.layer(graph, x)
-
-    model, x = OnGraph(), torch.randn(graph.num_dst, 8)
+    model, x = OnGraph(engine, graph), torch.randn(graph.num_dst, 8)
     model(x)
     torch.export.save(torch.export.export(model, (x,), strict=strict), tmp_path / "program.pt2")
     program = torch.export.load(tmp_path / "program.pt2").module()
@@ -112,7 +121,17 @@ def test_a_planned_graph_is_exported_and_read_again(engine, strict, graph, tmp_p
         torch.testing.assert_close(program(other), model(other))
 
 
-def test_inductor_compiles_a_layer_for_packed_texts():
+def test_a_graph_without_a_plan_is_not_exported_and_stays_as_it_was():
+    """As do the plans that graphs of equal lengths share."""
+    model, x = OnGraph("auto", causal([23, 18])), torch.randn(41, 8)
+    with pytest.raises(ValueError, match="call the module once before"):
+        torch.export.export(model, (x,), strict=False)
+    for graph in (model.graph, causal([23, 18])):
+        assert model.layer(graph, x).isfinite().all()
+
+
+def test_inductor_compiles_a_layer_for_packed_texts(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     layer = from_torch(nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, norm_first=True))
     compiled = torch.compile(layer, fullgraph=True)
     for graph in packed(1, 3):

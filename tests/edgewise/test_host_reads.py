@@ -1,4 +1,4 @@
-"""With a plan, a step of training asks a GPU for nothing: shown on the meta device, which has no numbers."""
+"""With a plan, passes, losses and updates ask a GPU for nothing: shown on a device without numbers."""
 
 from dataclasses import replace
 

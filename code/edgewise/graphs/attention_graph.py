@@ -16,7 +16,7 @@ from edgewise.graphs import block_mask, packing
 from edgewise.graphs.dgl import load_dgl
 from edgewise.graphs.ordering import cuthill_mckee, once
 from edgewise.graphs.packing import Packed
-from edgewise.validation import check_bool, check_count, check_counts, check_ids, kind_of
+from edgewise.validation import InputError, check_bool, check_count, check_counts, check_ids, kind_of
 
 if TYPE_CHECKING:
     import networkx
@@ -437,11 +437,13 @@ class AttentionGraph:
     def cached(self, name: str, make: Callable[[], Any]) -> Any:
         """Cache the result of ``make`` on this graph under ``name``."""
         if name not in self._cache:
-            self._make(name, make)
+            if getattr(torch.compiler, "is_exporting", bool)():
+                raise InputError("a graph is exported with its plan: call the module once before")
+            inside = torch.compiler.is_compiling()  # programs use what is kept, they do not make it
+            (torch.compiler.disable(self._keep) if inside else self._keep)(name, make)
         return self._cache[name]
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]  # programs use what is kept, they do not make it
-    def _make(self, name: str, make: Callable[[], Any]) -> None:
+    def _keep(self, name: str, make: Callable[[], Any]) -> None:
         inference = torch.is_inference_mode_enabled()  # a later pass may need gradients
         with torch.inference_mode(False) if inference else contextlib.nullcontext():
             self._cache[name] = make()

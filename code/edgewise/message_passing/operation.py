@@ -1,6 +1,5 @@
 """The one operation: arguments are checked, an engine is chosen, and what is not finite is computed anew."""
 
-import contextlib
 import math
 from collections.abc import Sequence
 
@@ -14,7 +13,7 @@ from edgewise.message_passing.cost_model import cost, in_a_transform
 from edgewise.message_passing.csr import csr
 from edgewise.message_passing.dgl_engines import builtin, fused, mailbox
 from edgewise.message_passing.flex import flex, varlen
-from edgewise.message_passing.precision import HALF, Engine, in_full_precision
+from edgewise.message_passing.precision import HALF, Engine, in_full_precision, without_autocast
 from edgewise.message_passing.scatter import edge_softmax, scatter
 from edgewise.message_passing.tiles import tiles
 from edgewise.validation import check_choice, check_floats, check_probability, check_real
@@ -124,19 +123,13 @@ def propagate_attention(
         engine = cost(graph, *q.shape[1:]).engine
     if graph.num_edges == 0:
         engine = "scatter"
-    with _without_autocast(q.device.type):
+    with without_autocast(q.device.type):
         output = (ENGINES.get(engine) or KERNELS[engine])(graph, q, k, v, edge_bias, keep, *features)
         if engine not in ("csr", "scatter") and not _finite(output):
             # Tiles multiply what is masked by zero; DGL's softmax knows no receiver without a finite score.
             other = scatter if engine in ("mailbox", "builtin") else csr
             output = other(graph, q, k, v, edge_bias, keep)
         return output
-
-
-def _without_autocast(device: str) -> contextlib.AbstractContextManager[object]:
-    """Under which engines would differ in the dtype that they return."""
-    on = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
-    return torch.autocast(device, enabled=False) if on else contextlib.nullcontext()
 
 
 def _finite(output: Tensor) -> bool:

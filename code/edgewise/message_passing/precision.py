@@ -1,5 +1,6 @@
 """What an engine is, and what several share: full precision, missing fields, no second derivatives."""
 
+import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -29,6 +30,12 @@ def in_full_precision(engine: Engine) -> Engine:
         return engine(graph, *(x if x is None else x.float() for x in fields)).to(fields[0].dtype)
 
     return wrapped
+
+
+def without_autocast(device: str) -> contextlib.AbstractContextManager[object]:
+    """Under which engines would differ in the dtype that they return."""
+    on = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+    return torch.autocast(device, enabled=False) if on else contextlib.nullcontext()
 
 
 def all_tensors(fields: Sequence[Tensor | None]) -> list[Tensor]:

@@ -22,6 +22,7 @@ from edgewise.message_passing.precision import (
     all_tensors,
     given,
     in_full_precision,
+    without_autocast,
     without_second_derivatives,
 )
 
@@ -178,33 +179,36 @@ def _shape(fields: list[Tensor], plan: list[Tensor]) -> Tensor:
 
 
 @torch.library.custom_op("edgewise::tiles_backward", mutates_args=())
-def _backward_operator(fields: list[Tensor], plan: list[Tensor], grad: Tensor) -> list[Tensor]:
-    """Gradients of queries, keys, values and of a bias; the forward pass is computed again, tile by tile."""
+def _backward_operator(fields: list[Tensor], plan: list[Tensor], grad: Tensor, of_bias: bool) -> list[Tensor]:
+    """Gradients of queries, keys, values, and a bias if wanted; the forward pass is computed again."""
     buckets, receivers, senders = layout = unpack(PackedLayout(*plan[:3]))
     upstream = _as_tiles(_fill_slots(grad, receivers), [(b.num_tiles, b.rows) for b in buckets])
     tiles = _in_tiles(layout, plan[3:], *given(fields))
-    found = [_pull_back(*each) for each in zip(upstream, tiles, strict=True)]
+    with without_autocast(grad.device.type):
+        found = [_pull_back(*each, of_bias) for each in zip(upstream, tiles, strict=True)]
     of_tokens = [_as_slots(x) for x in list(zip(*found, strict=True))[:3]]
     sums = [_sum_slots(x, place) for x, place in zip(of_tokens, (receivers, senders, senders), strict=True)]
-    if fields[3].dim() > 1:
+    if of_bias:
         scores = [of_added.permute(0, 2, 3, 1).flatten(0, 2) for *_, of_added in found]
         sums.append(torch.cat(scores).index_select(0, plan[3]))
     return [x.contiguous() for x in sums]
 
 
-def _pull_back(above: Tensor, tile: tuple[Any, ...]) -> tuple[Tensor, ...]:
+def _pull_back(above: Tensor, tile: tuple[Any, ...], of_bias: bool) -> tuple[Tensor, ...]:
     """Gradients of a bucket's queries, keys, values and bias; autograd itself does not run in an operator."""
-    bucket, *fields, factor = tile
+    bucket, *fields, added, factor = tile
 
-    def attend(q: Tensor, k: Tensor, v: Tensor, added: OnEdges = None) -> Tensor:
-        return _attend(bucket, q, k, v, added, factor)
+    def attend(q: Tensor, k: Tensor, v: Tensor, bias: OnEdges = added) -> Tensor:
+        return _attend(bucket, q, k, v, bias, factor)
 
-    return torch.func.vjp(attend, *[x for x in fields if x is not None])[1](above)
+    return torch.func.vjp(attend, *fields, *[added] * of_bias)[1](above)
 
 
 @_backward_operator.register_fake
-def _shapes_of_gradients(fields: list[Tensor], plan: list[Tensor], grad: Tensor) -> list[Tensor]:
-    return [x.new_empty(x.shape) for x in fields[:4] if x.dim() > 1]
+def _shapes_of_gradients(
+    fields: list[Tensor], plan: list[Tensor], grad: Tensor, of_bias: bool
+) -> list[Tensor]:
+    return [x.new_empty(x.shape) for x in fields[: 3 + of_bias]]
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -214,7 +218,7 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 def _differentiate(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     saved = ctx.saved_tensors
-    found = _backward_operator(saved[:5], saved[5:], grad)
+    found = _backward_operator(saved[:5], saved[5:], grad, saved[3].requires_grad)
     return [*found, *[None] * (5 - len(found))], [None] * len(saved[5:])
 
 

@@ -142,8 +142,7 @@ def _loss_and_gradient(
     log_z = highest - gradient.amax(1).log()
     right = logits.gather(1, target[:, None]).squeeze(1)
     correct = right == highest
-    halts = logits.device.type != "cpu"  # where it is asked what follows
-    rows = slice(None) if halts else correct.nonzero().squeeze(1)
+    rows = correct.nonzero().squeeze(1)
     correct[rows] = logits[rows].argmax(1) == target[rows]  # of equal predictions the first counts
     right = right - log_z
     others = logits.sum(1) - logits[:, criterion.padding_idx] - (criterion.size - 1) * log_z
@@ -152,7 +151,7 @@ def _loss_and_gradient(
     gradient[:, criterion.padding_idx] += criterion.share
     gradient.scatter_add_(1, target[:, None], torch.full_like(log_z, -criterion.certain)[:, None])
     real = target != criterion.padding_idx
-    if halts or not bool(real.all()):
+    if not bool(real.all()):
         gradient *= real[:, None]
         loss = loss.masked_fill(~real, 0)
     return loss, correct & real

@@ -58,7 +58,7 @@ class LabelSmoothing(nn.Module):
         Raises
         ------
         TypeError, ValueError
-            If shapes differ or a target lies outside the vocabulary.
+            If shapes differ, or on a CPU a target lies outside the vocabulary.
         """
         self.check(target, *log_probs.shape)
         right = log_probs.gather(1, target[:, None]).squeeze(1)
