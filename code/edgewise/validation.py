@@ -122,7 +122,7 @@ def check_floats(name: str, x: object) -> None:
 
 
 def check_tokens(name: str, ids: Tensor, size: int) -> None:
-    """As :func:`check_ids`, on a CPU; a GPU would have to halt, and its lookups refuse what is outside."""
+    """As :func:`check_ids`, on a CPU. A GPU would have to halt; its lookups stop at what is outside."""
     if not isinstance(ids, Tensor) or ids.dtype != torch.int64 or ids.device.type == "cpu":
         check_ids(name, ids, size)
 

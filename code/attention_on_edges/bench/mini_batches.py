@@ -52,10 +52,8 @@ class Neighbors(BaseSampler):  # type: ignore[misc]  # without types
             receiver = torch.arange(len(front)).repeat_interleave(counts)
             place = torch.arange(len(receiver)) - (counts.cumsum(0) - counts)[receiver]
             shuffled = torch.rand(len(receiver)).argsort()
-            shuffled = shuffled[
-                receiver[shuffled].argsort(stable=True)
-            ]  # each receiver's edges, in any order
-            chosen = shuffled[place < most]
+            by_receiver = shuffled[receiver[shuffled].argsort(stable=True)]
+            chosen = by_receiver[place < most]
             receivers.append(number[front[receiver[chosen]]])
             drawn.append((self.first[front[receiver]] + place)[chosen])
             front = self.senders[drawn[-1]].unique()

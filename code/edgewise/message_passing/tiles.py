@@ -53,8 +53,12 @@ def tiles(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor, bias: OnEdges,
     fields, tensors = (q, k, v, bias, keep), graph.cached("tensors of tiles", lambda: plan.tensors)
     if torch.compiler.is_compiling():
         return _operator(all_tensors(fields), [*tensors, *places])
-    answers = [_attend(*each) for each in _in_tiles(plan.layout, places, *fields)]
-    return collect(_as_slots(answers), plan.layout.receivers)
+    return _execute(plan.layout, places, fields)
+
+
+def _execute(layout: Layout, places: Sequence[Tensor], fields: Sequence[Any]) -> Tensor:
+    answers = [_attend(*each) for each in _in_tiles(layout, places, *fields)]
+    return collect(_as_slots(answers), layout.receivers)
 
 
 def _attend(bucket: Bucket, q: Tensor, k: Tensor, v: Tensor, added: OnEdges, factor: OnEdges) -> Tensor:
@@ -167,9 +171,7 @@ def _fill_slots(tokens: Tensor, place: Placement) -> Tensor:
 @torch.library.custom_op("edgewise::tiles", mutates_args=())
 def _operator(fields: list[Tensor], plan: list[Tensor]) -> Tensor:
     """The same as a compiled program sees it: one opaque call, whatever the number of buckets."""
-    layout = unpack(PackedLayout(*plan[:3]))
-    answers = [_attend(*each) for each in _in_tiles(layout, plan[3:], *given(fields))]
-    return collect(_as_slots(answers), layout.receivers).contiguous()
+    return _execute(unpack(PackedLayout(*plan[:3])), plan[3:], given(fields)).contiguous()
 
 
 @_operator.register_fake
