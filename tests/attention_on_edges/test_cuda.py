@@ -21,7 +21,7 @@ from edgewise import GraphAttention
 from edgewise.decoding import beam_search, greedy
 from edgewise.graphs import AttentionGraph, GraphPool, bipartite, causal, complete, window
 from edgewise.layers import Embeddings
-from edgewise.message_passing import ENGINES, propagate_attention
+from edgewise.message_passing import ENGINES, KERNELS, propagate_attention
 from edgewise.message_passing.operation import DGL_ENGINES
 from edgewise.training import LabelSmoothing, TrainingConfig, states_loss, take_step
 from edgewise.tutorial import NoamOpt
@@ -34,7 +34,7 @@ devices = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=p
 GRAPHS = {
     "sentences": complete([5, 1, 30, 7]),
     "targets": causal([4, 9, 1, 40]),
-    "across": bipartite([3, 20, 8], [6, 1, 15]),
+    "across": bipartite([3, 20, 0, 8], [6, 1, 2, 15]),
     "window": window(200, 3, 3),
     "some without in-edges": complete([6, 6]).restrict(torch.arange(12) % 3 > 0),
     "two edges of a pair": AttentionGraph(*torch.tensor([[4, 0, 4, 2, 0, 3], [1, 5, 1, 0, 5, 2]]), 6),
@@ -180,17 +180,22 @@ def descend(layer, graph, x):
 
 @pytest.mark.cuda
 @pytest.mark.parametrize("name", ["sentences", "targets", "across", "window", "some without in-edges"])
-@pytest.mark.parametrize("engine", ["flex", "varlen"])
-def test_pytorchs_kernels_compute_the_graph(name, engine):
+@pytest.mark.parametrize("engine", ["flex", "varlen", "auto"])
+def test_pytorchs_kernels_compute_the_graph(name, engine, monkeypatch):
+    """``auto`` takes ``varlen`` for packed sequences, here where some have no senders, too."""
     graph, dtype = GRAPHS[name].to("cuda"), torch.float32 if engine == "flex" else torch.bfloat16
     if engine == "varlen" and graph.lengths is None:
         return  # refused, as elsewhere tested
+    if engine == "auto":
+        called = []
+        monkeypatch.setitem(KERNELS, "varlen", lambda *given: called.append(given) or flex.varlen(*given))
     fields = [x.detach().to("cuda", dtype).requires_grad_() for x in random_fields(graph, 4, 16)]
     both = [propagate_attention(graph, *fields, engine=e) for e in (engine, "scatter")]
     gradients = [torch.autograd.grad(found.sum(), fields) for found in both]
     close = {"atol": 1e-4, "rtol": 1e-4} if engine == "flex" else {"atol": 0.05, "rtol": 0.05}
     torch.testing.assert_close(*both, **close)
     torch.testing.assert_close(*gradients, **close)
+    assert engine != "auto" or bool(called) == (graph.lengths is not None)
 
 
 @devices

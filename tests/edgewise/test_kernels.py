@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch._subclasses import FakeTensorMode
 from torch.nn.attention.flex_attention import flex_attention
 
 from edgewise.graphs import AttentionGraph, bigbird, bipartite, causal, complete, random_links, window
@@ -106,6 +107,35 @@ def test_packed_sequences_reach_their_kernel_in_its_meaning(graph, monkeypatch):
     torch.testing.assert_close(
         propagate_attention(graph, *fields, engine="varlen"), propagate_attention(graph, *fields)
     )
+
+
+@pytest.mark.parametrize(
+    ("graph", "width", "dtype", "taken"),
+    [
+        (complete([3, 9]), 16, torch.bfloat16, True),
+        (bipartite([3, 9], [4, 4]), 16, torch.float16, True),
+        (window([9, 9], 2, 0), 16, torch.bfloat16, True),
+        (causal([9, 9]), 16, torch.bfloat16, False),
+        (complete([3, 9]).restrict(torch.arange(12) > 0), 16, torch.bfloat16, False),
+        (complete([3, 9]), 16, torch.float32, False),
+        (complete([3, 9]), 12, torch.bfloat16, False),
+        (complete([3, 9]), 264, torch.bfloat16, False),
+    ],
+)
+def test_auto_takes_the_kernel_for_packed_sequences_where_that_was_measured_to_pay(
+    graph, width, dtype, taken, monkeypatch
+):
+    """On a GPU of its kind; queries are pretended to be on one."""
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
+    monkeypatch.setattr(kernels, "_windows", lambda: True)
+    with FakeTensorMode():
+        q, v = (torch.empty(graph.num_dst, 2, d, device="cuda", dtype=dtype) for d in (width, width + 8))
+    assert kernels.suits_varlen(graph, q, q, None, None) is taken
+    for others in ((v, None, None), (q, q, None), (q, None, q)):
+        assert not kernels.suits_varlen(graph, q, *others)
+    assert not kernels.suits_varlen(graph, torch.empty(q.shape, dtype=dtype), q, None, None)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
+    assert not kernels.suits_varlen(graph, q, q, None, None)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from edgewise.graphs.attention_graph import remedy
 from edgewise.message_passing.cost_model import cost, in_a_transform
 from edgewise.message_passing.csr import csr
 from edgewise.message_passing.dgl_engines import builtin, fused, mailbox
-from edgewise.message_passing.flex import flex, varlen
+from edgewise.message_passing.flex import flex, suits_varlen, varlen
 from edgewise.message_passing.precision import HALF, Engine, in_full_precision, without_autocast
 from edgewise.message_passing.scatter import edge_softmax, scatter
 from edgewise.message_passing.tiles import tiles
@@ -119,6 +119,8 @@ def propagate_attention(
         keep = q.new_empty(graph.num_edges, q.shape[1]).bernoulli_(1 - dropout).div_(1 - dropout)
     if engine == "auto" and features:
         engine = "scatter" if in_a_transform() else "csr"
+    elif engine == "auto" and suits_varlen(graph, q, v, edge_bias, keep) and not in_a_transform():
+        engine = "varlen"
     elif engine == "auto":
         engine = cost(graph, *q.shape[1:]).engine
     if graph.num_edges == 0:
