@@ -193,6 +193,17 @@ def test_tiles_of_any_height_give_the_same_result(rows, graph):
         check(graph, "tiles", 1, 2)
 
 
+@pytest.mark.parametrize("single", [0, planning.SINGLE])
+@given(graph=graphs.filter(lambda graph: graph.num_edges))
+def test_a_kernel_sees_receivers_with_in_edges_alone(single, graph):
+    """On a GPU in half precision, one gives others the mean of all values."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(planning, "SINGLE", single)
+        planning.forget_plans()
+        received = plan_tiles(graph).layout.receivers.tokens
+    assert received.unique().equal(graph.dst.unique())
+
+
 @given(graphs)
 def test_weights_are_the_softmax_that_the_engines_use(graph):
     q, k, v = random_fields(graph, 2, 3)

@@ -77,12 +77,12 @@ def suits_varlen(graph: AttentionGraph, q: Tensor, v: Tensor, bias: OnEdges, kee
     For sequences of unequal lengths and for windows it was the fastest one in half precision
     (``book/studies/gpu-engines.json``).
     """
+    if q.device.type != "cuda" or q.dtype not in HALF or torch.compiler.is_compiling():
+        return False
     packed, width = graph.lengths, q.shape[-1]
-    if packed is None or q.device.type != "cuda" or q.dtype not in HALF:
+    if packed is None or bias is not None or keep is not None or width % 8 or not width == v.shape[-1] <= 256:
         return False
-    if bias is not None or keep is not None or width % 8 or not width == v.shape[-1] <= 256:
-        return False
-    if torch.compiler.is_compiling() or torch.cuda.get_device_capability(q.device) < (8, 0) or not _windows():
+    if torch.cuda.get_device_capability(q.device) < (8, 0) or not _windows():
         return False
     equal = len(set(packed.senders)) == len(set(packed.receivers or packed.senders)) == 1
     return not equal or packed.left is not None or packed.right not in (None, 0)

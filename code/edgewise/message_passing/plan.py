@@ -161,9 +161,12 @@ def _plan(graph: AttentionGraph) -> TilePlan:
 
 
 def _single_tile(num_dst: int, num_src: int, device: torch.device, mask: Tensor | None) -> PackedLayout:
-    receivers = senders = _everywhere(num_dst, device)
-    if num_src != num_dst:
-        senders = _everywhere(num_src, device)
+    receivers = senders = _everywhere(num_src, device)
+    if mask is not None and not bool((receiving := mask.any(-1).flatten()).all()):
+        # Kernels do not agree on rows without a column.
+        receivers = Placement.of(num_dst, torch.arange(num_dst, device=device), receiving)
+    elif num_src != num_dst:
+        receivers = _everywhere(num_dst, device)
     return pack(Layout([Bucket(1, num_dst, num_src, mask)], receivers, senders))
 
 
