@@ -1,8 +1,8 @@
 """From pairs of sentences to the three graphs of a batch."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -47,7 +47,6 @@ class Batch:
     tgt_y: Tensor
     src_lengths: list[int]
     tgt_lengths: list[int]
-    pool: "GraphPool" = field(repr=False)
     stand_in: bool = False
 
     @property
@@ -108,55 +107,55 @@ class Batch:
 
     @cached_property
     def g(self) -> Any:
-        """One ``DGLGraph`` of the whole batch, as the DGL tutorial builds it.
+        """One ``DGLGraph`` of the three graphs, as the DGL tutorial builds it, pair by pair.
 
         Raises
         ------
         MissingPackageError
             If DGL cannot be imported.
-        ValueError
-            If the batch's graphs are no longer the complete, causal and bipartite ones of its lengths.
         """
-        self._check_graphs()
-        pairs = zip(self.src_lengths, self.tgt_lengths, strict=True)
-        return load_dgl().batch([self.pool.pair_graph(n, m) for n, m in pairs]).to(self.device)
+        ends = torch.empty(2, self.n_edges, dtype=torch.int64, device=self.device)
+        kinds = zip(self.eids.values(), (self.enc, self.cross, self.dec), ("enc", "enc", "dec"), strict=True)
+        for edges, graph, of in kinds:
+            senders, receivers = self.nids[of], self.nids["enc" if graph is self.enc else "dec"]
+            ends[:, edges] = torch.stack([senders[graph.src], receivers[graph.dst]])
+        made = load_dgl().graph(tuple(ends), num_nodes=self.n_nodes)
+        count = partial(torch.bincount, minlength=self.n_sentences)
+        made.set_batch_num_nodes(sum(map(count, self._sentences)))
+        made.set_batch_num_edges(sum(map(count, self._sentences_of_edges)))
+        return made
 
     @cached_property
     def nids(self) -> dict[str, Tensor]:
         """Ids of the nodes of ``g``: ``enc`` for source tokens, ``dec`` for target tokens."""
-        return self._numbering(enc=self.src_lengths, dec=self.tgt_lengths)
+        return _numbering(("enc", "dec"), self._sentences)
 
     @cached_property
     def eids(self) -> dict[str, Tensor]:
         """Ids of the edges of ``g``: ``ee`` within the source, ``ed`` across, ``dd`` within the target."""
-        self._check_graphs()
-        return self._numbering(**self._edges_a_pair())
+        return _numbering(("ee", "ed", "dd"), self._sentences_of_edges)
 
-    def _edges_a_pair(self) -> dict[str, list[int]]:
-        return {
-            "ee": [n * n for n in self.src_lengths],
-            "ed": [n * m for n, m in zip(self.src_lengths, self.tgt_lengths, strict=True)],
-            "dd": [m * (m + 1) // 2 for m in self.tgt_lengths],
-        }
+    @property
+    def _sentences(self) -> list[Tensor]:
+        """The sentence of each source token, and of each target token."""
+        lengths = (torch.tensor(x, device=self.device) for x in (self.src_lengths, self.tgt_lengths))
+        return [torch.arange(self.n_sentences, device=self.device).repeat_interleave(x) for x in lengths]
 
-    def _check_graphs(self) -> None:
-        held = {"ee": self.enc.num_edges, "ed": self.cross.num_edges, "dd": self.dec.num_edges}
-        made = {kind: sum(counts) for kind, counts in self._edges_a_pair().items()}
-        if held != made:
-            raise ValueError(f"g and eids describe a batch as the pool made it, {made}; this one has {held}")
+    @property
+    def _sentences_of_edges(self) -> list[Tensor]:
+        """Of each edge of ``enc``, ``cross`` and ``dec``."""
+        source, target = self._sentences
+        return [source[self.enc.dst], target[self.cross.dst], target[self.dec.dst]]
 
-    def _numbering(self, **counts: list[int]) -> dict[str, Tensor]:
-        """Number things sentence by sentence and, within one, kind by kind."""
-        sizes = torch.tensor(list(counts.values())).T.flatten()
-        ids = torch.arange(int(sizes.sum())).split(sizes.tolist())
-        return {kind: torch.cat(ids[i :: len(counts)]).to(self.device) for i, kind in enumerate(counts)}
+
+def _numbering(kinds: Sequence[str], sentences: list[Tensor]) -> dict[str, Tensor]:
+    """Number things sentence by sentence and, within one, kind by kind."""
+    order = torch.cat([len(kinds) * x + i for i, x in enumerate(sentences)]).argsort(stable=True)
+    return dict(zip(kinds, order.argsort().split([len(x) for x in sentences]), strict=True))
 
 
 class GraphPool:
-    """Turns lists of sentences into batches; caches one ``DGLGraph`` for each pair of lengths."""
-
-    def __init__(self) -> None:
-        self._pairs: dict[tuple[int, int], Any] = {}
+    """Turns lists of sentences into batches."""
 
     def __call__(
         self,
@@ -206,24 +205,8 @@ class GraphPool:
             tgt_y=torch.cat([ids[1:] for ids in targets]),
             src_lengths=src_lengths,
             tgt_lengths=tgt_lengths,
-            pool=self,
         )
         return batch.to(device)
-
-    def pair_graph(self, num_src: int, num_tgt: int) -> Any:
-        """Return the ``DGLGraph`` of one pair: nodes source then target, edges ``ee``, ``ed``, ``dd``.
-
-        Raises
-        ------
-        MissingPackageError
-            If DGL cannot be imported.
-        """
-        if (num_src, num_tgt) not in self._pairs:
-            ee, ed, dd = complete(num_src), bipartite(num_src, num_tgt), causal(num_tgt)
-            src = torch.cat([ee.src, ed.src, dd.src + num_src])
-            dst = torch.cat([ee.dst, ed.dst + num_src, dd.dst + num_src])
-            self._pairs[num_src, num_tgt] = load_dgl().graph((src, dst), num_nodes=num_src + num_tgt)
-        return self._pairs[num_src, num_tgt]
 
 
 def _ids(name: str, index: int, sentence: Sentence) -> Tensor:
