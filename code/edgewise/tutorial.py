@@ -13,9 +13,6 @@ from edgewise.graphs import Batch
 from edgewise.models import transformer
 from edgewise.validation import check_count
 
-Progress = Callable[[int], object]
-"""Is told how many target tokens were processed."""
-
 
 class NoamOpt:
     r"""An optimiser whose rate warms up, then decays (Vaswani et al. 2017, eq. 3).
@@ -113,22 +110,19 @@ class SimpleLossCompute:
         Log-probabilities [N, V] and targets [N] to a summed loss.
     opt : NoamOpt or torch.optim.Optimizer, optional
         Without one, the weights are not updated.
-    grad_accum : int
-        Batches whose gradients are added up before each step.
 
     Raises
     ------
     TypeError
-        If ``opt`` cannot take a step, or ``grad_accum`` is not an integer.
+        If ``opt`` cannot take a step.
     """
 
-    def __init__(self, criterion: Callable[[Tensor, Tensor], Tensor], opt: Any = None, grad_accum: int = 1):
+    def __init__(self, criterion: Callable[[Tensor, Tensor], Tensor], opt: Any = None):
         if opt is not None and not (hasattr(opt, "step") and hasattr(opt, "zero_grad")):
             raise TypeError(f"opt must have step() and zero_grad(), got {opt!r}")
         self.criterion = criterion
         self.opt = opt
-        self.grad_accum = check_count("grad_accum", grad_accum, 1)
-        self.total_loss, self.tokens, self.waiting = 0.0, 0, 0
+        self.total_loss, self.tokens = 0.0, 0
         self.correct: float = 0
 
     @property
@@ -142,7 +136,7 @@ class SimpleLossCompute:
         return self.correct / self.tokens if self.tokens else math.nan
 
     def __call__(self, log_probs: Tensor, target: Tensor, n_tokens: int) -> float:
-        """Count a batch and accumulate its gradient; update after every ``grad_accum`` batches.
+        """Count a batch and learn from it.
 
         Parameters
         ----------
@@ -161,22 +155,13 @@ class SimpleLossCompute:
         check_count("n_tokens", n_tokens, 1)
         total = self.criterion(log_probs, target)
         if self.opt is not None:
-            if self.waiting == 0:
-                self.opt.zero_grad()
-            (total / (n_tokens * self.grad_accum)).backward()
-            self.waiting += 1
-            if self.waiting == self.grad_accum:
-                self.finish()
+            self.opt.zero_grad()
+            (total / n_tokens).backward()
+            self.opt.step()
         self.total_loss += total.item()
         self.correct += int((log_probs.argmax(1) == target).sum())
         self.tokens += n_tokens
         return total.item() / n_tokens
-
-    def finish(self) -> None:
-        """Update with the gradients of a last, incomplete group of batches."""
-        if self.waiting:
-            self.opt.step()
-            self.waiting = 0
 
 
 @dataclass(frozen=True)
@@ -203,7 +188,6 @@ def run_epoch(
     model: Callable[[Batch], Any],
     loss_compute: SimpleLossCompute,
     is_train: bool = True,
-    progress: Progress | None = None,
 ) -> EpochResult:
     """Pass every batch through the model and the loss.
 
@@ -217,8 +201,6 @@ def run_epoch(
         Updates the weights if it has an optimiser.
     is_train : bool
         Whether gradients are computed.
-    progress : callable, optional
-        Called after each batch with its number of target tokens.
 
     Returns
     -------
@@ -238,9 +220,6 @@ def run_epoch(
     for batch in data_iter:
         with torch.set_grad_enabled(is_train):
             losses.append(loss_compute(model(batch), batch.tgt_y, batch.n_tokens))
-        if progress is not None:
-            progress(batch.n_tokens)
-    loss_compute.finish()
     after = (loss_compute.total_loss, loss_compute.correct, loss_compute.tokens)
     loss, correct, tokens = (b - a for a, b in zip(before, after, strict=True))
     return EpochResult(loss / tokens, correct / tokens, losses)

@@ -193,19 +193,6 @@ class TestLossCompute:
         assert [*losses, compute.avg_loss] == pytest.approx([expected] * 3)
         assert compute.accuracy == pytest.approx(2 / 3)
 
-    def test_accumulated_gradients_equal_those_of_the_whole(self):
-        steps = []
-        for parts in (1, 2):
-            weight = torch.nn.Parameter(torch.zeros(3, 3))
-            compute = SimpleLossCompute(
-                torch.nn.NLLLoss(reduction="sum"), torch.optim.SGD([weight], lr=1.0), grad_accum=parts
-            )
-            for _ in range(parts):
-                compute((self.log_probs + weight).log_softmax(1), self.target, 3)
-            steps.append(weight.detach())
-        torch.testing.assert_close(*steps)
-        assert float(steps[0].abs().sum()) > 0
-
     def test_an_update_forgets_the_gradient_of_the_one_before(self):
         weight = torch.nn.Parameter(torch.zeros(3, 3))
         compute = SimpleLossCompute(torch.nn.NLLLoss(reduction="sum"), torch.optim.SGD([weight], lr=1.0))
@@ -246,16 +233,6 @@ def test_gradients_are_on_in_training_only():
 
 def sgd_of(model):
     return torch.optim.SGD(model.parameters(), lr=1.0)
-
-
-def test_a_last_incomplete_group_of_batches_is_learned_from():
-    model = Watcher()
-    compute = SimpleLossCompute(LabelSmoothing(VOCAB, PAD), sgd_of(model), grad_accum=2)
-    run_epoch(few(2), model, compute)
-    after_two = model.bias.detach().clone()
-    run_epoch(few(1), model, compute)
-    assert compute.waiting == 0
-    assert not torch.equal(model.bias, after_two)
 
 
 def test_an_epochs_result_is_its_own():

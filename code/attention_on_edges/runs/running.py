@@ -26,7 +26,7 @@ from attention_on_edges.tasks import SPECIAL
 from edgewise.models.transformer import Transformer
 from edgewise.training import Trainer
 from edgewise.training.distributed import world_size
-from edgewise.tutorial import Progress
+from edgewise.training.trainer import Progress
 from edgewise.validation import InputError
 
 VALIDATED = 200

@@ -1,7 +1,10 @@
-"""Numbers of edges in closed form, without building a graph.
+"""Numbers of edges, without building a graph.
 
 Each function takes the arguments of its constructor that matter: no seeds, no tree shapes.
 """
+
+import torch
+from torch import Tensor
 
 from edgewise.graphs.partition import num_levels
 
@@ -57,41 +60,23 @@ def bigbird(n: int, reach: int, num_global: int, num_random: int, causal: bool =
 def binary_partition(n: int, k: int, causal: bool = False) -> int:
     """Edges of :func:`edgewise.graphs.binary_partition`.
 
-    Each token attends to itself and is in one span per level. On a level, the number of spans attended to on
-    the left is a difference of two sums of rounded quotients, which have a closed form; so has the right.
+    Each token attends to itself and is in one span per level, and attends to some on its left and right.
     """
-    levels = num_levels(n)
+    levels, token = num_levels(n), torch.arange(n)
+
+    def left_ends(level: int) -> Tensor:
+        return (((token + k) >> level) - k).clamp(min=0)
+
+    def right_begins(level: int, factor: int, spans: int) -> Tensor:
+        return (factor * (k - ((k - 1 - token) >> level))).clamp(max=spans)
+
     edges = n + levels * n
     for level in range(levels):
-        edges += _left_ends(n, k, level) - 2 * _left_ends(n, k, level + 1)
+        edges += int((left_ends(level) - 2 * left_ends(level + 1)).sum())
         if not causal:
             spans = -(-n // 2**level)
-            edges += _right_begins(n, k, level + 1, -(-spans // 2), 2, spans) - _right_begins(
-                n, k, level, spans, 1, spans
-            )
+            edges += int((right_begins(level + 1, 2, spans) - right_begins(level, 1, spans)).sum())
     return edges
-
-
-def _floors(stop: int, level: int) -> int:
-    """Sum of ``j >> level`` over ``0 <= j < stop``; over ``stop <= j < 0``, negated, if that is negative."""
-    whole, rest = divmod(stop, 2**level)
-    return 2**level * (whole * (whole - 1) // 2) + whole * rest
-
-
-def _left_ends(n: int, k: int, level: int) -> int:
-    """Sum over tokens of ``max(((token + k) >> level) - k, 0)``."""
-    first = min(max((k << level) - k, 0), n)  # the first token with a span on its left
-    return _floors(n + k, level) - _floors(first + k, level) - k * (n - first)
-
-
-def _right_begins(n: int, k: int, level: int, most: int, factor: int, spans: int) -> int:
-    """Sum over tokens of ``min(factor * begin, spans)``, where ``begin = k - ((k - 1 - token) >> level)``.
-
-    ``begin`` reaches ``most`` where ``factor * begin`` reaches ``spans``.
-    """
-    below = min(max(k - ((k - most + 1) << level), 0), n)  # tokens whose begin is below most
-    floors = _floors(k, level) - _floors(k - below, level)
-    return factor * (k * below - floors) + spans * (n - below)
 
 
 def dependency_tree(n: int) -> int:

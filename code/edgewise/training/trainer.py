@@ -33,8 +33,11 @@ from edgewise.training.distributed import (
 )
 from edgewise.training.loss import BatchLoss, DivergedError, batch_loss, multiplies_bfloat16, take_step
 from edgewise.training.smoothing import LabelSmoothing
-from edgewise.tutorial import NoamOpt, Progress
+from edgewise.tutorial import NoamOpt
 from edgewise.validation import check_choice
+
+Progress = Callable[[int], object]
+"""Is told how many target tokens were processed."""
 
 
 class StoppedError(Exception):
