@@ -104,13 +104,12 @@ class PositionwiseFeedForward(nn.Module):
     With ``dim_ff`` 0 only the bias of the second map is left.
     """
 
-    def __init__(self, dim_model: int, dim_ff: int, dropout: float = 0.0):
+    def __init__(self, dim_model: int, dim_ff: int):
         super().__init__()
         with warnings.catch_warnings():
             if check_count("dim_ff", dim_ff) == 0:
                 warnings.simplefilter("ignore")  # PyTorch warns that there are no weights to initialise
             self.inner, self.outer = nn.Linear(dim_model, dim_ff), nn.Linear(dim_ff, dim_model)
-        self.dropout = Dropout(check_probability("dropout", dropout))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -120,7 +119,7 @@ class PositionwiseFeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., dim_model] to [..., dim_model]."""
-        return self.outer(self.dropout(self.inner(x).relu()))
+        return self.outer(self.inner(x).relu())
 
 
 class SublayerConnection(nn.Module):

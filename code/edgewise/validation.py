@@ -46,7 +46,7 @@ def check_count(name: str, value: object, minimum: int = 0) -> int:
     return count
 
 
-def check_counts(name: str, values: object, minimum: int = 0) -> list[int]:
+def check_counts(name: str, values: object) -> list[int]:
     """Return one count or several as a list of ``int``.
 
     Raises
@@ -54,15 +54,15 @@ def check_counts(name: str, values: object, minimum: int = 0) -> list[int]:
     TypeError
         If any of them is not an integer.
     ValueError
-        If any of them is less than ``minimum``.
+        If any of them is negative.
     """
     if isinstance(values, Tensor):
         values = values.tolist()
     if isinstance(values, list | tuple | range):
-        if all(type(value) is int and value >= minimum for value in values):
+        if all(type(value) is int and value >= 0 for value in values):
             return list(values)
-        return [check_count(f"{name}[{i}]", value, minimum) for i, value in enumerate(values)]
-    return [check_count(name, values, minimum)]
+        return [check_count(f"{name}[{i}]", value) for i, value in enumerate(values)]
+    return [check_count(name, values)]
 
 
 def check_ends(eos_id: object, size: int) -> frozenset[int]:

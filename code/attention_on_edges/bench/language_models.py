@@ -103,9 +103,9 @@ def _real_loss(model: Any, texts: Texts) -> Tensor:
     return cross_entropy(model.lm_head(states[mask[:, 1:]]), ids[:, 1:][mask[:, 1:]])
 
 
-def _grouped_loss(model: Any, texts: Texts, groups: int = 4) -> Tensor:
-    """The same loss, from groups of texts of similar length, each padded by itself."""
-    ordered, count = sorted(texts, key=len), -(-len(texts) // groups)
+def _grouped_loss(model: Any, texts: Texts) -> Tensor:
+    """The same loss, from four groups of texts of similar length, each padded by itself."""
+    ordered, count = sorted(texts, key=len), -(-len(texts) // 4)
     parts = [ordered[first : first + count] for first in range(0, len(texts), count)]
     tokens = [sum(len(text) - 1 for text in part) for part in parts]
     losses = [_real_loss(model, part) * n for part, n in zip(parts, tokens, strict=True)]

@@ -130,12 +130,10 @@ def extrapolated(rows: Sequence[Row], n: int) -> Row:
     return figures
 
 
-def exponents(
-    rows: Sequence[Row], name: str, shortest: int = 16_384, longest: int = 131_072
-) -> tuple[float, float]:
+def exponents(rows: Sequence[Row], name: str, shortest: int = 16_384) -> tuple[float, float]:
     """Fit the exponents of time and memory in the length, by lines through the logarithms."""
     rows = [row for row in rows if row["contestant"] == name and row["measured"]]
-    rows = [row for row in rows if shortest <= row["tokens"] <= longest]
+    rows = [row for row in rows if shortest <= row["tokens"] <= 131_072]
     return _line(rows, "seconds")[0], _line(rows, "memory")[0]
 
 

@@ -111,13 +111,13 @@ def _molecules(count: int) -> AttentionGraph:
     return batch([symmetric_graph(pairs, len(m.atoms)) for pairs, m in zip(ends, chosen, strict=True)])
 
 
-def _roads(height: int, width: int, missing: float = 0.15) -> AttentionGraph:
+def _roads(height: int, width: int) -> AttentionGraph:
     """A grid that has lost some of its roads."""
     place = torch.arange(height * width).reshape(height, width)
     ends = [(place[1:], place[:-1]), (place[:, 1:], place[:, :-1])]
     pairs = torch.cat([torch.stack(both, -1).flatten(0, 1) for both in ends])
     drawn = torch.rand(len(pairs), generator=torch.Generator().manual_seed(height))
-    return symmetric_graph(pairs[drawn > missing], height * width)
+    return symmetric_graph(pairs[drawn > 0.15], height * width)
 
 
 NATURAL: dict[str, Make] = {

@@ -65,7 +65,7 @@ def final_figures(
     return {mode: figures(model, data, mode, limit, search) for mode in experiment.tests}
 
 
-def choose_search(model: Transformer, data: TextDataset, limit: int | None = None) -> tuple[Search, Figures]:
+def choose_search(model: Transformer, data: TextDataset) -> tuple[Search, Figures]:
     """Choose the length penalty by BLEU on the validation split.
 
     Returns
@@ -75,7 +75,7 @@ def choose_search(model: Transformer, data: TextDataset, limit: int | None = Non
     figures : dict of str to float
         BLEU of each penalty that was tried.
     """
-    pairs = data.corpus.splits["valid"][:limit]
+    pairs = data.corpus.splits["valid"]
     references = _plain(data, [target for _, target in pairs])
 
     def score(penalty: float) -> float:

@@ -65,8 +65,8 @@ HOLES = {
 """The sentences of edge golf, for each model."""
 
 
-def measure_golf(artifact: Artifact, rounds: int = ROUNDS) -> Rows:
-    """Return par for each sentence of edge golf: the edges left by pruning, refined ``rounds`` times.
+def measure_golf(artifact: Artifact) -> Rows:
+    """Return par for each sentence of edge golf: the edges left by pruning, refined ``ROUNDS`` times.
 
     Returns
     -------
@@ -77,7 +77,7 @@ def measure_golf(artifact: Artifact, rounds: int = ROUNDS) -> Rows:
     rows: Rows = []
     for text in HOLES[artifact.name]:
         sentence = CutTranslation(translator.model, translator.encode(text))
-        kept = refine(sentence, prune(sentence, sentence.weights.argsort()), rounds)
+        kept = refine(sentence, prune(sentence, sentence.weights.argsort()), ROUNDS)
         said = translator.splitter.join(translator.vocabulary.decode(list(sentence.ids)))
         found = {"edges": len(kept), "kept": kept.nonzero()[:, 0].tolist()}
         rows.append({"text": text, "translation": said} | found)

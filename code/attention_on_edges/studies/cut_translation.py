@@ -195,11 +195,11 @@ def lightest_first(sentence: CutTranslation) -> Tensor:
     return longest_cut(sentence, sentence.weights.argsort())
 
 
-def longest_cut(sentence: CutTranslation, order: Tensor, tries: int = 24) -> Tensor:
+def longest_cut(sentence: CutTranslation, order: Tensor) -> Tensor:
     """Cut as many edges as possible from the front of ``order``, by bisection; what is kept: bool [E]."""
     least, most = 0, len(order)
     while least < most:
-        middle = torch.linspace(least + 1, most, min(tries, most - least)).long().unique()
+        middle = torch.linspace(least + 1, most, min(24, most - least)).long().unique()
         trials = torch.ones(len(middle), len(order), dtype=torch.bool)
         for row, count in zip(trials, middle.tolist(), strict=True):
             row[order[:count]] = False
@@ -213,17 +213,17 @@ def longest_cut(sentence: CutTranslation, order: Tensor, tries: int = 24) -> Ten
     return kept
 
 
-def prune(sentence: CutTranslation, order: Tensor, kept: Tensor | None = None, rows: int = 32) -> Tensor:
+def prune(sentence: CutTranslation, order: Tensor, kept: Tensor | None = None) -> Tensor:
     """Cut edges in chunks as long as the translation stays, until no single edge can be cut: bool [E].
 
-    Chunks follow ``order``, int64 [E], and are halved from pass to pass. ``rows`` chunks are tried at once;
+    Chunks follow ``order``, int64 [E], and are halved from pass to pass. 32 chunks are tried at once;
     ``kept``, bool [E], is where it starts, with all edges if not given.
     """
     kept = torch.ones(len(order), dtype=torch.bool) if kept is None else kept.clone()
-    size = max(1, int(kept.sum()) // rows)
+    size = max(1, int(kept.sum()) // 32)
     while True:
         before = int(kept.sum())
-        for chunks in _batches(order[kept[order]].split(size), rows):
+        for chunks in _batches(order[kept[order]].split(size), 32):
             kept = _cut(sentence, kept, chunks)
         if size > 1:
             size = max(1, size // 2)
@@ -253,13 +253,13 @@ def _cut(sentence: CutTranslation, kept: Tensor, chunks: Sequence[Tensor]) -> Te
     return _cut(sentence, _cut(sentence, kept, possible[:half]), possible[half:])
 
 
-def refine(sentence: CutTranslation, kept: Tensor, rounds: int, seed: int = 0, added: int = 48) -> Tensor:
+def refine(sentence: CutTranslation, kept: Tensor, rounds: int) -> Tensor:
     """Give some edges back at random and prune again, in random order; keep what is smaller: bool [E]."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     for _ in range(rounds):
         order = torch.randperm(len(kept), generator=generator)
         trial = kept.clone()
-        trial[order[:added]] = True
+        trial[order[:48]] = True
         trial = prune(sentence, torch.randperm(len(kept), generator=generator), trial)
         if trial.sum() <= kept.sum():
             kept = trial

@@ -266,7 +266,7 @@ def error(model: MoleculeModel, data: Sequence[Pairs]) -> float:
 
 
 @torch.no_grad()
-def drawn(model: MoleculeModel, kind: str, smiles: str = SALICIN) -> dict[str, Any]:
+def drawn(model: MoleculeModel, kind: str) -> dict[str, Any]:
     """Return what a picture of a molecule needs.
 
     Returns
@@ -276,9 +276,9 @@ def drawn(model: MoleculeModel, kind: str, smiles: str = SALICIN) -> dict[str, A
         kind's edges, and their ``weights`` [layers, heads, E]; ``solubility`` and what is ``predicted``.
     """
     chemistry = load_rdkit()
-    molecule = next(one for one in molecules() if one.smiles == smiles)
+    molecule = next(one for one in molecules() if one.smiles == SALICIN)
     pairs, table = pairs_of(molecule, kind), chemistry.GetPeriodicTable()
-    sketch = chemistry.MolFromSmiles(smiles)
+    sketch = chemistry.MolFromSmiles(SALICIN)
     sketch.Compute2DCoords()
     kept: list[Tensor] = []
 
@@ -291,7 +291,7 @@ def drawn(model: MoleculeModel, kind: str, smiles: str = SALICIN) -> dict[str, A
     for hook in hooks:
         hook.remove()
     return {
-        "smiles": smiles,
+        "smiles": SALICIN,
         "elements": [table.GetElementSymbol(atom[0]) for atom in molecule.atoms],
         "places": sketch.GetConformer().GetPositions()[:, :2].round(2).tolist(),
         "bonds": molecule.bonds,

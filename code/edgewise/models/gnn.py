@@ -4,8 +4,6 @@ Every layer passes messages along the edges of an :class:`~edgewise.graphs.Atten
 message, in the aggregation (:func:`aggregate`) and in the update.
 """
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
@@ -87,7 +85,7 @@ class GNNLayer(nn.Module):
 
     With ``how="sum"`` this is the layer of Joshi (2020), without a bias; the GCN of Kipf and Welling (2017)
     has one matrix and divides by degrees. With attention, weights come from :math:`Q h_j` and
-    :math:`K h_i`. A node without in-edges gets :math:`\sigma(U h_j)`.
+    :math:`K h_i`. A node without in-edges gets :math:`\sigma(U h_j)`; :math:`\sigma` is the ReLU.
 
     Parameters
     ----------
@@ -97,8 +95,6 @@ class GNNLayer(nn.Module):
         How many parts a message is cut into; ``dim_out`` must be divisible by it.
     how : str
         One of ``AGGREGATORS``.
-    activation : callable
-        :math:`\sigma`, from [n, dim_out] to [n, dim_out].
 
     Raises
     ------
@@ -112,10 +108,9 @@ class GNNLayer(nn.Module):
         dim_out: int,
         num_heads: int = 1,
         how: str = "sum",
-        activation: Callable[[Tensor], Tensor] = torch.relu,
     ):
         super().__init__()
-        self.num_heads, self.how, self.activation = _check_heads(dim_out, num_heads), how, activation
+        self.num_heads, self.how = _check_heads(dim_out, num_heads), how
         check_choice("how", how, AGGREGATORS)
         self.own, self.value = _matrix(dim_in, dim_out), _matrix(dim_in, dim_out)  # U, V
         if how == "attention":
@@ -127,7 +122,7 @@ class GNNLayer(nn.Module):
         asked = (self.query, self.key) if self.how == "attention" else ()
         fields = [f(x).unflatten(-1, (self.num_heads, -1)) for f in (self.value, *asked)]  # [n, h, d_k]
         total = aggregate(graph, fields[0], self.how, *fields[1:])
-        return self.activation(self.own(x) + total.flatten(-2))
+        return (self.own(x) + total.flatten(-2)).relu()
 
 
 class GATLayer(nn.Module):
