@@ -5,12 +5,13 @@ from dataclasses import replace
 from functools import cache
 from math import ceil
 from pathlib import Path
-from statistics import mean, median
+from statistics import mean, median, quantiles
 
 import pytest
 import torch
 
 from attention_on_edges import corpora, runs
+from attention_on_edges.bench.training import PADDED, TRAININGS
 from attention_on_edges.corpora.files import json_digest
 from attention_on_edges.corpora.preparation import prepared
 from attention_on_edges.runs import EXPERIMENTS, Experiment, UniversalConfig, artifacts
@@ -150,22 +151,37 @@ def test_pytorchs_layers_with_the_same_weights_write_alike(name):
     assert ours == [tuple(ids) for ids in theirs]
 
 
-def test_the_scores_in_readme_are_those_of_the_committed_models():
-    recipe = [name for name in artifacts.names() if name.startswith("multi30k-wu")]
-    wu, cased = (
-        mean(artifacts.load(name).figures("test2016")["bleu_tokenised"] for name in names)
-        for names in (recipe, ["multi30k"])
-    )
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert len(recipe) == 3
-    assert re.search(
-        rf"\b{wu:.1f} \(mean of three seeds\), where 41\.02 was published; .*? {cased:.1f} ", text
-    )
-
-
-def test_the_edges_in_readme_are_those_of_the_study():
-    edges, left = (
-        median(row[key] for row in load_study("circuits-tatoeba").rows) for key in ("edges", "pruned")
-    )
-    said = f"Of {edges:,.0f} edges, {ceil(left)} are enough"
-    assert said in (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_readmes_results_are_those_of_the_studies():
+    circuits, speeds = load_study("circuits-tatoeba").rows, load_study("bench-training").rows
+    edges, kept = ([row[key] for row in circuits] for key in ("edges", "pruned"))
+    first, _, last = quantiles(kept, n=4)
+    needed = [row["ablations"]["cut"]["needed"] for row in circuits]
+    without = [sum(part in row for row in needed) for part in ("all", "heaviest others")]
+    bleu = [row for row in load_study("bleu").rows if row["test"] == "test2016"]
+    seeds = [row for row in bleu if re.fullmatch(r"multi30k-wu(-seed-\d)?", row["model"])]
+    effect = load_study("solubility").paired("bonds and a virtual node that is read", "bonds", "test")
+    shown = load_study("solubility").paired("bonds and a virtual node", "bonds", "test")
+    packed = {row["workload"]: row["ratio"] for row in speeds if row["contestant"] == PADDED}
+    *short, long = (packed[training.name] for training in TRAININGS)
+    law, by_edges = (load_study(f"bench-{name}").rows for name in ("predictions", "unseen"))
+    took = {(row["workload"], row["contestant"]): row["seconds"] for row in by_edges if "seconds" in row}
+    predicted = {(row["workload"], row["contestant"]): row for row in law}
+    off = [abs(predicted[key]["predicted"] / took[key] - 1) for key in predicted if key in took]
+    both = {graph for graph, engine in took if (graph, "tiles") in took}
+    right = [took[g, predicted[g, "csr"]["auto"]] == min(took[g, e] for e in ("csr", "tiles")) for g in both]
+    assert len(seeds) == 3
+    assert shown[1] < 0 < shown[2]
+    for said in (
+        f"Of {median(edges):,.0f} edges, {ceil(median(kept))} are enough",
+        f"medians of {len(circuits)}; the middle half {first:.0f} to {last:.0f}",
+        f"Without them {without[0]} translations change; without as many",
+        f"of the heaviest others, {without[1]}",
+        f"BLEU {mean(row['bleu'] for row in seeds):.1f} here (mean of three seeds, "
+        f"each ± {max(row['interval'] for row in seeds):.1f})",
+        f"off by {100 * median(off):.0f} % in the median",
+        f"on {sum(right)} of {len(right)}",
+        f"by {-effect[0]:.2f} (95 %: {-effect[2]:.2f} to {-effect[1]:.2f})",
+        f"{min(short):.1f} to {max(short):.1f} times as fast",
+        f"long ones {long:.1f} times",
+    ):
+        assert said in (ROOT / "README.md").read_text(encoding="utf-8")

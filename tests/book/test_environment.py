@@ -10,8 +10,6 @@ import sys
 
 import pytest
 
-from attention_on_edges.bench.training import BY_HAND, PADDED, TRAININGS
-from attention_on_edges.studies import load_study
 from places import BOOK, ROOT
 
 
@@ -45,19 +43,6 @@ def test_the_readmes_example_prints_what_it_says():
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         exec(code, {})
     assert printed.getvalue() == said
-
-
-def test_the_readmes_speeds_are_those_of_the_benchmark():
-    speeds = re.search(
-        r"train ([\d.]+) to ([\d.]+) times .*? of like length ([\d.]+) times; "
-        r"a model packed by hand is up to ([\d.]+)",
-        (ROOT / "README.md").read_text(),
-    )
-    ratio = {(row["workload"], row["contestant"]): row["ratio"] for row in load_study("bench-training").rows}
-    padded = {training: x for (training, who), x in ratio.items() if who == PADDED}
-    *short, long = [padded[training.name] for training in TRAININGS]
-    by_hand = max(x for (_, who), x in ratio.items() if who == BY_HAND)
-    assert speeds.groups() == tuple(f"{x:.1f}" for x in (min(short), max(short), long, by_hand))
 
 
 @pytest.mark.nightly
