@@ -98,7 +98,7 @@ def check_probability(name: str, value: float) -> float:
 
 def check_real(name: str, value: float) -> float:
     """Return ``value``, which must be a number."""
-    if not isinstance(value, float | Real):  # to type checkers a float is no Real
+    if not isinstance(value, (float, Real)):  # to type checkers a float is no Real
         raise TypeError(f"{name} must be a number, got {value!r}")
     return value
 
