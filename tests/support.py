@@ -220,9 +220,6 @@ class SortingData:
     def order_state(self, state):
         self._generator.bit_generator.state = state
 
-    def epoch_facts(self):
-        return {}
-
     def __call__(self, graph_pool, mode="train", batch_size=8, device="cpu", *, share=(0, 1)):
         order = self._order(mode)
         chosen = [order[first : first + batch_size] for first in range(0, len(order), batch_size)]

@@ -182,10 +182,6 @@ class TranslationDataset:
         """Return the symbols of each target of a split."""
         return [len(target) for _, target in self.splits[mode]]
 
-    def epoch_facts(self) -> dict[str, Any]:
-        """Return settings particular to ``epoch``, as JSON: none here."""
-        return {}
-
     @property
     def order_state(self) -> dict[str, Any]:
         """State of the generator that shuffles, as JSON: set it to repeat the same orders."""

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import torch
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from edgewise.graphs import Batch
 from edgewise.models import transformer
-from edgewise.validation import check_count
+from edgewise.validation import check_count, check_real
 
 
 class NoamOpt:
@@ -57,7 +56,7 @@ class NoamOpt:
     ):
         self.dim_model = check_count("dim_model", dim_model, 1)
         self.warmup = check_count("warmup", warmup, 1)
-        if not isinstance(factor, float | Real) or not factor > 0:  # as check_real
+        if not check_real("factor", factor) > 0:
             raise ValueError(f"factor must be a positive number, got {factor!r}")
         if not hasattr(optimizer, "param_groups"):
             raise TypeError(f"optimizer must be a torch.optim.Optimizer, got {optimizer!r}")

@@ -56,7 +56,7 @@ def elements(translator, french):
         "receiver": one_receiver(WORDS, torch.tensor(QUERIES), STATES, VALUES),
         "mask": editable_graph(WORDS, {"causal": causal(4), "complete": complete(4)}),
         "player": att_animation(maps, "d2d", SOURCE, TARGET, 1, MOMENTS),
-        "beam": beam_tree(translator, TEXT, 3, translator.length_penalty),
+        "beam": beam_tree(translator, TEXT, translator.length_penalty),
         "one_pass": one_pass(french, CAT, ("cat", "chat")),
     }
 

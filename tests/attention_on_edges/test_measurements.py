@@ -1,4 +1,4 @@
-"""Measurements of chapter 9: models whose attention is planted, so that every figure is known beforehand."""
+"""Measurements of chapters 8 to 10, on models whose attention is planted: the figures are known beforehand."""
 
 import json
 from contextlib import contextmanager

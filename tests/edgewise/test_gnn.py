@@ -206,7 +206,7 @@ transformer = GraphTransformerLayer(8, 2, 4, "sum")
         (lambda: aggregate(LONELY, states, "sum"), ValueError, r"must be \[5, h, d_k\].*got \[5, 8\]"),
         (lambda: aggregate(LONELY, states[:4, None], "max"), ValueError, r"\[5, h, d_k\].*got \[4, 1, 8\]"),
         (lambda: aggregate("graph", states, "sum"), TypeError, "graph must be an AttentionGraph, got str"),
-        (lambda: aggregate(LONELY, states[:, None], "median"), ValueError, "'max'; got 'median'"),
+        (lambda: aggregate(LONELY, states[:, None], "median"), ValueError, "'attention'; got 'median'"),
         (lambda: aggregate(LONELY, states, "attention"), ValueError, "attention needs query and key"),
         (lambda: GNNLayer(8, 6, 4), ValueError, r"dim_out \(6\) must be divisible by num_heads \(4\)"),
         (lambda: GNNLayer(8, 8, how="min"), ValueError, "how must be one of .* got 'min'"),

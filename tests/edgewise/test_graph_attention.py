@@ -69,9 +69,10 @@ def test_what_came_from_pytorch_goes_back(kind, bias):
         theirs = nn.TransformerEncoderLayer(8, 2, 16, 0.1, bias=bias, batch_first=True)
     if kind is nn.TransformerEncoder:
         theirs = nn.TransformerEncoder(theirs, 2, enable_nested_tensor=False)
-    for parameter in theirs.parameters():
-        nn.init.normal_(parameter)
+    for number, parameter in enumerate(theirs.parameters()):
+        nn.init.normal_(parameter).requires_grad_(number % 2 == 1)
     again = to_torch(from_torch(theirs.eval()))
+    assert [x.requires_grad for x in again.parameters()] == [x.requires_grad for x in theirs.parameters()]
     assert repr(again) == repr(theirs)
     assert not again.training
     torch.testing.assert_close(again.state_dict(), theirs.state_dict())

@@ -1,6 +1,8 @@
 """PyTorch's own kernels on graphs: FlexAttention's block masks, and sentences packed for ``varlen_attn``."""
 
 import importlib
+import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -101,7 +103,8 @@ def test_packed_sequences_reach_their_kernel_in_its_meaning(graph, monkeypatch):
         assert (max_q, max_k) == (cu_q.diff().max(), cu_k.diff().max())
         return propagate_attention(again, q, k, v)
 
-    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", attend)
+    kernel = SimpleNamespace(varlen_attn=attend)  # older PyTorch has none
+    monkeypatch.setitem(sys.modules, "torch.nn.attention.varlen", kernel)
     monkeypatch.setattr(kernels, "_refuse", lambda *found: None)
     fields = random_fields(graph, 2, 4)
     torch.testing.assert_close(

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from attention_on_edges.bench.engines import drawn
 from attention_on_edges.bench.harness import Case, Row, Run, in_turns
 from attention_on_edges.bench.many_graphs import FITTED
 from edgewise.graphs import AttentionGraph, complete, window
@@ -22,16 +23,11 @@ Applied = dict[str, tuple[nn.Module, Callable[[], Tensor]]]
 """Modules by name, and what applies each to the input."""
 
 
-def _sizes(count: int, least: int = 20, most: int = 40) -> list[int]:
-    generator = torch.Generator().manual_seed(0)
-    return torch.randint(least, most + 1, (count,), generator=generator).tolist()
-
-
 def _sparse(count: int, degree: int) -> Tensor:
     """Graphs of 20 to 40 nodes side by side; each node attends to ``degree`` of its graph, drawn."""
     generator = torch.Generator().manual_seed(0)
     edges, first = [], 0
-    for size in _sizes(count):
+    for size in drawn(count, 20, 40):
         senders = torch.rand(size, size, generator=generator).argsort(1)[:, :degree]
         receivers = torch.arange(size).repeat_interleave(degree)
         edges.append(first + torch.stack([senders.flatten(), receivers]))
@@ -40,7 +36,7 @@ def _sparse(count: int, degree: int) -> Tensor:
 
 
 PYG_WORKLOADS: dict[str, Callable[[], Tensor]] = {
-    "128 complete graphs of 20-40 nodes": lambda: complete(_sizes(128)).edge_index,
+    "128 complete graphs of 20-40 nodes": lambda: complete(drawn(128, 20, 40)).edge_index,
     "a window of 129 on 16,384 tokens": lambda: window(16_384, 64, 64).edge_index,
     "512 graphs of 20-40 nodes, degree 3": lambda: _sparse(512, 3),
 }
@@ -64,7 +60,7 @@ def pyg_plan(small: bool = False) -> dict[str, Run]:
 
     workloads = {"two complete graphs": lambda: complete([3, 5]).edge_index} if small else PYG_WORKLOADS
     runs = {name: in_turns(partial(pyg_case, name, make)) for name, make in workloads.items()}
-    sizes = {"3 and 5": [3, 5]} if small else {"20-40": _sizes(128), "8-200": _sizes(64, 8, 200)}
+    sizes = {"3 and 5": (3, 5)} if small else {"20-40": drawn(128, 20, 40), "8-200": drawn(64, 8, 200)}
     for nodes, each in sizes.items():
         name = f"attention among all of {len(each)} graphs of {nodes} nodes"
         runs[name] = in_turns(partial(gps_case, name, each))

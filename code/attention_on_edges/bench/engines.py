@@ -41,23 +41,24 @@ class Workload:
         return causal(self.lengths) if self.causal else complete(self.lengths)
 
 
-def _drawn(count: int, shortest: int, longest: int) -> tuple[int, ...]:
+def drawn(count: int, shortest: int, longest: int) -> tuple[int, ...]:
+    """Draw lengths."""
     generator = torch.Generator().manual_seed(0)
     return tuple(torch.randint(shortest, longest + 1, (count,), generator=generator).tolist())
 
 
 WORKLOADS = (
     Workload("128 x 10, 1 x 128", (10,) * 128, 1, 128),
-    Workload("128 x 5-30, 8 x 64", _drawn(128, 5, 30), 8, 64),
-    Workload("128 x 5-30, 4 x 32", _drawn(128, 5, 30), 4, 32),
-    Workload("8 x 200-300, 8 x 64", _drawn(8, 200, 300), 8, 64),
+    Workload("128 x 5-30, 8 x 64", drawn(128, 5, 30), 8, 64),
+    Workload("128 x 5-30, 4 x 32", drawn(128, 5, 30), 4, 32),
+    Workload("8 x 200-300, 8 x 64", drawn(8, 200, 300), 8, 64),
 )
 """Sentences x lengths, heads x their width; lengths are uniform."""
 
 LARGE = (
     Workload("8 x 4,096, 8 x 64", (4096,) * 8, 8, 64),
     Workload("a causal window of 512 on 65,536, 8 x 64", (65_536,), 8, 64, causal=True, reach=511),
-    Workload("64 causal documents of 200-1,800, 8 x 64", _drawn(64, 200, 1800), 8, 64, causal=True),
+    Workload("64 causal documents of 200-1,800, 8 x 64", drawn(64, 200, 1800), 8, 64, causal=True),
 )
 """For a GPU."""
 
@@ -174,11 +175,7 @@ def _contestants(
     if workload.reach is None:
         contestants |= {PADDED: padded(), PADDED_SET_UP: lambda *fields: padded()(*fields)}
     for engine in engines:
-        contestants[engine] = partial(_propagate, graph, engine)
+        contestants[engine] = partial(propagate_attention, graph, engine=engine)
     if "tiles" in engines:
         contestants |= {ANEW: anew}
     return contestants
-
-
-def _propagate(graph: AttentionGraph, engine: str, *fields: Tensor) -> Tensor:
-    return propagate_attention(graph, *fields, engine=engine)

@@ -132,7 +132,7 @@ def evaluate(
     with one_line_errors():
         artifact = artifacts.load(name)
         experiment, search = artifact.experiment, runs.search_of(artifact)
-        recorded = {split: artifact.figures(split) for split in experiment.tests}
+        recorded = {split: artifact.metrics[split] for split in experiment.tests}
         found = runs.final_figures(experiment, *runs.restore(artifact), search, limit)
         write(artifact.caption)
         for split, figures in found.items():

@@ -1,4 +1,4 @@
-"""Chapters 8, 9 and 13: the book's own English captions with their German translations.
+"""Chapters 8, 9, 12 and 13: the book's own English captions with their German translations.
 
 A grammar of nouns, verbs and clauses wrote ``captions.jsonl.gz`` at commit 298f687 of this repository, from
 seed 0: 10,000 distinct pairs, whose word links and parses it knew.

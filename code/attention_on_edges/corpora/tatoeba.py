@@ -18,30 +18,21 @@ ARCHIVE = File(
 MEMBER = "fra-eng/fra.txt"
 
 
-def load(valid: int = 2000, test: int = 2000, seed: int = 0) -> Corpus:
+def load() -> Corpus:
     """Return Tatoeba's pairs, split by English sentence and shuffled.
 
     All translations of an English sentence go into one split, together with those of sentences that differ
-    only in capitals or punctuation, so that no source is in two splits. The split depends on the sentence and
-    the seed, not on the order of the file. Of its 167,130 lines, 151 differ from others only in white space
+    only in capitals or punctuation, so that no source is in two splits. The split depends on the sentence,
+    not on the order of the file. Of its 167,130 lines, 151 differ from others only in white space
     and count once.
-
-    Parameters
-    ----------
-    valid, test : int
-        Distinct English sentences in these splits; there are somewhat more pairs. All others are ``train``.
-    seed : int
-        For the split.
 
     Raises
     ------
     CorpusError
         If the file cannot be had.
-    ValueError
-        If no sentence is left to train on.
     """
     found = (map(clean, line.split("\t")) for line in lines(fetch(ARCHIVE), MEMBER))
-    splits = split_by_source(((en, fr) for en, fr in found), {"valid": valid, "test": test}, seed)
+    splits = split_by_source(((en, fr) for en, fr in found), {"valid": 2000, "test": 2000})
     return Corpus("tatoeba", ("en", "fr"), splits, TERMS, (ARCHIVE,))
 
 

@@ -1,7 +1,6 @@
 """Text as data for experiments."""
 
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -74,18 +73,13 @@ class TextDataset(TranslationDataset):
         if mode != "train":
             return super().draw_pair(idx, mode)
         vary = bool(self.vary) and self._generator.random() < self.vary
-        drop = self._dropout > 0 and not self.epoch_facts()
+        drop = self._dropout > 0 and (self.dropout_epochs is None or self.epoch <= self.dropout_epochs)
         if not vary and not drop:
             return super().draw_pair(idx, mode)
         pair = self.corpus.splits[mode][idx]
         split = self._draw if drop else self.splitter.split
         source, target = map(split, varied(pair, self._generator) if vary else pair)
         return source, target
-
-    def epoch_facts(self) -> dict[str, Any]:
-        """Record that this epoch has no BPE-dropout, if earlier ones had."""
-        over = self.dropout_epochs is not None and self.epoch > self.dropout_epochs
-        return {"bpe_dropout": 0.0} if over else {}
 
     def _draw(self, text: str) -> list[str]:
         words = self.splitter.words(text)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from edgewise.validation import InputError, check_count, check_probability
+from edgewise.validation import InputError, check_count
 
 
 class BPE:
@@ -117,21 +117,6 @@ class BPE:
         """Merges and their ranks."""
         merges = json.loads(self._tokenizer.to_str())["model"]["merges"]
         return {(left, right): rank for rank, (left, right) in enumerate(merges)}
-
-    def sample(self, text: str, dropout: float, generator: np.random.Generator) -> list[str]:
-        """Text to pieces with BPE-dropout: merges skipped at random (Provilkov et al. 2020).
-
-        Parameters
-        ----------
-        text : str
-            Any text.
-        dropout : float
-            Probability of skipping a possible merge, in [0, 1); zero gives :meth:`split`.
-        generator : numpy.random.Generator
-            Chooses the skipped merges.
-        """
-        check_probability("dropout", dropout)
-        return [p for word in self.words(text) for p in self.sample_word(word, dropout, generator)]
 
     def words(self, text: str) -> list[str]:
         """Pre-tokenise: text to the words and punctuation marks that merges never cross."""

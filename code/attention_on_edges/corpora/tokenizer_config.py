@@ -24,7 +24,7 @@ class TokenizerConfig:
         Probability that a pair is varied in training, as by
         :func:`~attention_on_edges.corpora.variation.varied`.
     on_disk : bool
-        Whether the training split is tokenised once and read from disk; then without the three above.
+        Whether the training split is tokenised once and read from disk; then without the four above.
     """
 
     vocab_size: int

@@ -114,9 +114,7 @@ def _path(columns: Sequence[Sequence[Node]], ids: tuple[int, ...]) -> list[int |
     return places
 
 
-def beam_tree(
-    translator: Translator, text: str, beam: int = 3, length_penalty: float | None = None
-) -> Element:
+def beam_tree(translator: Translator, text: str, length_penalty: float, beam: int = 3) -> Element:
     """Beam search as a tree over the growing target, step by step (chapter 8).
 
     Parameters
@@ -125,13 +123,12 @@ def beam_tree(
         Translates.
     text : str
         What it translates.
+    length_penalty : float
+        Exponent of what makes up for length.
     beam : int
         Hypotheses kept.
-    length_penalty : float, optional
-        The translator's own by default.
     """
-    penalty = translator.length_penalty if length_penalty is None else length_penalty
-    columns, best = search_tree(translator, text, beam, penalty)
+    columns, best = search_tree(translator, text, beam, length_penalty)
     splitter, vocabulary = translator.splitter, translator.vocabulary
     end = vocabulary.eos_id
 
@@ -140,7 +137,7 @@ def beam_tree(
 
     def told(node: Node) -> dict[str, Any]:
         last = node.ids[-1]
-        rated = node.score / ((5 + len(node.ids)) / 6) ** penalty if node.state == "ended" else None
+        rated = node.score / ((5 + len(node.ids)) / 6) ** length_penalty if node.state == "ended" else None
         piece = "<eos>" if last == end else splitter.show(vocabulary.decode([last]))[0]
         return {
             "piece": piece,

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgewise.graphs import AttentionGraph, Batch
+from edgewise.graphs import AttentionGraph
 from edgewise.layers import Embeddings
 from edgewise.models.gnn import AGGREGATORS, aggregate
 from edgewise.models.transformer import Transformer, make_model
@@ -43,10 +43,6 @@ class MixingTransformer(Transformer):
         if self.how == "convolution":
             return convolve(graph, v, self._places)
         return aggregate(graph, v, self.how)
-
-    def forward(self, batch: Batch) -> Tensor:
-        """Return log-probabilities; attention is recorded only if there is any."""
-        return super().forward(batch) if self.how == "attention" else self.generator(self.hidden(batch))
 
 
 def convolve(graph: AttentionGraph, v: Tensor, places: Tensor) -> Tensor:

@@ -38,21 +38,19 @@ class Reader(Transformer):
     ----------
     vocab_size, answers : int
         Symbols of the texts, and of the output.
-    N, dim_model, dim_ff, h : int
-        Size.
+    dim_model, dim_ff : int
+        Widths; there are two layers with four heads.
     """
 
     def __init__(
         self,
         vocab_size: int,
         answers: int,
-        N: int = 2,  # noqa: N803 (the tutorial's keyword)
         dim_model: int = 64,
         dim_ff: int = 128,
-        h: int = 4,
     ):
-        layer, _ = layer_pair(dim_model, dim_ff, h, 0.0)
-        encoder, embed = Encoder(layer, N), Embeddings(vocab_size, dim_model)
+        layer, _ = layer_pair(dim_model, dim_ff, 4, 0.0)
+        encoder, embed = Encoder(layer, 2), Embeddings(vocab_size, dim_model)
         positions, generator = PositionalEncoding(dim_model, 0.0), Generator(dim_model, answers)
         super().__init__(encoder, None, embed, None, positions, generator)  # type: ignore[arg-type]  # unused
         draw_weights(self)

@@ -62,7 +62,7 @@ class SparseTransformer(Transformer):
             middle = torch.cat([(start + stop - 1) // 2 for start, stop in ends]).to(positions)
             x = torch.cat([x, self.span.expand(len(middle), -1).to(x.dtype)])
             positions = torch.cat([positions, middle])
-        state = {"enc": self.pos_enc.dropout(x + self.pos_enc(positions))}
+        state = {"enc": self.pos_enc.dropout(x + self.pos_enc(positions).to(x.dtype))}
         if (recording := current_recording()) is not None:
             recording.replace(batch.enc, graph)
         for i in range(self.encoder.N):

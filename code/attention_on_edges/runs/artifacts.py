@@ -66,10 +66,6 @@ class Artifact:
         """
         return Experiment.of(self.config, self.folder / CONFIG)
 
-    def figures(self, split: str) -> dict[str, float]:
-        """Return the metrics of a split."""
-        return self.metrics[split]
-
     @cached_property
     def weights(self) -> dict[str, Tensor]:
         """Parameters of the model, float32, by name.

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from math import inf
-from numbers import Real
 
 import torch
 from torch import Tensor
@@ -12,7 +11,7 @@ from edgewise.decoding.hypothesis import Hypothesis, check_numbers, limits_of
 from edgewise.decoding.repetition import loops
 from edgewise.layers import check_symbols, evaluating
 from edgewise.models.transformer import Transformer
-from edgewise.validation import check_count
+from edgewise.validation import check_count, check_real
 
 
 @torch.no_grad()
@@ -76,7 +75,7 @@ def beam_search(
     if check_count("n_best", n_best, 1) > beam:
         raise ValueError(f"n_best must be at most beam ({beam}), got {n_best}")
     for name, value in (("length_penalty", length_penalty), ("length_offset", length_offset)):
-        if not isinstance(value, Real) or not 0 <= value < inf:
+        if not 0 <= check_real(name, value) < inf:
             raise ValueError(f"{name} must be a number, zero or more; got {value!r}")
     if max_repeats is not None:
         check_count("max_repeats", max_repeats, 1)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from edgewise.decoding.hypothesis import check_numbers
 from edgewise.graphs import AttentionGraph
-from edgewise.models.causal_lm import CausalLM, Packed
+from edgewise.models.causal_lm import CausalLM, PackedTexts
 from edgewise.validation import check_count, check_ends
 
 
@@ -34,7 +34,7 @@ class KeyValueCache:
         self._kept = [like.new_zeros(shape) for _ in range(config.num_layers)]
         self.lengths = torch.zeros(texts, dtype=torch.int64, device=like.device)
 
-    def extend(self, new: Sequence[Sequence[int]]) -> Packed:
+    def extend(self, new: Sequence[Sequence[int]]) -> PackedTexts:
         """Make place for new tokens of each text; return what the model takes to read them.
 
         Parameters
@@ -44,7 +44,7 @@ class KeyValueCache:
 
         Returns
         -------
-        Packed
+        PackedTexts
             Ids and positions of all new tokens, and the graph from all places to them.
 
         Raises
@@ -68,7 +68,7 @@ class KeyValueCache:
             first, self._places + 1, len(counts) * self.room, self_attention=False
         )
         self._grown = self.lengths + counts
-        return Packed(ids, self._graph, positions)
+        return PackedTexts(ids, self._graph, positions)
 
     def check(self, model: CausalLM, graph: AttentionGraph) -> None:
         """Refuse a pass of another model, or on another graph than the last :meth:`extend` returned.

@@ -437,7 +437,7 @@ class AttentionGraph:
     def cached(self, name: str, make: Callable[[], Any]) -> Any:
         """Cache the result of ``make`` on this graph under ``name``."""
         if name not in self._cache:
-            if getattr(torch.compiler, "is_exporting", bool)():  # from PyTorch 2.7 on
+            if torch.compiler.is_exporting():
                 raise InputError("a graph is exported with its plan: call the module once before")
             inside = torch.compiler.is_compiling()  # programs use what is kept, they do not make it
             (torch.compiler.disable(self._keep) if inside else self._keep)(name, make)

@@ -22,8 +22,8 @@ class Batch:
     """A batch of sentence pairs as three graphs over packed tokens, without any padding.
 
     Source tokens are packed in one list, target tokens in another, each numbered from zero. The single
-    ``DGLGraph`` of the DGL tutorial, in which both sides share one numbering, is built on demand by ``g``,
-    ``nids`` or ``eids``.
+    ``DGLGraph`` of the DGL tutorial, in which both sides share one numbering, is built on demand by ``g``;
+    ``nids`` and ``eids`` number its nodes and edges.
 
     Attributes
     ----------

@@ -75,7 +75,7 @@ class CausalLMConfig:
         return self.dim_head or self.dim_model // self.num_heads
 
 
-class Packed(NamedTuple):
+class PackedTexts(NamedTuple):
     """Texts one after the other: ids int64 [n], who attends to whom, and each token's place in its text."""
 
     ids: Tensor
@@ -117,12 +117,12 @@ class CausalLM(nn.Module):
         if config.tied:
             self.out.weight = self.embed.weight
 
-    def pack(self, texts: Sequence[Sequence[int]]) -> Packed:
+    def pack(self, texts: Sequence[Sequence[int]]) -> PackedTexts:
         """Pack texts, given as lists of ids, for a call of the model: ``model(*model.pack(texts))``."""
         ids, lengths = self.ids_of(texts), [len(text) for text in texts]
         device = ids.device
         positions = torch.cat([torch.arange(n, device=device) for n in lengths] or [ids])
-        return Packed(ids, causal(lengths).to(device), positions)
+        return PackedTexts(ids, causal(lengths).to(device), positions)
 
     def ids_of(self, texts: Sequence[Sequence[int]]) -> Tensor:
         """Return the ids of all texts, one after the other: int64 [n].

@@ -55,6 +55,7 @@ def aggregate(
     ValueError
         If ``how`` is unknown, shapes do not fit, or attention lacks queries or keys.
     """
+    check_choice("how", how, AGGREGATORS)
     if how == "attention":
         if query is None or key is None:
             raise ValueError("attention needs query and key, got None")
@@ -65,7 +66,6 @@ def aggregate(
 
 def reduce_edges(graph: AttentionGraph, sent: Tensor, how: str = "sum") -> Tensor:
     """Reduce messages on edges, [E, h, d_k], at the receivers by sum, mean or max: [num_dst, h, d_k]."""
-    check_choice("how", how, ["sum", "mean", "max"])
     silence = sent.new_zeros(graph.num_dst, *sent.shape[1:])
     if how == "max":
         receiver = graph.dst[:, None, None].expand_as(sent)
@@ -208,11 +208,10 @@ class GraphTransformerLayer(EncoderLayer):
         num_heads: int,
         dim_ff: int,
         how: str = "attention",
-        dropout: float = 0.0,
         edge_dim: int | None = None,
     ):
         attention = MultiHeadAttention(num_heads, dim_model)
-        super().__init__(dim_model, attention, PositionwiseFeedForward(dim_model, dim_ff), dropout)
+        super().__init__(dim_model, attention, PositionwiseFeedForward(dim_model, dim_ff))
         check_choice("how", how, AGGREGATORS)
         if how != "attention" and edge_dim is not None:
             raise ValueError(f"how={how!r} has no scores to which attributes of edges could be added")

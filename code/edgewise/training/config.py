@@ -1,9 +1,8 @@
 """The configuration of a training run."""
 
 from dataclasses import dataclass
-from numbers import Real
 
-from edgewise.validation import check_count, check_probability
+from edgewise.validation import check_count, check_probability, check_real
 
 
 @dataclass(frozen=True)
@@ -83,12 +82,11 @@ class TrainingConfig:
         check_probability("smoothing", self.smoothing)
         for name in ("factor", "eps", "clip"):
             value: float | None = getattr(self, name)
-            if value is not None and (not isinstance(value, float | Real) or not value > 0):
+            if value is not None and not check_real(name, value) > 0:
                 raise ValueError(f"{name} must be a positive number, got {value!r}")
         for beta in self.betas:
             check_probability("betas", beta)
 
     def scale(self, epoch: int) -> float:
         """Return the factor on the learning rate in an epoch, counted from 1."""
-        left = max(self.epochs - epoch + 1, 1)
-        return min(1.0, left / (self.decay_epochs + 1))
+        return min(1.0, (self.epochs - epoch + 1) / (self.decay_epochs + 1))
