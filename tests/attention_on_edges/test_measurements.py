@@ -1,4 +1,4 @@
-"""Measurements of chapters 8 to 10, on models whose attention is planted: the figures are known beforehand."""
+"""Measurements of chapters 8 to 10: models whose attention is planted, so that the figures are known."""
 
 import json
 from contextlib import contextmanager
