@@ -292,7 +292,7 @@ def line(page, sender, receiver):
     )
 
 
-PREPARED = json.loads(read("prepared.json"))
+PREPARED = json.loads(read("home_page_texts.json"))
 FIRST = HOLES["tatoeba"][0]
 
 

@@ -51,7 +51,7 @@ def known(names: tuple[str, ...], place: str) -> dict[str, Any]:
     Sentences to try are those of edge golf, each with the edges that par keeps; the first is shown at once,
     with the outcome of each single cut.
     """
-    prepared = json.loads(read("prepared.json"))
+    prepared = json.loads(read("home_page_texts.json"))
     models = {}
     for name in names:
         models[name] = prepared["models"][name] | {"files": [f"{place}/{file}" for file in model_files(name)]}
