@@ -80,7 +80,10 @@ def test_what_came_from_pytorch_goes_back(kind, bias):
     arguments = (x, x, x) if kind is nn.MultiheadAttention else (x,)
     torch.testing.assert_close(again(*arguments), theirs(*arguments))
     wide = nn.MultiheadAttention(8, 2, kdim=6, vdim=6)
-    torch.testing.assert_close(to_torch(from_torch(wide)).state_dict(), wide.state_dict())
+    wide.k_proj_weight.requires_grad_(False)
+    again = to_torch(from_torch(wide))
+    torch.testing.assert_close(again.state_dict(), wide.state_dict())
+    assert [x.requires_grad for x in again.parameters()] == [x.requires_grad for x in wide.parameters()]
 
 
 def test_what_comes_from_pytorch_keeps_mode_dropout_and_what_is_frozen():

@@ -17,6 +17,7 @@ from support import edge_graphs, interval_graphs, random_fields
 
 block_mask = importlib.import_module("edgewise.graphs.block_mask")
 kernels = importlib.import_module("edgewise.message_passing.flex")
+operation = importlib.import_module("edgewise.message_passing.operation")
 
 
 def mask_of(blocks, graph):
@@ -137,8 +138,21 @@ def test_auto_takes_the_kernel_for_packed_sequences_where_that_was_measured_to_p
     for others in ((v, None, None), (q, q, None), (q, None, q)):
         assert not kernels.suits_varlen(graph, q, *others)
     assert not kernels.suits_varlen(graph, torch.empty(q.shape, dtype=dtype), q, None, None)
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.compiler, "is_compiling", lambda: True)
+        assert not kernels.suits_varlen(graph, q, q, None, None)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
     assert not kernels.suits_varlen(graph, q, q, None, None)
+
+
+def test_auto_takes_what_goes_through_transforms_inside_of_them(monkeypatch):
+    monkeypatch.setattr(operation, "suits_varlen", lambda *given: True)
+    graph = complete([3, 9])
+    q, k, v = random_fields(graph, 2, 4)
+    found = torch.func.grad(lambda x: propagate_attention(graph, x, k, v).sum())(q)
+    torch.testing.assert_close(
+        found, *torch.autograd.grad(propagate_attention(graph, q, k, v, engine="csr").sum(), q)
+    )
 
 
 @pytest.mark.parametrize(
