@@ -110,6 +110,7 @@ def main():
     for path in (ROOT / "book").glob("*.ipynb"):
         if path not in wanted:
             path.unlink()
+            print(f"removed {path.relative_to(ROOT)}, which has no page")
 
 
 if __name__ == "__main__":

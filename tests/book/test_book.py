@@ -6,7 +6,7 @@ import re
 import zipfile
 from importlib.util import find_spec
 from pathlib import Path
-from urllib.parse import unquote, urldefrag
+from urllib.parse import unquote, urldefrag, urlparse
 
 import pytest
 import yaml
@@ -74,7 +74,8 @@ def test_every_page_is_built(browser, site):
     root = browser.new_page()
     root.goto(site)
     root.wait_for_url(site + "book/index.html")
-    assert 'href="/attention-on-edges/_static/' in (HTML / "404.html").read_text("utf-8")
+    config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
+    assert f'href="{urlparse(config["sphinx"]["config"]["ogp_site_url"]).path}_static/' in (HTML / "404.html").read_text("utf-8")
 
 
 def test_headings_are_in_order(page):
