@@ -74,8 +74,8 @@ def test_every_page_is_built(browser, site):
     root = browser.new_page()
     root.goto(site)
     root.wait_for_url(site + "book/index.html")
-    config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
-    assert f'href="{urlparse(config["sphinx"]["config"]["ogp_site_url"]).path}_static/' in (HTML / "404.html").read_text("utf-8")
+    address = yaml.safe_load((ROOT / "_config.yml").read_text("utf-8"))["sphinx"]["config"]["ogp_site_url"]
+    assert f'href="{urlparse(address).path}_static/' in (HTML / "404.html").read_text("utf-8")
 
 
 def test_headings_are_in_order(page):

@@ -38,7 +38,10 @@
         if (word) { this.choose(-1); return handlers.word(word.side, Number(word.word)); }
         if (at < 0) return;
         if (touched && named !== at) this.choose(at, "Tap again to cut it.");
-        else handlers.line(this.lines[at].line);
+        else {
+          if (touched) this.choose(-1);
+          handlers.line(this.lines[at].line);
+        }
       });
       svg.addEventListener("keydown", (event) => this.walk(event));
       svg.addEventListener("blur", () => this.choose(-1));

@@ -200,7 +200,9 @@ def facts(device: torch.device | str) -> dict[str, Any]:
     """Return the provenance of a result: commit, date, device, versions."""
     return {
         "commit": _git("rev-parse", "HEAD") or os.environ.get("EDGEWISE_COMMIT", ""),
-        "changed": bool(_git("status", "--porcelain", "--untracked-files=no", "--", ":/code", ":/requirements.txt")),
+        "changed": bool(
+            _git("status", "--porcelain", "--untracked-files=no", ":/code", ":/requirements.txt")
+        ),
         "date": time.strftime("%Y-%m-%d"),
         "device": device_name(device),
         "threads": torch.get_num_threads(),
