@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from edgewise.graphs import AttentionGraph
 from edgewise.graphs.attention_graph import remedy
 from edgewise.message_passing import ENGINES, KERNELS, attention_weights, propagate_attention
+from edgewise.message_passing.operation import check_bias
 from edgewise.validation import check_choice, check_count, check_floats, check_probability, check_real
 
 OUTPUTS = ("project", "concat", "mean")
@@ -175,8 +176,8 @@ class GraphAttention(nn.Module):
         times = q.shape[1] // self.num_heads  # as heads, leading dimensions share the graph
         on_edges = of_edges(self.edge, edge_attr, q, self.num_heads, self.edge_dim) | {"scale": self.scale}
         if edge_bias is not None:
-            single = times == 1 or edge_bias.shape != (graph.num_edges, self.num_heads)
-            on_edges["edge_bias"] = edge_bias if single else edge_bias.repeat(1, times)
+            check_bias(graph, q[:, : self.num_heads], edge_bias)
+            on_edges["edge_bias"] = edge_bias if times == 1 else edge_bias.repeat(1, times)
         dropout = self.dropout if self.training else 0.0
         received = propagate_attention(graph, q, k, v, engine=self.engine, dropout=dropout, **on_edges)
         heads = self._of_leading(received, query)  # [..., num_dst, h, d]

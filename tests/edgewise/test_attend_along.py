@@ -183,6 +183,26 @@ def test_a_call_that_says_otherwise_is_refused(given, message):
         torch.testing.assert_close(packed(model, attention_mask=torch.ones(1, 21)), packed(model))
 
 
+@pytest.mark.parametrize("name", ["Llama", "GPT-2"])
+def test_under_autocast_as_the_model_itself(name):
+    model = made(CONFIGS[name]())
+    with torch.autocast("cpu", torch.bfloat16):
+        expected = model(IDS[:, :13], use_cache=False).logits
+        with attend_along(model, causal([13])):
+            found = model(IDS[:, :13], use_cache=False).logits
+    assert found.dtype == expected.dtype
+    torch.testing.assert_close(found, expected, atol=0.1, rtol=0.1)
+
+
+def test_within_another_with_the_inner_graph_is_the_models_and_then_the_outer_one_again():
+    model = made(CONFIGS["Llama"]())
+    with attend_along(model, GRAPH):
+        expected = packed(model)
+        with attend_along(model, complete([13, 8])):
+            assert (packed(model) - expected).abs().max() > 1e-3
+        torch.testing.assert_close(packed(model), expected)
+
+
 def test_outside_of_the_with_it_says_so():
     model, other = made(LlamaConfig(**GROUPED)), made(LlamaConfig(**GROUPED))
     with attend_along(model, GRAPH):

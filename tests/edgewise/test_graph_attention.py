@@ -175,6 +175,9 @@ def test_leading_dimensions_share_the_graph_and_weights_can_be_asked_for(across)
     values = values + layer.edge(on_edges["edge_attr"]).unflatten(-1, (4, 2))
     heads = torch.zeros(6, 4, 2).index_add(0, graph.dst, weights[1, 2][..., None] * values)
     torch.testing.assert_close(layer.out(heads.flatten(1)) + layer.own(x), output[1, 2])
+    on_edges["edge_bias"] = torch.randn(graph.num_edges, 24)
+    with pytest.raises(ValueError, match=r"edge_bias must be \[E, h\] = \[\d+, 4\], got \[\d+, 24\]"):
+        layer(graph, query, context, **on_edges)
 
 
 def test_scale_and_fewer_heads_are_those_of_pytorch():

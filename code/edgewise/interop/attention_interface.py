@@ -65,6 +65,7 @@ def attend_along(
         raise TypeError(f"model must be a model of transformers, got {kind_of(model)}")
     config: Any = model.config
     kind, before, asked = config.model_type, config._attn_implementation, set[int]()
+    outer = [(module, module.__dict__.get(NAME)) for module in model.modules()]
     if config.is_encoder_decoder or getattr(config, "add_cross_attention", False):
         raise InputError(f"{kind} attends from one text to another; attend_along is for a single text")
     _register()
@@ -95,8 +96,9 @@ def attend_along(
             module.__dict__[NAME] = attend
         yield
     finally:
-        for module in model.modules():
-            module.__dict__.pop(NAME, None)
+        for module, was in outer:
+            module.__dict__.pop(NAME)
+            module.__dict__ |= {} if was is None else {NAME: was}
         model.set_attn_implementation(before)  # type: ignore[operator]
     if missing := set(range(config.get_text_config().num_hidden_layers)) - asked:
         raise InputError(f"layers {sorted(missing)} of {kind} did not ask transformers' AttentionInterface")
@@ -142,7 +144,8 @@ def _attention(
         raise InputError(
             f"{type(module).__name__} has a sliding_window to both sides; make it with the graph"
         )
-    q, k, v = (x.permute(2, 0, 1, 3).flatten(1, 2) for x in (query, key, value))
+    # Under autocast, rotated queries and keys are float32.
+    q, k, v = (x.to(value.dtype).permute(2, 0, 1, 3).flatten(1, 2) for x in (query, key, value))
     output = attend(module.layer_idx, sliding_window, len(query), q, k, v, scale=scaling, dropout=dropout)
     return output.unflatten(1, query.shape[:2]).transpose(0, 1), None
 

@@ -112,7 +112,7 @@ def propagate_attention(
     """
     check_choice("engine", engine, ["auto", *ENGINES, *KERNELS])
     q, k, v = _check_tensors(graph, scale, q=q, k=k, v=v)
-    _check_bias(graph, q, edge_bias)
+    check_bias(graph, q, edge_bias)
     features = _check_features(graph, q, v, engine, edge_attr, edge_weight)
     keep = None
     if check_probability("dropout", dropout):
@@ -157,7 +157,7 @@ def attention_weights(
     :func:`propagate_attention`.
     """
     q, k = _check_tensors(graph, scale, q=q, k=k)
-    _check_bias(graph, q, edge_bias)
+    check_bias(graph, q, edge_bias)
     features = _check_features(graph, q, q, "auto", edge_attr, edge_weight)
     return in_full_precision(edge_softmax)(graph, q, k, edge_bias, *features)
 
@@ -191,7 +191,8 @@ def _check_tensors(graph: AttentionGraph, scale: float | None, **tensors: Tensor
     return [q, *(x.repeat_interleave(q.shape[1] // heads, 1) if fewer else x for x in rest)]
 
 
-def _check_bias(graph: AttentionGraph, q: Tensor, edge_bias: Tensor | None) -> None:
+def check_bias(graph: AttentionGraph, q: Tensor, edge_bias: Tensor | None) -> None:
+    """Raise if there are biases that do not fit the graph and queries [n, h, d]."""
     if edge_bias is None:
         return
     check_floats("edge_bias", edge_bias)
