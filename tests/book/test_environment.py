@@ -2,13 +2,17 @@
 
 import contextlib
 import io
+import itertools
 import json
 import re
 import shutil
 import subprocess
 import sys
+import tomllib
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from places import BOOK, ROOT
 
@@ -29,6 +33,21 @@ def installed(folder, *what):
     pinned = ["--constraint", ROOT / "requirements.txt", *what]
     subprocess.run([python, "-m", "pip", "install", "--quiet", *pinned], check=True)
     return python
+
+
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13", "3.14"])
+def test_what_is_needed_is_pinned_once_for_every_python(version):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    named = [*project["dependencies"], *itertools.chain(*project["optional-dependencies"].values())]
+    lines = (ROOT / "requirements.txt").read_text("utf-8").splitlines()
+    pins = [Requirement(line) for line in lines if not line.startswith("#")]
+    here = {"python_version": version, "python_full_version": f"{version}.1", "sys_platform": "linux"}
+    there = [pin for pin in pins if pin.marker is None or pin.marker.evaluate(here)]
+    for needed in map(Requirement, named):
+        if needed.marker is None or needed.marker.evaluate(here):
+            found = [pin for pin in there if canonicalize_name(pin.name) == canonicalize_name(needed.name)]
+            assert len(found) == 1, needed
+            assert all(spec.version in needed.specifier for spec in found[0].specifier), needed
 
 
 def example():
