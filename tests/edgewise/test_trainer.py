@@ -195,6 +195,11 @@ class TestFaults:
         with pytest.raises(DivergedError, match="the loss in validation is nan after step 3, in epoch 1"):
             run.train()
 
+    def test_padding_that_ends_texts_would_never_be_learned(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(SortingData, "eos_id", SortingData.pad_id, raising=False)
+        with pytest.raises(ValueError, match="pad_id must not be eos_id; both are 2"):
+            begin(tmp_path)
+
     def test_patience_watches_a_figure_that_is_there(self, tmp_path):
         run = begin(tmp_path, replace(TRAINING, monitor="bleu", patience=1))
         with pytest.raises(ValueError, match="'bleu'"):

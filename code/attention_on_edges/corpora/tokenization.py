@@ -123,7 +123,7 @@ class BPE:
         return [word for word, _ in self._tokenizer.pre_tokenizer.pre_tokenize_str(f" {text}")]
 
     def sample_word(self, word: str, dropout: float, generator: np.random.Generator) -> list[str]:
-        """Split one of :meth:`words` with BPE-dropout, as in :meth:`sample`."""
+        """Split one of :meth:`words` with BPE-dropout: merges skipped at random (Provilkov et al. 2020)."""
         pieces = list(word)
         while len(pieces) > 1:
             ranks = [self._merges.get(pair) for pair in pairwise(pieces)]

@@ -115,9 +115,9 @@ class Batch:
             If DGL cannot be imported.
         """
         ends = torch.empty(2, self.n_edges, dtype=torch.int64, device=self.device)
-        kinds = zip(self.eids.values(), (self.enc, self.cross, self.dec), ("enc", "enc", "dec"), strict=True)
-        for edges, graph, of in kinds:
-            senders, receivers = self.nids[of], self.nids["enc" if graph is self.enc else "dec"]
+        source, target = self.nids.values()
+        graphs = ((self.enc, source, source), (self.cross, source, target), (self.dec, target, target))
+        for edges, (graph, senders, receivers) in zip(self.eids.values(), graphs, strict=True):
             ends[:, edges] = torch.stack([senders[graph.src], receivers[graph.dst]])
         made = load_dgl().graph(tuple(ends), num_nodes=self.n_nodes)
         count = partial(torch.bincount, minlength=self.n_sentences)

@@ -97,8 +97,9 @@ def attend_along(
         yield
     finally:
         for module, was in outer:
-            module.__dict__.pop(NAME)
-            module.__dict__ |= {} if was is None else {NAME: was}
+            del module.__dict__[NAME]
+            if was is not None:
+                module.__dict__[NAME] = was
         model.set_attn_implementation(before)  # type: ignore[operator]
     if missing := set(range(config.get_text_config().num_hidden_layers)) - asked:
         raise InputError(f"layers {sorted(missing)} of {kind} did not ask transformers' AttentionInterface")

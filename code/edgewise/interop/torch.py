@@ -145,7 +145,7 @@ def to_torch(module: nn.Module) -> Any:
     if new.in_proj_bias is not None:
         new.in_proj_bias.data.copy_(torch.cat([part.bias for part in parts]))
     for name, x in new.named_parameters(recurse=False):
-        part = parts["qkv".index(name[0])] if name[0] in "qkv" else first
+        part = {"k": module.key, "v": module.value}.get(name[0], first)
         x.requires_grad_((first.bias if name.endswith("bias") else part.weight).requires_grad)
     take(new.out_proj, module.out.weight, module.out.bias)
     return new.train(module.training)

@@ -66,6 +66,7 @@ def aggregate(
 
 def reduce_edges(graph: AttentionGraph, sent: Tensor, how: str = "sum") -> Tensor:
     """Reduce messages on edges, [E, h, d_k], at the receivers by sum, mean or max: [num_dst, h, d_k]."""
+    check_choice("how", how, ["sum", "mean", "max"])
     silence = sent.new_zeros(graph.num_dst, *sent.shape[1:])
     if how == "max":
         receiver = graph.dst[:, None, None].expand_as(sent)

@@ -111,6 +111,8 @@ class Trainer:
         adam = torch.optim.Adam(model.parameters(), lr=0.0, betas=config.betas, eps=config.eps)
         rate = config.factor, config.warmup, adam, config.with_warmup, config.with_decay
         self.opt = NoamOpt(model.pos_enc.dim_model, *rate)
+        if getattr(data, "eos_id", None) == data.pad_id:
+            raise ValueError(f"padding is not learned, so pad_id must not be eos_id; both are {data.pad_id}")
         self.criterion = LabelSmoothing(data.vocab_size, data.pad_id, config.smoothing)
         self.autocast = config.autocast and multiplies_bfloat16(self.device)
         self.pool, self.log = GraphPool(), self.folder / "metrics.jsonl"
