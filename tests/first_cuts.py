@@ -9,7 +9,7 @@ import time
 
 from attention_on_edges.live import page as live
 from attention_on_edges.runs import artifacts
-from attention_on_edges.studies.circuits_and_golf import HOLES
+from attention_on_edges.studies.golf import HOLES
 from attention_on_edges.studies.measurements import digest_of_weights
 from attention_on_edges.studies.results import Results
 from browser import chromium

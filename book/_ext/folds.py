@@ -2,7 +2,7 @@
 
 The first line of a folded cell may be ``# @title TEXT``; the text is the closed line of the page, of Colab
 and of Jupyter. A cell with the tag ``hide-cell`` proves something: its title begins with "Checked:" and says
-what was checked and how exactly.
+what was checked and how exactly. ``_static/book.css`` says how it looks.
 """
 
 import re

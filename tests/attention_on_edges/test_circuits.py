@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from attention_on_edges.runs import ModelConfig
-from attention_on_edges.studies.circuits_and_golf import by_ablation
+from attention_on_edges.studies.circuits import by_ablation
 from attention_on_edges.studies.cut_translation import ABLATIONS, CutTranslation, ablating, mean_values, prune
 
 

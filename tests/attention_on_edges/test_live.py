@@ -15,8 +15,8 @@ from attention_on_edges.live import page as live
 from attention_on_edges.live.element import read
 from attention_on_edges.runs import artifacts
 from attention_on_edges.studies import load_study
-from attention_on_edges.studies.circuits_and_golf import HOLES
 from attention_on_edges.studies.cut_translation import KINDS, CutTranslation
+from attention_on_edges.studies.golf import HOLES
 from browser import PHONE, SCREEN, chromium
 from edgewise.attention import MultiHeadAttention
 from edgewise.decoding import beam_search, greedy
@@ -312,9 +312,9 @@ def test_a_cut_of_the_first_sentence_is_answered_before_any_model_is_there(brows
     page.close()
 
 
-@pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("step", [16, pytest.param(1, marks=pytest.mark.nightly)])
 def test_what_is_known_beforehand_is_what_the_model_says(page, step):
-    """Each single line, each word, and all lines across; in every run one of four."""
+    """Each single line, each word, and all lines across; in every run one of sixteen."""
     known = page.evaluate(
         """() => {
             const {front} = document.querySelector(".edgewise-front");
