@@ -35,7 +35,7 @@ test: lint ## lint, tests, every chapter, the book and its pages in a browser
 	@$(BIN)/python tests/browser.py --find
 	@OMP_NUM_THREADS=$(THREADS) $(BIN)/pytest -q -n $(JOBS) --dist worksteal tests $(BUILT:%=--ignore=%)
 	@$(MAKE) book
-	@$(BIN)/pytest -q -n $(JOBS) --dist loadgroup $(BUILT)
+	@$(BIN)/pytest -q -n $(JOBS) --dist worksteal $(BUILT)
 
 lint: env ## ruff's checks and format; types
 	@$(BIN)/ruff check code tests book/_ext

@@ -54,14 +54,7 @@ def visit(browser, address, **options):
     return tab
 
 
-# A page's tests are run by one process, which opens it once.
-EACH = [
-    pytest.param(name, marks=pytest.mark.xdist_group(name))
-    for name in [*PAGES, "genindex.html", "search.html"]
-]
-
-
-@pytest.fixture(scope="module", params=EACH)
+@pytest.fixture(scope="module", params=[*PAGES, "genindex.html", "search.html"])
 def page(request, browser, site):
     tab = visit(browser, site + request.param)
     tab.name = request.param
@@ -321,7 +314,6 @@ def unpacked(tmp_path_factory):
     return folder / "attention-on-edges"
 
 
-@pytest.mark.xdist_group("zip")
 def test_zip_holds_every_file_of_the_site(unpacked):
     def files(root):
         return {path.relative_to(root) for path in root.rglob("*") if path.is_file()}
@@ -329,7 +321,6 @@ def test_zip_holds_every_file_of_the_site(unpacked):
     assert files(unpacked) == files(HTML) - {Path(site_files.ZIP)}
 
 
-@pytest.mark.xdist_group("zip")
 @pytest.mark.parametrize("name", ["index", "01-attention"])
 def test_zip_shows_everything_from_the_disk_without_a_network(browser, unpacked, name):
     page = visit(browser, (unpacked / "book" / f"{name}.html").as_uri(), offline=True)
