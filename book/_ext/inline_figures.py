@@ -1,8 +1,8 @@
 """A Sphinx extension: figures are part of the page, in its own colours, light and dark, and its own type.
 
-Pictures that matplotlib has written as SVG are put into the page in place of a link to a file: what is drawn
-in ink takes the colour of the text, what is white that of the page. Text in pictures keeps its colours but
-for ink, since it may stand on a colour of its own. On a narrow screen a picture is as wide as its smallest
+Pictures that matplotlib has written as SVG are put into the page in place of a link to a file: the palette's
+colours become the page's, ink that of the text, and what is white that of the page. White and black text
+stays, since it stands on a colour of its own. On a narrow screen a picture is as wide as its smallest
 letters need to be 11 pixels high.
 """
 
@@ -14,14 +14,14 @@ from attention_on_edges.figures.style import PALETTE
 PICTURE = re.compile(r'<img\b[^>]*?\bsrc="(?:\.\./)*_images/([^"]+\.svg)"[^>]*>')
 ALT = re.compile(r'\balt="([^"]*)"')
 TAG = re.compile(r"<(\w+)\b[^>]*>")
-COLORS = {PALETTE["ink"]: "currentColor"}
+COLORS = {color: f"var(--edge-{name})" for name, color in PALETTE.items()} | {PALETTE["ink"]: "currentColor"}
 SHAPES = COLORS | {"#000000": "currentColor", "#ffffff": "var(--pst-color-background)"}
 SIZE = re.compile(r"font-size: ([\d.]+)px")
 FACE = re.compile(r"'Source Sans 3[^']*'")
 
 
 def page_colors(tag):
-    """Replace the ink of a tag, and of shapes black and white too, by the page's colours."""
+    """Replace the palette of a tag, and of shapes black and white too, by the page's colours."""
     text = tag.group()
     for drawn, shown in (COLORS if tag.group(1) in ("text", "tspan") else SHAPES).items():
         text = text.replace(drawn, shown)

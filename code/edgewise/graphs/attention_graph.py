@@ -94,9 +94,9 @@ class AttentionGraph:
         TypeError
             If ``start`` or ``stop`` is not a tensor of int64.
         ValueError
-            If ``start`` and ``stop`` are not two lists of one length on one device, ``0 <= start <= stop <=
-            num_src`` does not hold for every receiver, or self-attention does not have one interval per
-            token.
+            If ``start`` and ``stop`` are not two lists of one length on one device, or
+            ``0 <= start <= stop <= num_src`` does not hold for every receiver, or self-attention does not
+            have one interval per token.
         """
         check_ids("start", start, check_count("num_src", num_src) + 1)
         check_ids("stop", stop, num_src + 1)
