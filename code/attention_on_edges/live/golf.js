@@ -1,5 +1,5 @@
 // Edge golf: keep a translation with as few edges as possible. Each edge of each layer and head counts one.
-// Sentences and par are of studies/golf.py.
+// Sentences and par come from the module studies.golf.
 (() => {
   "use strict";
 
