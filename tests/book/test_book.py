@@ -161,7 +161,7 @@ def test_page_is_light(page, site):
     assert sum(built(url, site).stat().st_size for url in own) <= MOST_BYTES
 
 
-# Visible texts, one of each color, size and background: all of them would take half of the tests' time.
+# Visible texts, one of each colour, size and background: all of them would take half of the tests' time.
 KINDS = """() => {
     const kinds = new Map(), walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
     while (walk.nextNode()) {
