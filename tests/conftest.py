@@ -18,6 +18,14 @@ def seeded():
     torch.manual_seed(0)
 
 
+@pytest.fixture
+def doubled():
+    """Numbers are float64: where two ways of computing are compared, a sum that cancels hides nothing."""
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
 def missing(marker):
     """What a marked test needs and this machine lacks; nothing if it has it."""
     if marker == "corpus" and not Path(os.environ.get("EDGEWISE_DATA") or "/dev/null").is_dir():

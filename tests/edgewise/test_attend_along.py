@@ -65,7 +65,7 @@ def made(config, auto=AutoModelForCausalLM):
 
 
 @pytest.fixture(params=CONFIGS)
-def model(request):
+def model(request, doubled):
     return made(CONFIGS[request.param]())
 
 

@@ -33,7 +33,7 @@ def _compile_anew():
 
 
 @pytest.mark.parametrize("engine", ["scatter", "csr", "tiles", "auto"])
-def test_a_layer_compiles_as_one_program(engine, graph):
+def test_a_layer_compiles_as_one_program(engine, graph, doubled):
     edge_dim, x = None if engine == "tiles" else 3, torch.randn(graph.num_dst, 6)
     layer = GraphAttention(6, 2, engine=engine, edge_dim=edge_dim)
     given = {"edge_bias": torch.randn(graph.num_edges, 2, requires_grad=True)}
@@ -81,7 +81,7 @@ def packed(seed, count):
 @pytest.mark.parametrize("engine", ["csr", "auto"])
 @pytest.mark.parametrize("planned", [True, False])
 @torch._dynamo.config.patch(recompile_limit=200)
-def test_forty_sets_of_packed_lengths_compile_a_handful_of_times(engine, planned):
+def test_forty_sets_of_packed_lengths_compile_a_handful_of_times(engine, planned, doubled):
     """Without a plan programs break where one is made; they are a few more, and not more and more."""
     layer, counts, seen = GraphAttention(8, 2, engine=engine), [], []
 
@@ -113,7 +113,7 @@ class OnGraph(nn.Module):
 
 @pytest.mark.parametrize("engine", ["csr", "tiles"])
 @pytest.mark.parametrize("strict", [True, False])
-def test_a_planned_graph_is_exported_and_read_again(engine, strict, graph, tmp_path):
+def test_a_planned_graph_is_exported_and_read_again(engine, strict, graph, tmp_path, doubled):
     model, x = OnGraph(engine, graph), torch.randn(graph.num_dst, 8)
     model(x)
     torch.export.save(torch.export.export(model, (x,), strict=strict), tmp_path / "program.pt2")
@@ -131,7 +131,7 @@ def test_a_graph_without_a_plan_is_not_exported_and_stays_as_it_was():
         assert model.layer(graph, x).isfinite().all()
 
 
-def test_inductor_compiles_a_layer_for_packed_texts(tmp_path, monkeypatch):
+def test_inductor_compiles_a_layer_for_packed_texts(tmp_path, monkeypatch, doubled):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     layer = from_torch(nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, norm_first=True))
     compiled = torch.compile(layer, fullgraph=True, dynamic=True)
