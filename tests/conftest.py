@@ -6,7 +6,6 @@ import torch
 from hypothesis import settings
 
 from edgewise.graphs import dgl_available
-from edgewise.message_passing.operation import DGL_ENGINES
 
 os.environ["MPLBACKEND"] = "agg"
 settings.register_profile("edgewise", deadline=None, derandomize=True, max_examples=60)
@@ -44,12 +43,6 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    for item in items:  # a test that is given one of DGL's engines needs DGL
-        given = getattr(item, "callspec", None)
-        if given and not set(DGL_ENGINES).isdisjoint(
-            value for value in given.params.values() if isinstance(value, str)
-        ):
-            item.add_marker("dgl")
     for marker in ("corpus", "cuda", "dgl", "nightly"):
         out = [item for item in items if item.get_closest_marker(marker)]
         if out and (reason := missing(marker)):

@@ -94,7 +94,8 @@ def random_fields(graph, heads, width, dtype=torch.float32, seed=0):
 def check_propagation(graph, engine, heads, width, highest=None, seed=0, biased=False, dropout=0.0, d_v=None):
     """Compare an engine's values and gradients with the dense formula in float64.
 
-    ``highest`` is the largest score; the draws of dropout are PyTorch's, by its seed.
+    ``engine`` is a name, or a function of graph and fields. ``highest`` is the largest score; the draws of
+    dropout are PyTorch's, by its seed.
     """
     fields = random_fields(graph, heads, width, seed=seed)
     if highest and graph.num_dst:
@@ -108,8 +109,10 @@ def check_propagation(graph, engine, heads, width, highest=None, seed=0, biased=
         fields += [torch.randn(graph.num_edges, heads, requires_grad=True)]
     doubles = [x.detach().double().requires_grad_() for x in fields]
     torch.manual_seed(seed)
-    bias = fields[3] if biased else None
-    actual = propagate_attention(graph, *fields[:3], engine=engine, edge_bias=bias, dropout=dropout)
+    options = {"edge_bias": fields[3]} if biased else {}
+    if isinstance(engine, str):
+        options |= {"engine": engine, "dropout": dropout}
+    actual = (propagate_attention if isinstance(engine, str) else engine)(graph, *fields[:3], **options)
     torch.manual_seed(seed)
     kept = torch.empty(graph.num_edges, heads).bernoulli_(1 - dropout).double() / (1 - dropout)
     terms = graph.to_matrix(doubles[3]) if biased else 0.0, graph.to_matrix(kept)

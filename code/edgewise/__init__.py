@@ -31,7 +31,6 @@ from edgewise.graphs import (
 from edgewise.interop import attend_along, from_pyg, from_torch, from_transformers, to_torch
 from edgewise.message_passing import (
     attention_weights,
-    available_engines,
     cost,
     plan_tiles,
     propagate_attention,
@@ -55,7 +54,6 @@ __all__ = [
     "UTransformer",
     "attend_along",
     "attention_weights",
-    "available_engines",
     "batch",
     "beam_search",
     "bigbird",

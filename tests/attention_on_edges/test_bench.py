@@ -32,12 +32,13 @@ from attention_on_edges.bench.training import (
 )
 from attention_on_edges.cli.app import app
 from attention_on_edges.cli.benchmarking import ON_GPU
+from attention_on_edges.dgl_engines import in_dgl
 from attention_on_edges.studies.fitting import FitConfig
 from edgewise.decoding import Continuation
 from edgewise.graphs import GraphPool, complete, window
 from edgewise.interop.transformers import from_transformers
 from edgewise.layers import Dropout
-from edgewise.message_passing import available_engines, propagate_attention
+from edgewise.message_passing import ENGINES, propagate_attention
 from edgewise.message_passing.cost_model import TERMS, expand
 from edgewise.models.transformer import make_model
 from edgewise.training.chunked_loss import output_loss
@@ -200,7 +201,7 @@ class TestAttention:
     def test_every_engine_and_the_graph_made_anew_are_contestants(self):
         case = engines_case(Workload("tiny", (2, 3), 1, 2))
         anew = {"padded", "padded, set-up included", "auto, set-up included"}
-        assert case.contestants.keys() == anew | {*available_engines()}
+        assert case.contestants.keys() == anew | {*ENGINES, *in_dgl()}
         assert case.work == 7 * 2 * (2 * 2 + 3 * 3) * 2
 
 

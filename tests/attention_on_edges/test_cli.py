@@ -18,7 +18,7 @@ from attention_on_edges.cli.translating import MOST_BYTES
 from attention_on_edges.corpora.tokenization import BPE
 from attention_on_edges.corpora.tokenizer_config import TokenizerConfig
 from attention_on_edges.runs import artifacts
-from edgewise.message_passing import available_engines
+from edgewise.message_passing import ENGINES
 from edgewise.training.checkpoint_files import checkpoints
 from edgewise.validation import InputError
 from workshop import FEW, TINY
@@ -215,7 +215,7 @@ def test_a_terminal_of_another_encoding_loses_no_line(translator):
 def test_info():
     result = call("info")
     assert result.exit_code == 0
-    for word in ("edgewise", torch.__version__, "cpu", *available_engines(), "artifacts"):
+    for word in ("edgewise", torch.__version__, "cpu", *ENGINES, "artifacts"):
         assert word in result.output
 
 

@@ -20,7 +20,6 @@ from edgewise.decoding import beam_search, greedy
 from edgewise.graphs import AttentionGraph, GraphPool, bipartite, causal, complete, window
 from edgewise.layers import Embeddings
 from edgewise.message_passing import ENGINES, KERNELS, propagate_attention
-from edgewise.message_passing.operation import DGL_ENGINES
 from edgewise.training import LabelSmoothing, TrainingConfig, states_loss, take_step
 from edgewise.tutorial import NoamOpt
 from support import VOCAB, assert_equal_as_stated, random_fields, random_pairs, small_model
@@ -42,7 +41,7 @@ GRAPHS = {
 @devices
 @pytest.mark.parametrize("name", GRAPHS)
 @pytest.mark.parametrize("given", ["nothing", "bias", "features"])
-@pytest.mark.parametrize("engine", ["auto", *(e for e in ENGINES if e not in DGL_ENGINES)])
+@pytest.mark.parametrize("engine", ["auto", *ENGINES])
 def test_an_engine_equals_the_cpus_double_precision(device, name, given, engine):
     """Values and gradients; DGL's engines have no CUDA build to run on."""
     graph = GRAPHS[name]
@@ -93,7 +92,7 @@ class SayWhere(TorchFunctionMode):
         return function(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize("engine", ["auto", *(e for e in ENGINES if e not in DGL_ENGINES)])
+@pytest.mark.parametrize("engine", ["auto", *ENGINES])
 def test_what_runs_on_a_device_says_where_it_makes_tensors(engine):
     with pytest.raises(AssertionError, match="arange where"), SayWhere():
         torch.arange(3)

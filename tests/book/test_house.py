@@ -25,7 +25,7 @@ ROWS = {
         {"studies"},
         {"runs"},
         {"models", "corpora"},
-        {"tasks", "figures"},
+        {"tasks", "figures", "dgl_engines"},
     ],
 }
 """A room may import from rows below its own; the workshop from any of the library's, never the other way."""

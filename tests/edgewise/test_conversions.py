@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgewise.graphs import AttentionGraph, batch, causal, complete, load_dgl, random_links, window
-from edgewise.message_passing import ENGINES, available_engines, propagate_attention
+from edgewise.message_passing import ENGINES, propagate_attention
 from support import edge_graphs, interval_graphs, random_fields, sizes
 
 
@@ -170,7 +170,7 @@ def test_edges_and_what_is_given_with_them_can_be_reordered_together(graph, rand
     bias, attr = torch.randn(graph.num_edges, 2), torch.randn(graph.num_edges, 2)
     weight, rows = torch.randn(2, 2, 3), torch.arange(graph.num_dst).flip(0)
     some = torch.arange(graph.num_dst) % 2 == 0
-    for engine in ("auto", "scatter", "csr") if graph.has_multi_edges else ("auto", *available_engines()):
+    for engine in ("auto", "scatter", "csr") if graph.has_multi_edges else ("auto", *ENGINES):
         given_ = {"edge_attr": attr, "edge_weight": weight} if engine in ("auto", "scatter", "csr") else {}
         found = propagate_attention(graph, *fields, engine=engine, edge_bias=bias, **given_)
         given_ |= {"edge_attr": attr[order]} if given_ else {}

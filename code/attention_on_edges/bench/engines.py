@@ -11,8 +11,9 @@ from torch.nn.attention.flex_attention import create_block_mask
 
 from attention_on_edges.bench.baselines import PaddedAttention
 from attention_on_edges.bench.harness import Case, Run, in_turns
+from attention_on_edges.dgl_engines import in_dgl
 from edgewise.graphs import AttentionGraph, causal, complete, window
-from edgewise.message_passing import KERNELS, available_engines, propagate_attention
+from edgewise.message_passing import ENGINES, KERNELS, propagate_attention
 from edgewise.message_passing.plan import forget_plans
 
 PADDED = "padded"
@@ -126,7 +127,7 @@ def engines_case(
     workload : Workload
         What to run.
     device : torch.device or str
-        Where; DGL's engines run on the CPU only.
+        Where; DGL's ways run on the CPU only.
     engines : sequence of str, optional
         Which engines; if not given, all that can run here without being compiled.
     dtype : torch.dtype
@@ -135,7 +136,7 @@ def engines_case(
     device = torch.device(device)
     if engines is None:
         half_on_gpu = device.type == "cuda" and dtype != torch.float32
-        engines = available_engines(device) + (["varlen"] if half_on_gpu else [])
+        engines = [*in_dgl(device.type), *ENGINES, *["varlen"] * half_on_gpu]
     torch.manual_seed(0)
     graph = workload.graph().to(device)
     shape = (graph.num_src, workload.num_heads, workload.d_k)
@@ -175,7 +176,8 @@ def _contestants(
     if workload.reach is None:
         contestants |= {PADDED: padded(), PADDED_SET_UP: lambda *fields: padded()(*fields)}
     for engine in engines:
-        contestants[engine] = partial(propagate_attention, graph, engine=engine)
+        other = in_dgl(device.type).get(engine, partial(propagate_attention, engine=engine))
+        contestants[engine] = partial(other, graph)
     if "tiles" in engines:
         contestants |= {ANEW: anew}
     return contestants

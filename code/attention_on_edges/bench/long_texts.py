@@ -16,7 +16,7 @@ from attention_on_edges.bench.harness import Row, Run
 from attention_on_edges.bench.memory import KEEPING, alone, peak
 from edgewise.graph_attention import GraphAttention
 from edgewise.graphs import AttentionGraph, bigbird, binary_partition, complete, edge_counts, window
-from edgewise.message_passing import ENGINES, available_engines, propagate_attention
+from edgewise.message_passing import ENGINES, propagate_attention
 
 LENGTHS = tuple(2**power for power in range(10, 19))
 """1,024 to 262,144 tokens."""
@@ -60,9 +60,9 @@ def long_plan(small: bool = False) -> dict[str, Run]:
 
 
 def memory_plan(small: bool = False) -> dict[str, Run]:
-    """A window by hand, in DGL's kernels, in PyTorch's and in tiles; layers by their edges and heads."""
+    """A window by hand, in PyTorch's sparse kernels and in tiles; layers by their edges and heads."""
     tokens = 128 if small else 65_536
-    names = [BY_HAND, *(engine for engine in ("fused", "csr", "tiles") if engine in available_engines())]
+    names = [BY_HAND, "csr", "tiles"]
     runs: dict[str, Run] = {name: partial(_window, name, tokens) for name in names}
     for reach, heads in ((8, 4), (32, 4), (32, 16)):
         name = f"{2 * reach + 1} in-edges on {tokens // 4:,} tokens, {heads} heads"

@@ -16,7 +16,7 @@ from attention_on_edges.bench.harness import Case, Row, Run, in_turns, measure
 from attention_on_edges.bench.memory import KEEPING, alone
 from attention_on_edges.corpora.graph_data import citations, molecules, symmetric_graph
 from edgewise.graphs import AttentionGraph, batch, window
-from edgewise.message_passing import available_engines, cost, plan_tiles, propagate_attention
+from edgewise.message_passing import ENGINES, cost, plan_tiles, propagate_attention
 from edgewise.message_passing.cost_model import TERMS, count_edges, count_scores, expand, predict, price
 
 Make = Callable[[], AttentionGraph]
@@ -251,7 +251,7 @@ def graph_case(
 ) -> Case:
     """Attention on a graph, forward and backward, plans and patterns made beforehand.
 
-    Rows hold what the law counts and what it predicts. Without ``engines`` all run that can, but ``mailbox``,
+    Rows hold what the law counts and what it predicts. Without ``engines`` all run,
     and ``auto`` with the graph made anew. Tiles run only if they are affordable, a dense mask only for up to
     5,000 tokens.
     """
@@ -259,7 +259,7 @@ def graph_case(
     graph = make().to(device)
     q, k, v, upstream = (torch.randn(graph.num_src, heads, width, device=device) for _ in range(4))
     fields = [x.requires_grad_() for x in (q, k, v)]
-    names = [e for e in engines or (*available_engines(device), MASK) if e != "mailbox"]
+    names = [*(engines or (*ENGINES, MASK))]
     if graph.num_src > 5000 and MASK in names:
         names.remove(MASK)
     if "tiles" in names and not plan_tiles(graph).affordable:

@@ -14,9 +14,9 @@ from torch.nn.functional import cross_entropy
 from attention_on_edges.bench.baselines import PaddedAttention, PaddedTransformer
 from attention_on_edges.bench.harness import Case, Row, Run, chosen, in_turns
 from attention_on_edges.bench.memory import alone, peak
+from attention_on_edges.dgl_engines import builtin, in_dgl
 from edgewise.graphs import Batch, GraphPool
 from edgewise.layers import Generator
-from edgewise.message_passing import available_engines
 from edgewise.message_passing.plan import forget_plans
 from edgewise.models.transformer import make_model
 from edgewise.training import LabelSmoothing, states_loss, take_step
@@ -94,7 +94,7 @@ def _trainings(small: bool) -> list[Training]:
 def training_case(training: Training, device: torch.device | str = "cpu") -> Case:
     """Updates of the same architecture on the same batches, by all of ``CONTESTANTS`` that can run here."""
     device, batches = torch.device(device), training.batches()
-    missing = {BUILTIN: BUILTIN not in available_engines(device), HALF: not multiplies_bfloat16(device)}
+    missing = {BUILTIN: not in_dgl(device.type), HALF: not multiplies_bfloat16(device)}
     here = {name: make for name, make in CONTESTANTS.items() if not missing.get(name)}
     tokens = sum(len(target) - 1 for pairs in batches for _, target in pairs)
     return Case(
@@ -135,17 +135,18 @@ def _graph_model(
     training: Training,
     batches: list[Pairs],
     device: torch.device,
-    engine: str = "auto",
     half: bool = False,
     by_hand: bool = False,
+    in_dgl: bool = False,
 ) -> Callable[[], None]:
     torch.manual_seed(0)
-    model = make_model(VOCAB, VOCAB, *training.size, DROPOUT, engine).to(device)
+    model = make_model(VOCAB, VOCAB, *training.size, DROPOUT).to(device)
     opt = NoamOpt(training.dim_model, 1.0, 4000, torch.optim.Adam(model.parameters()))
     criterion, pool = LabelSmoothing(VOCAB, PAD, SMOOTHING), GraphPool()
     predict: Callable[[Batch], Tensor] = model.hidden
     learn: Callable[[Tensor, Tensor, int], object] = partial(_learn, model.generator, criterion, opt)
-    if engine == BUILTIN:
+    if in_dgl:
+        model.propagate_attention = builtin  # type: ignore[method-assign]
         predict, learn = model, SimpleLossCompute(criterion, opt)
 
     def update() -> None:
@@ -214,7 +215,7 @@ CONTESTANTS: dict[str, Callable[[Training, list[Pairs], torch.device], Callable[
     PADDED: _padded_model,
     TUNED: partial(_padded_model, tuned=True),
     BY_HAND: partial(_graph_model, by_hand=True),
-    BUILTIN: partial(_graph_model, engine=BUILTIN),
+    BUILTIN: partial(_graph_model, in_dgl=True),
 }
 """Each makes a function that makes the updates.
 

@@ -20,9 +20,9 @@ from attention_on_edges.cli.benchmarking import bench
 from attention_on_edges.cli.one_line_errors import Commands, one_line_errors, shown, stopping, tell, write
 from attention_on_edges.cli.options import Device, Name
 from attention_on_edges.cli.translating import translate
+from attention_on_edges.dgl_engines import in_dgl
 from attention_on_edges.runs import artifacts
-from edgewise.graphs import dgl_available
-from edgewise.message_passing import available_engines
+from edgewise.message_passing import ENGINES
 from edgewise.training import StoppedError, Trainer
 from edgewise.training.distributed import process_group, rank
 from edgewise.validation import check_choice
@@ -154,8 +154,7 @@ def info() -> None:
     write(f"edgewise   {edgewise.__version__}, commit {facts['commit'][:10] or 'unknown'}")
     write(f"python     {facts['python']}, torch {facts['torch']}, {facts['threads']} threads")
     write(f"devices    {'; '.join(devices)}")
-    without = "" if dgl_available() else " (DGL cannot be imported)"
-    write(f"engines    {', '.join(available_engines())}{without}")
+    write(f"engines    {', '.join([*ENGINES, *in_dgl()])}{'' if in_dgl() else ' (DGL cannot be imported)'}")
     write(f"artifacts  {', '.join(artifacts.names()) or 'none'}")
 
 

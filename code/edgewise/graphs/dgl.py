@@ -20,8 +20,7 @@ def load_dgl() -> Any:
     Raises
     ------
     MissingPackageError
-        If DGL is missing or raises while it is imported; the message says how to install it and what works
-        without it.
+        If DGL is missing or raises while it is imported; the message says how to install it.
     """
     os.environ.setdefault("DGLBACKEND", "pytorch")
     try:
@@ -33,7 +32,7 @@ def load_dgl() -> Any:
     except Exception as error:  # whatever an installation that does not fit raises while it is imported
         raise MissingPackageError(
             f"DGL cannot be imported ({type(error).__name__}: {error}). On Python 3.11 or 3.12 pip install "
-            "'.[dgl]' in a clone brings it; without it use the engines 'csr', 'tiles' and 'scatter'."
+            "'.[dgl]' in a clone brings it."
         ) from error
 
 

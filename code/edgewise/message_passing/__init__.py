@@ -1,4 +1,4 @@
-"""Chapter 5: attention as message passing, one operation with six engines.
+"""Chapter 5: attention as message passing, one operation with several engines.
 
 Every model in this package calls :func:`propagate_attention`. Its engines give the same values and gradients;
 they differ in speed by two orders of magnitude.
@@ -9,7 +9,6 @@ from edgewise.message_passing.operation import (
     ENGINES,
     KERNELS,
     attention_weights,
-    available_engines,
     propagate_attention,
 )
 from edgewise.message_passing.plan import plan_tiles
@@ -19,7 +18,6 @@ __all__ = [
     "ENGINES",
     "KERNELS",
     "attention_weights",
-    "available_engines",
     "cost",
     "edge_softmax",
     "plan_tiles",

@@ -7,38 +7,21 @@ import torch
 from torch import Tensor
 from torch.linalg import vector_norm
 
-from edgewise.graphs import AttentionGraph, dgl_available
+from edgewise.graphs import AttentionGraph
 from edgewise.graphs.attention_graph import remedy
 from edgewise.message_passing.cost_model import cost, in_a_transform
 from edgewise.message_passing.csr import csr
-from edgewise.message_passing.dgl_engines import builtin, fused, mailbox
 from edgewise.message_passing.flex import flex, suits_varlen, varlen
 from edgewise.message_passing.precision import HALF, Engine, in_full_precision, without_autocast
 from edgewise.message_passing.scatter import edge_softmax, scatter
 from edgewise.message_passing.tiles import tiles
 from edgewise.validation import check_choice, check_floats, check_probability, check_real
 
-DGL_ENGINES = ("mailbox", "builtin", "fused")
-"""Engines that need DGL, and the CPU."""
-
-ENGINES: dict[str, Engine] = {
-    "mailbox": mailbox,
-    "builtin": builtin,
-    "fused": fused,
-    "scatter": scatter,
-    "csr": csr,
-    "tiles": tiles,
-}
-"""How the sum over edges is executed."""
+ENGINES: dict[str, Engine] = {"scatter": scatter, "csr": csr, "tiles": tiles}
+"""How the sum over edges is executed, on any graph."""
 
 KERNELS: dict[str, Engine] = {"flex": flex, "varlen": varlen}
 """Executions that take some graphs only, or none of the options."""
-
-
-def available_engines(device: torch.device | str = "cpu") -> list[str]:
-    """Return the names of the engines that run here and take any graph; ``flex`` and ``varlen`` do not."""
-    of_dgl = torch.device(device).type == "cpu" and dgl_available()
-    return [name for name in ENGINES if of_dgl or name not in DGL_ENGINES]
 
 
 def propagate_attention(
@@ -66,7 +49,7 @@ def propagate_attention(
 
     NaN and infinities spread along edges, as they do in a dense softmax over a receiver's senders, and
     nowhere else; in compiled programs, on a GPU and in gradients, ``tiles`` may spread them within a tile.
-    ``tiles``, ``csr`` and ``fused`` refuse second derivatives.
+    ``tiles`` and ``csr`` refuse second derivatives.
 
     Parameters
     ----------
@@ -79,9 +62,8 @@ def propagate_attention(
     v : Tensor
         Values [num_src, h, d_v], with as many heads as keys; ``d_v`` is often ``d``.
     engine : str
-        ``tiles``, ``csr``, ``scatter``; ``fused``, ``builtin`` or ``mailbox``, which need DGL; ``flex``,
-        PyTorch's FlexAttention, compiled; ``varlen``, its kernel for packed sentences on CUDA; or ``"auto"``:
-        see :func:`cost`.
+        ``tiles``, ``csr``, ``scatter``; ``flex``, PyTorch's FlexAttention, compiled; ``varlen``, its kernel
+        for packed sentences on CUDA; or ``"auto"``: see :func:`cost`.
     scale : float, optional
         Of scores, in place of :math:`1 / \sqrt{d}`.
     edge_bias : Tensor, optional
@@ -107,8 +89,6 @@ def propagate_attention(
     ValueError
         If shapes, dtypes or devices do not fit, ``dropout`` is no probability below one, or the engine is
         unknown, or does not take what is given; the message names one that does.
-    MissingPackageError
-        If the engine needs DGL and it cannot be imported.
     """
     check_choice("engine", engine, ["auto", *ENGINES, *KERNELS])
     q, k, v = _check_tensors(graph, scale, q=q, k=k, v=v)
@@ -128,9 +108,8 @@ def propagate_attention(
     with without_autocast(q.device.type):
         output = (ENGINES.get(engine) or KERNELS[engine])(graph, q, k, v, edge_bias, keep, *features)
         if engine not in ("csr", "scatter") and not _finite(output):
-            # Tiles multiply what is masked by zero; DGL's softmax knows no receiver without a finite score.
-            other = scatter if engine in ("mailbox", "builtin") else csr
-            output = other(graph, q, k, v, edge_bias, keep)
+            # Tiles multiply what is masked by zero.
+            output = csr(graph, q, k, v, edge_bias, keep)
         return output
 
 
