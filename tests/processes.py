@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from edgewise.training.distributed import process_group
+from attention_on_edges.training.distributed import process_group
 
 ROOT = Path(__file__).resolve().parents[1]
 

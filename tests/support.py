@@ -1,16 +1,14 @@
-"""What tests of the library share: references, graph strategies, small models and data."""
+"""What tests share: references, graphs drawn at random."""
 
 from dataclasses import replace
 
-import numpy as np
 import torch
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from edgewise.graphs import AttentionGraph, GraphPool, bipartite, causal, complete, window
-from edgewise.message_passing import propagate_attention
-from edgewise.models.transformer import make_model
-
-VOCAB = 11
+from edgewise.graphs import AttentionGraph, bipartite, causal, complete, window
+from edgewise.message_passing import cost, propagate_attention
+from edgewise.message_passing.plan import plan_tiles, score_places
 
 
 def dense_attention(mask, q, k, v, bias=0.0, factor=1.0):
@@ -30,17 +28,6 @@ def assert_equal_as_stated(actual, reference):
     """The book's meaning of equal: within 1e-5 * max(1, |reference|) of a float64 reference."""
     bound = 1e-5 * max(1.0, float(reference.detach().abs().max())) if reference.numel() else 1e-5
     torch.testing.assert_close(actual.double(), reference, atol=bound, rtol=0)
-
-
-def scale_states(model, factor):
-    """Multiply the final states of each pass by what ``factor`` returns then."""
-    run = model.run
-
-    def scaled(batch):
-        output = run(batch)
-        return replace(output, hidden=output.hidden * factor())
-
-    model.run = scaled
 
 
 @st.composite
@@ -126,127 +113,31 @@ def check_propagation(graph, engine, heads, width, highest=None, seed=0, biased=
         assert_equal_as_stated(gradient, reference)
 
 
-def small_model(engine="auto", N=2, h=2, dim_model=8, dim_ff=12, norm_first=True):
-    """A small Transformer in evaluation mode whose norms and biases differ from their start values."""
-    size = {"N": N, "h": h, "dim_model": dim_model, "dim_ff": dim_ff}
-    model = make_model(VOCAB, VOCAB, **size, engine=engine, norm_first=norm_first).eval()
-    for parameter in model.parameters():
-        if parameter.dim() == 1:
-            torch.nn.init.normal_(parameter, mean=parameter.mean().item(), std=0.2)
-    return model
+class Operations(TorchDispatchMode):
+    """Keeps the names of operations that read numbers, on any device, to say what is executed next."""
+
+    READING = ("_local_scalar_dense", "nonzero", "item", "equal", "masked_select", "unique", "bincount")
+
+    def __init__(self):
+        super().__init__()
+        self.reads, self.count = [], 0
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        self.count += 1
+        if operation.overloadpacket.__name__ in self.READING:
+            self.reads.append(operation.name())
+        return operation(*args, **kwargs or {})
 
 
-def random_pairs(lengths, seed=0):
-    """Source and target id lists of the given (source, target) lengths; targets hold one id more."""
-    generator = torch.Generator().manual_seed(seed)
-    return tuple(
-        [torch.randint(0, VOCAB, (pair[side] + side,), generator=generator).tolist() for pair in lengths]
-        for side in (0, 1)
-    )
-
-
-def copy_to_torch(model, twin):
-    """Copy layers and norms into a ``torch.nn.Transformer``; return the pairs of parameters."""
-    pairs = []
-    for side in ("encoder", "decoder"):
-        ours, theirs = getattr(model, side), getattr(twin, side)
-        pairs += copy_parts([(ours.norm, theirs.norm)])
-        for layer, other in zip(ours.layers, theirs.layers, strict=True):
-            pairs += copy_layer_to_torch(layer, other)
-    return pairs
-
-
-def copy_layer_to_torch(layer, other):
-    """Copy an encoder or decoder layer into PyTorch's; return the pairs of parameters."""
-    parts = [(layer.feed_forward.inner, other.linear1), (layer.feed_forward.outer, other.linear2)]
-    parts += [(s.norm, getattr(other, f"norm{i}")) for i, s in enumerate(layer.sublayer, 1)]
-    attentions = [(layer.self_attn, other.self_attn)]
-    if hasattr(layer, "src_attn"):
-        attentions.append((layer.src_attn, other.multihead_attn))
-    for mine, its in attentions:
-        parts.append((mine.out_proj, its.out_proj))
-        parts.append((mine.in_proj.weight, its.in_proj_weight))
-        parts.append((mine.in_proj.bias, its.in_proj_bias))
-    return copy_parts(parts)
-
-
-def copy_parts(parts):
-    """Copy modules or parameters to others alike; return the pairs of parameters."""
-    pairs = []
-    for mine, its in parts:
-        alone = isinstance(mine, torch.Tensor)
-        pairs += [(mine, its)] if alone else zip(mine.parameters(), its.parameters(), strict=True)
-    with torch.no_grad():
-        for mine, its in pairs:
-            its.copy_(mine)
-    return pairs
-
-
-@torch.no_grad()
-def dropped_and_doubled(model, continue_):
-    """Grow three targets, drop one, double another, swap them, and grow on.
-
-    Returns their last states, and the model's for the same targets computed at once.
-    """
-    sources, targets = random_pairs([(3, 6), (5, 6), (2, 6)])
-    ids = torch.tensor(targets)
-    continuation = continue_(model, sources)
-    for position in range(3):
-        continuation.step(ids[:, position])
-    rows = torch.tensor([2, 0, 2])
-    continuation.keep(rows)
-    for position in range(3, 6):
-        states = continuation.step(ids[rows, position])
-    batch = GraphPool()([sources[i] for i in rows], [targets[i] for i in rows])
-    return states, model.hidden(batch).view(3, 6, -1)[:, -1]
-
-
-class SortingData:
-    """Letters to put in order, as ids: no more than a trainer needs of its data.
-
-    Ids 0 to 2 are start, end and padding.
-    """
-
-    vocab_size, pad_id, epoch = 7, 2, 1
-
-    def __init__(self, seed=0):
-        self.splits, self._generator = {}, np.random.default_rng(seed)
-        for mode, size in (("train", 44), ("valid", 10)):
-            lengths = self._generator.integers(1, 9, size)
-            self.splits[mode] = [self._generator.integers(3, 7, n).tolist() for n in lengths]
-
-    @property
-    def order_state(self):
-        return self._generator.bit_generator.state
-
-    @order_state.setter
-    def order_state(self, state):
-        self._generator.bit_generator.state = state
-
-    def __call__(self, graph_pool, mode="train", batch_size=8, device="cpu", *, share=(0, 1)):
-        order = self._order(mode)
-        chosen = [order[first : first + batch_size] for first in range(0, len(order), batch_size)]
-        return self._batches(graph_pool, mode, chosen, device, share)
-
-    def by_tokens(
-        self, graph_pool, mode="train", batch_tokens=64, bucketed=False, device="cpu", share=(0, 1)
-    ):
-        chosen, room = [], 0
-        for number in self._order(mode):
-            length = len(self.splits[mode][number]) + 1
-            chosen, room = (chosen, room) if length <= room else ([*chosen, []], batch_tokens)
-            chosen[-1].append(number)
-            room -= length
-        return self._batches(graph_pool, mode, chosen, device, share)
-
-    def _order(self, mode):
-        count = len(self.splits[mode])
-        return self._generator.permutation(count).tolist() if mode == "train" else list(range(count))
-
-    def _batches(self, graph_pool, mode, chosen, device, share):
-        rank, size = share
-        for numbers in chosen:
-            own = numbers[rank::size] or numbers[:1]
-            sources = [self.splits[mode][number] for number in own]
-            batch = graph_pool(sources, [[0, *sorted(source), 1] for source in sources], device=device)
-            yield batch if numbers[rank::size] else replace(batch, stand_in=True)
+def planned(graph, num_heads, head_dim):
+    """The graph on the meta device, with the plan that was made for it on the CPU."""
+    plan, places = plan_tiles(graph), [x.to("meta") for x in score_places(graph)]
+    kept = {
+        "num_edges": graph.num_edges,
+        "tiles": replace(plan, lay_out=lambda: plan.tensors.to(torch.device("meta"))),
+        "score places": places,
+        f"cost {num_heads} x {head_dim}": cost(graph, num_heads, head_dim)._replace(engine="tiles"),
+    }
+    there = graph.to("meta")
+    there._cache.update(kept)
+    return there

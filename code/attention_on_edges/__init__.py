@@ -1,1 +1,1 @@
-"""The book's workshop: corpora, tasks, runs, studies, benchmarks, figures, live elements, lab, commands."""
+"""The book: models, training, decoding, corpora, runs, studies, benchmarks, figures, live elements, lab."""

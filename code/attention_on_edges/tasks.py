@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from edgewise.graphs import Batch, GraphPool
-from edgewise.training.dataset import Share
+from attention_on_edges.pool import Batch, GraphPool
+from attention_on_edges.training.dataset import Share
 from edgewise.validation import check_choice, check_count
 
 SOS, EOS, PAD = "<sos>", "<eos>", "<pad>"

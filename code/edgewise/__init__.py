@@ -14,48 +14,24 @@ torch.Size([7, 8])
 25
 """
 
-from edgewise.decoding import beam_search, greedy
 from edgewise.graph_attention import GraphAttention
-from edgewise.graphs import (
-    AttentionGraph,
-    Batch,
-    GraphPool,
-    batch,
-    bigbird,
-    bipartite,
-    causal,
-    complete,
-    dilated,
-    window,
-)
-from edgewise.interop import attend_along, from_pyg, from_torch, from_transformers, to_torch
+from edgewise.graphs import AttentionGraph, batch, bigbird, bipartite, causal, complete, dilated, window
+from edgewise.interop import attend_along, from_pyg, from_torch, to_torch
 from edgewise.message_passing import (
     attention_weights,
     cost,
     plan_tiles,
     propagate_attention,
 )
-from edgewise.models.gnn import GraphTransformerLayer
-from edgewise.models.transformer import Transformer, make_model
-from edgewise.models.universal import UTransformer, make_universal_model
-from edgewise.training import Trainer, TrainingConfig
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 __all__ = [
     "AttentionGraph",
-    "Batch",
     "GraphAttention",
-    "GraphPool",
-    "GraphTransformerLayer",
-    "Trainer",
-    "TrainingConfig",
-    "Transformer",
-    "UTransformer",
     "attend_along",
     "attention_weights",
     "batch",
-    "beam_search",
     "bigbird",
     "bipartite",
     "causal",
@@ -64,10 +40,6 @@ __all__ = [
     "dilated",
     "from_pyg",
     "from_torch",
-    "from_transformers",
-    "greedy",
-    "make_model",
-    "make_universal_model",
     "plan_tiles",
     "propagate_attention",
     "to_torch",

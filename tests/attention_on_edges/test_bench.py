@@ -32,17 +32,19 @@ from attention_on_edges.bench.training import (
 )
 from attention_on_edges.cli.app import app
 from attention_on_edges.cli.benchmarking import ON_GPU
+from attention_on_edges.decoding import Continuation
 from attention_on_edges.dgl_engines import in_dgl
+from attention_on_edges.layers import Dropout
+from attention_on_edges.models.from_transformers import from_transformers
+from attention_on_edges.models.transformer import make_model
+from attention_on_edges.pool import GraphPool
 from attention_on_edges.studies.fitting import FitConfig
-from edgewise.decoding import Continuation
-from edgewise.graphs import GraphPool, complete, window
-from edgewise.interop.transformers import from_transformers
-from edgewise.layers import Dropout
+from attention_on_edges.training.chunked_loss import output_loss
+from book_support import copy_to_torch, random_pairs, small_model
+from edgewise.graphs import complete, window
 from edgewise.message_passing import ENGINES, propagate_attention
 from edgewise.message_passing.cost_model import TERMS, expand
-from edgewise.models.transformer import make_model
-from edgewise.training.chunked_loss import output_loss
-from support import copy_to_torch, random_fields, random_pairs, small_model
+from support import random_fields
 
 TINY = Training("tiny", 1, 8, 12, 2, num_batches=1)
 SYMBOLS = (0, 1)
@@ -238,7 +240,7 @@ class TestTraining:
             seen.append(hidden.shape)
             return output_loss(hidden, *arguments, **options)
 
-        monkeypatch.setattr("edgewise.training.loss.output_loss", spy)
+        monkeypatch.setattr("attention_on_edges.training.loss.output_loss", spy)
         for name in ("packed", "nn.Transformer, our dropout and loss"):
             CONTESTANTS[name](TINY, TINY.batches(), torch.device("cpu"))()
         assert seen[0] == seen[1]

@@ -6,7 +6,7 @@ from attention_on_edges import corpora
 from attention_on_edges.corpora.captions import captions, gold_captions, noun_links
 from attention_on_edges.corpora.files import json_digest
 from attention_on_edges.studies import gold_tree
-from workshop import corpus_of
+from book_support import corpus_of
 
 PAIRS = captions(10_000)
 

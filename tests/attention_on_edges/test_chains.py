@@ -16,7 +16,7 @@ from attention_on_edges.studies.chains import (
     train_chains,
 )
 from attention_on_edges.studies.fitting import FitConfig, fit
-from edgewise.tutorial import NoamOpt
+from attention_on_edges.tutorial import NoamOpt
 
 
 def chains(count=4, deepest=5, seed=0):

@@ -18,10 +18,10 @@ from attention_on_edges.cli.translating import MOST_BYTES
 from attention_on_edges.corpora.tokenization import BPE
 from attention_on_edges.corpora.tokenizer_config import TokenizerConfig
 from attention_on_edges.runs import artifacts
+from attention_on_edges.training.checkpoint_files import checkpoints
+from book_support import FEW, TINY
 from edgewise.message_passing import ENGINES
-from edgewise.training.checkpoint_files import checkpoints
 from edgewise.validation import InputError
-from workshop import FEW, TINY
 
 
 @pytest.fixture(autouse=True)

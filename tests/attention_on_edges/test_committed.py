@@ -14,13 +14,13 @@ from attention_on_edges import corpora, runs
 from attention_on_edges.bench.training import PADDED, TRAININGS
 from attention_on_edges.corpora.files import json_digest
 from attention_on_edges.corpora.preparation import prepared
+from attention_on_edges.decoding import greedy
+from attention_on_edges.pool import GraphPool
 from attention_on_edges.runs import EXPERIMENTS, Experiment, UniversalConfig, artifacts
 from attention_on_edges.studies import load_study
 from attention_on_edges.tasks import ANSWERS, get_dataset
-from edgewise.decoding import greedy
-from edgewise.graphs import GraphPool
+from book_support import corpus_of, torch_greedy, torch_twin
 from support import assert_equal_as_stated
-from workshop import corpus_of, torch_greedy, torch_twin
 
 ROOT = Path(__file__).resolve().parents[2]
 

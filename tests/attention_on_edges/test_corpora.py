@@ -26,9 +26,9 @@ from attention_on_edges.corpora import (
     text,
     wmt14,
 )
+from book_support import PLAIN, corpus_of, noisy
 from edgewise.validation import InputError
 from places import BOOK
-from workshop import PLAIN, corpus_of, noisy
 
 
 @pytest.fixture

@@ -14,16 +14,17 @@ from attention_on_edges import runs, tasks
 from attention_on_edges.bench.engines import LARGE
 from attention_on_edges.bench.training import Training, profile_training
 from attention_on_edges.cli import app as cli
+from attention_on_edges.decoding import beam_search, greedy
+from attention_on_edges.layers import Embeddings
+from attention_on_edges.pool import GraphPool
 from attention_on_edges.runs import EXPERIMENTS, artifacts, scores
+from attention_on_edges.training import LabelSmoothing, TrainingConfig, states_loss, take_step
+from attention_on_edges.tutorial import NoamOpt
+from book_support import FEW, VOCAB, random_pairs, small_model
 from edgewise import GraphAttention
-from edgewise.decoding import beam_search, greedy
-from edgewise.graphs import AttentionGraph, GraphPool, bipartite, causal, complete, window
-from edgewise.layers import Embeddings
+from edgewise.graphs import AttentionGraph, bipartite, causal, complete, window
 from edgewise.message_passing import ENGINES, KERNELS, propagate_attention
-from edgewise.training import LabelSmoothing, TrainingConfig, states_loss, take_step
-from edgewise.tutorial import NoamOpt
-from support import VOCAB, assert_equal_as_stated, random_fields, random_pairs, small_model
-from workshop import FEW
+from support import assert_equal_as_stated, random_fields
 
 flex = importlib.import_module("edgewise.message_passing.flex")
 devices = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])

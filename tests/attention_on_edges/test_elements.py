@@ -9,16 +9,17 @@ import pytest
 import torch
 
 from attention_on_edges import runs
+from attention_on_edges.attention import masked_softmax
+from attention_on_edges.decoding import beam_search
 from attention_on_edges.live import att_animation, beam_tree, editable_graph, one_pass, one_receiver
 from attention_on_edges.live.beam_tree import search_tree
+from attention_on_edges.models import dense
+from attention_on_edges.pool import GraphPool
 from attention_on_edges.runs import artifacts
 from attention_on_edges.studies import load_study
 from attention_on_edges.studies.cut_translation import KINDS, CutTranslation
 from browser import PHONE, SCREEN, chromium
-from edgewise.attention import masked_softmax
-from edgewise.decoding import beam_search
-from edgewise.graphs import GraphPool, causal, complete
-from edgewise.models import dense
+from edgewise.graphs import causal, complete
 
 WORDS = ["the", "cat", "washes", "<i>itself"]
 STATES = np.array([[0, 0, 0, 1], [2, 0, 0, 0], [0, 2, 0, 0], [1, 0, 2, 0]], dtype=float)
@@ -158,7 +159,7 @@ def test_the_player_tells_every_weight_by_keyboard(opened):
     assert page.locator("line.chosen").count() == 1
 
 
-search = importlib.import_module("edgewise.decoding.beam")
+search = importlib.import_module("attention_on_edges.decoding.beam")
 
 
 @pytest.mark.parametrize("beam", [1, 3])

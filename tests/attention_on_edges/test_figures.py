@@ -10,6 +10,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import to_rgba
 from matplotlib.patches import FancyArrowPatch
 
+from attention_on_edges.attention import attention_scores, dot_product_attention
 from attention_on_edges.figures import (
     PALETTE,
     attention_maps,
@@ -30,10 +31,9 @@ from attention_on_edges.figures import (
 from attention_on_edges.figures.source import _computation
 from attention_on_edges.figures.style import EDGE_KINDS, MATRIX, SIGNED
 from attention_on_edges.live import att_animation
-from edgewise.attention import attention_scores, dot_product_attention
+from attention_on_edges.models.dense import greedy
+from attention_on_edges.models.transformer import Decoder
 from edgewise.graphs import bipartite, causal, complete
-from edgewise.models.dense import greedy
-from edgewise.models.transformer import Decoder
 
 
 @pytest.fixture(autouse=True)
@@ -211,12 +211,14 @@ def test_animation_holds_all_views_and_shows_the_mode_first():
 def test_source_is_the_packages_own_without_its_docstring():
     shown = show_source(attention_scores, dot_product_attention)
     text = str(shown)
-    assert text.startswith("# edgewise/attention.py: attention_scores\ndef attention_scores(")
+    assert text.startswith("# attention_on_edges/attention.py: attention_scores\ndef attention_scores(")
     assert '"""' not in text
     assert "raise" not in text
     assert "return query @ key" in text.split("\n\n")[0]
     assert "noqa" not in str(show_source(Decoder))
-    assert str(show_source(greedy)).startswith("# edgewise/models/dense.py: greedy\n@torch.no_grad()")
+    assert str(show_source(greedy)).startswith(
+        "# attention_on_edges/models/dense.py: greedy\n@torch.no_grad()"
+    )
     page = shown._repr_html_()
     lines = re.findall(r'<span class="line" style="--hang: (\d+)ch">', page)
     assert [int(hang) for hang in lines[:2]] == [4, 8]

@@ -6,6 +6,7 @@ import torch
 from torch.nn.functional import elu
 from torch_geometric.nn import GATv2Conv
 
+from attention_on_edges.models.gnn import GraphTransformerLayer
 from attention_on_edges.studies import STUDIES, gat_steps
 from attention_on_edges.studies.fitting import FitConfig
 from attention_on_edges.studies.gat_steps import (
@@ -23,7 +24,6 @@ from attention_on_edges.studies.gat_steps import (
     nodes_right,
 )
 from edgewise.graphs import complete
-from edgewise.models.gnn import GraphTransformerLayer
 
 GENERATOR = torch.Generator().manual_seed(0)
 GRAPH, X = complete([5, 7]), torch.randn(12, 16, generator=GENERATOR)

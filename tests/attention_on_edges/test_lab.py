@@ -15,8 +15,8 @@ from torch.nn import functional as F
 from attention_on_edges import lab
 from attention_on_edges.lab import exam, given
 from attention_on_edges.lab.slips import CUT, JOIN, SOFTMAX, faulty
+from book_support import TASKS
 from support import assert_equal_as_stated
-from workshop import TASKS
 
 HEADS = 3
 

@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from attention_on_edges.decoding import greedy
+from attention_on_edges.models import dense
 from attention_on_edges.runs import ModelConfig
 from attention_on_edges.studies import load_study
 from attention_on_edges.studies.cut_translation import KINDS, CutTranslation
@@ -14,8 +16,6 @@ from attention_on_edges.studies.lens import (
     rows_of,
     translate_from,
 )
-from edgewise.decoding import greedy
-from edgewise.models import dense
 
 SOURCES = [[3, 4, 5, 6], [7, 3], [8, 9, 10, 4, 5], [11, 6, 6]]
 

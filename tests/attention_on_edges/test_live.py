@@ -11,16 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attention_on_edges import corpora, runs
+from attention_on_edges.attention import MultiHeadAttention
+from attention_on_edges.decoding import beam_search, greedy
 from attention_on_edges.live import page as live
 from attention_on_edges.live.element import read
 from attention_on_edges.runs import artifacts
 from attention_on_edges.studies import load_study
 from attention_on_edges.studies.cut_translation import KINDS, CutTranslation
 from attention_on_edges.studies.golf import HOLES
+from book_support import PLAIN, noisy
 from browser import PHONE, SCREEN, chromium
-from edgewise.attention import MultiHeadAttention
-from edgewise.decoding import beam_search, greedy
-from workshop import PLAIN, noisy
 
 MODELS = ("tatoeba", "multi30k")
 

@@ -14,7 +14,7 @@ from attention_on_edges import corpora, runs
 from attention_on_edges.corpora.preparation import moses, plain, prepared
 from attention_on_edges.corpora.tokenizer_config import TokenizerConfig
 from attention_on_edges.runs import Experiment, ModelConfig, scores
-from edgewise.training import TrainingConfig
+from attention_on_edges.training import TrainingConfig
 
 LANGUAGES = ("en", "de")
 

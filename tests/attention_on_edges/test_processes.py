@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from attention_on_edges import runs, tasks
 from attention_on_edges.cli import app as cli
+from attention_on_edges.pool import GraphPool
 from attention_on_edges.tasks import TranslationDataset
-from edgewise.graphs import GraphPool
+from book_support import FEW, TINY_COPY
 from processes import ROOT, free_port, process, set_role
-from workshop import FEW, TINY_COPY
 
 pairs = st.lists(st.integers(1, 9), min_size=1, max_size=30)
 
@@ -92,8 +92,8 @@ from pathlib import Path
 from attention_on_edges import runs
 from attention_on_edges.cli import app as cli
 from attention_on_edges import tasks
-from edgewise.training import Trainer
-from workshop import FEW, TINY_COPY
+from attention_on_edges.training import Trainer
+from book_support import FEW, TINY_COPY
 runs.EXPERIMENTS["copy"], tasks.SIZES = TINY_COPY, FEW
 Path(sys.argv.pop(), os.environ["RANK"]).write_text(str(os.getpid()))
 write = Trainer._write

@@ -7,9 +7,9 @@ import torch
 from attention_on_edges import runs, tasks
 from attention_on_edges.corpora.tokenization import BPE
 from attention_on_edges.runs import EXPERIMENTS, Experiment, artifacts, load_data
-from edgewise.training.checkpoint_files import CheckpointError
+from attention_on_edges.training.checkpoint_files import CheckpointError
+from book_support import FEW, TINY
 from edgewise.validation import InputError
-from workshop import FEW, TINY
 
 
 @pytest.fixture(autouse=True)

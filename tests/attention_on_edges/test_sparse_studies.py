@@ -6,9 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attention_on_edges.corpora.gold_annotations import Parse
-from attention_on_edges.models import on_source_graph
+from attention_on_edges.decoding import greedy
 from attention_on_edges.models.reader import Questions, Reader
-from attention_on_edges.models.sparse_translator import partitions
+from attention_on_edges.models.sparse_translator import on_source_graph, partitions
+from attention_on_edges.models.transformer import make_model
+from attention_on_edges.pool import GraphPool
 from attention_on_edges.studies import LONG_GRAPHS, ReaderRun, TaggerRun, grammar_edges, recall
 from attention_on_edges.studies.fitting import FitConfig
 from attention_on_edges.studies.grammar_edges import WORD_GRAPHS, Tags, shared_links
@@ -23,9 +25,7 @@ from attention_on_edges.studies.recall import (
     TASKS,
     LongData,
 )
-from edgewise.decoding import greedy
 from edgewise.graphs import (
-    GraphPool,
     bigbird,
     binary_partition,
     causal,
@@ -34,7 +34,6 @@ from edgewise.graphs import (
     receptive_field,
     window,
 )
-from edgewise.models.transformer import make_model
 
 GRAPHS = {
     "complete": complete,

@@ -7,18 +7,18 @@ import torch
 from torch import nn
 
 from attention_on_edges import runs, tasks
-from attention_on_edges.models import make_mixing_model
+from attention_on_edges.decoding import greedy
+from attention_on_edges.models.gnn import reduce_edges
+from attention_on_edges.models.mixing import make_mixing_model
+from attention_on_edges.models.transformer import make_model
+from attention_on_edges.pool import GraphPool
 from attention_on_edges.runs import Experiment, ModelConfig, artifacts
 from attention_on_edges.studies import STUDIES, Study, load_study, run_study
 from attention_on_edges.studies import results as studies
 from attention_on_edges.studies.results import Results
-from edgewise.decoding import greedy
-from edgewise.graphs import GraphPool
-from edgewise.models.gnn import reduce_edges
-from edgewise.models.transformer import make_model
-from edgewise.training import TrainingConfig
+from attention_on_edges.training import TrainingConfig
+from book_support import VOCAB, random_pairs
 from edgewise.validation import InputError
-from support import VOCAB, random_pairs
 
 SIZE = {"N": 1, "dim_model": 8, "dim_ff": 12, "h": 2}
 

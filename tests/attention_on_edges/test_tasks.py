@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from attention_on_edges import tasks
+from attention_on_edges.pool import GraphPool
 from attention_on_edges.tasks import EOS, LETTERS, SOS, TranslationDataset, get_dataset, pairs_of_length
-from edgewise.graphs import GraphPool
 
 pool = GraphPool()
 

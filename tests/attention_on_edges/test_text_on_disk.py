@@ -15,9 +15,9 @@ from attention_on_edges.corpora.cleaning import cleaned, sampled
 from attention_on_edges.corpora.text_dataset import TextDataset
 from attention_on_edges.corpora.text_on_disk import PairsOnDisk, TextOnDisk, made_once, write_pairs
 from attention_on_edges.corpora.tokenization import BPE
+from attention_on_edges.pool import GraphPool
 from attention_on_edges.runs import EXPERIMENTS, Experiment, load_data, scores
-from edgewise.graphs import GraphPool
-from edgewise.training.checkpoint_files import CheckpointError
+from attention_on_edges.training.checkpoint_files import CheckpointError
 from processes import in_team
 
 TINY = runs.reduced(EXPERIMENTS["wmt14"])

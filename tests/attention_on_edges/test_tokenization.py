@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from attention_on_edges.corpora.tokenization import BPE
 from attention_on_edges.runs import artifacts, restore_splitter
-from workshop import corpus_of
+from book_support import corpus_of
 
 LINES = [
     "A man rides a bike.",

@@ -15,6 +15,8 @@ from attention_on_edges.corpora.preparation import moses
 from attention_on_edges.corpora.text_dataset import TextDataset
 from attention_on_edges.corpora.tokenization import BPE
 from attention_on_edges.corpora.tokenizer_config import TokenizerConfig
+from attention_on_edges.decoding import Hypothesis, beam_search
+from attention_on_edges.pool import GraphPool
 from attention_on_edges.runs import (
     Experiment,
     ModelConfig,
@@ -24,9 +26,7 @@ from attention_on_edges.runs import (
     scores,
 )
 from attention_on_edges.runs.metrics import bleu, tokenized_bleu
-from edgewise.decoding import Hypothesis, beam_search
-from edgewise.graphs import GraphPool
-from edgewise.training import TrainingConfig
+from attention_on_edges.training import TrainingConfig
 
 TINY = Experiment(
     "tiny",

@@ -5,10 +5,10 @@ import torch
 
 from attention_on_edges import tasks
 from attention_on_edges.live import att_animation
+from attention_on_edges.pool import GraphPool
 from attention_on_edges.tasks import get_dataset
-from edgewise.graphs import GraphPool
-from edgewise.training import LabelSmoothing
-from edgewise.tutorial import NoamOpt, SimpleLossCompute, make_model
+from attention_on_edges.training import LabelSmoothing
+from attention_on_edges.tutorial import NoamOpt, SimpleLossCompute, make_model
 
 
 def criterion_of(data):

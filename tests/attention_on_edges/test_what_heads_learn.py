@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attention_on_edges.corpora.tokenization import BPE
+from attention_on_edges.decoding import greedy
 from attention_on_edges.models.convolution import ConvolutionAttention
+from attention_on_edges.pool import GraphPool
 from attention_on_edges.studies.alignment import diagonal_links, links_of, pool_words, split_words
 from attention_on_edges.studies.heads import Head, attention_at, heads_of, importance, without_heads
 from attention_on_edges.studies.syntax import attached, chain, gold_tree, spanning_tree, uuas
-from edgewise.decoding import greedy
-from edgewise.graphs import GraphPool
-from edgewise.training import LabelSmoothing
-from support import VOCAB, random_pairs, small_model
+from attention_on_edges.training import LabelSmoothing
+from book_support import VOCAB, random_pairs, small_model
 
 LENGTHS = [(3, 4), (5, 2), (1, 6)]
 

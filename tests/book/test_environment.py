@@ -67,7 +67,7 @@ def test_the_readmes_example_prints_what_it_says():
 @pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["wheel", "sdist"])
 def test_a_built_package_works_in_an_empty_environment(tmp_path, kind):
-    """The README's example runs; of the workshop it has nothing."""
+    """The README's example runs; of the book it has nothing."""
     source = copied(tmp_path / "source")
     build = f"from setuptools import build_meta; print(build_meta.build_{kind}('..'))"
     ran = subprocess.run(

@@ -12,8 +12,8 @@ from torch import nn
 
 from attention_on_edges import lab as checks
 from attention_on_edges.lab import given
+from book_support import TASKS
 from places import BOOK
-from workshop import TASKS
 
 PAGE = (BOOK / "lab.md").read_text(encoding="utf-8")
 

@@ -63,9 +63,9 @@ def code_names():
 
 
 def find(name):
-    """The object that ``a.b.C.d`` names below edgewise; the class, where d is set by its ``__init__``."""
-    whole = name if name.startswith("attention_on_edges.") else f"edgewise.{name}"
-    root, *parts = whole.split(".")
+    """The object that ``a.b.C.d`` names in one of the packages; the class, where d is set by ``__init__``."""
+    parts = name.split(".")
+    root = "edgewise" if any((ROOT / "code" / "edgewise").glob(f"{parts[0]}*")) else "attention_on_edges"
     item = import_module(root)
     for number, part in enumerate(parts):
         path = ".".join([root, *parts[: number + 1]])

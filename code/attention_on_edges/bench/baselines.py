@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 from torch.nn.utils.rnn import pad_sequence
 
-from edgewise.decoding import Continuation
+from attention_on_edges.decoding import Continuation
+from attention_on_edges.layers import Dropout, Embeddings, Generator, PositionalEncoding
+from attention_on_edges.models.transformer import Transformer
 from edgewise.graphs import causal
-from edgewise.layers import Dropout, Embeddings, Generator, PositionalEncoding
-from edgewise.models.transformer import Transformer
 
 
 class PaddedTransformer(nn.Module):

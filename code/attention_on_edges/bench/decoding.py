@@ -10,8 +10,8 @@ import torch
 from attention_on_edges import runs
 from attention_on_edges.bench.baselines import Recomputation
 from attention_on_edges.bench.harness import Case, Row, Run, in_turns
+from attention_on_edges.decoding import Continuation, Hypothesis, beam_search
 from attention_on_edges.runs import artifacts
-from edgewise.decoding import Continuation, Hypothesis, beam_search
 
 BEAM = 5
 

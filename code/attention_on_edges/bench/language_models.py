@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from attention_on_edges.bench.harness import Case, Run, in_turns
+from attention_on_edges.models.from_transformers import from_transformers
 from edgewise.graphs import causal
-from edgewise.interop import attend_along, from_transformers
+from edgewise.interop import attend_along
 
 VOCAB = 4000
 

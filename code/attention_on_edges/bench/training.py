@@ -15,13 +15,13 @@ from attention_on_edges.bench.baselines import PaddedAttention, PaddedTransforme
 from attention_on_edges.bench.harness import Case, Row, Run, chosen, in_turns
 from attention_on_edges.bench.memory import alone, peak
 from attention_on_edges.dgl_engines import builtin, in_dgl
-from edgewise.graphs import Batch, GraphPool
-from edgewise.layers import Generator
+from attention_on_edges.layers import Generator
+from attention_on_edges.models.transformer import make_model
+from attention_on_edges.pool import Batch, GraphPool
+from attention_on_edges.training import LabelSmoothing, states_loss, take_step
+from attention_on_edges.training.loss import multiplies_bfloat16
+from attention_on_edges.tutorial import NoamOpt, SimpleLossCompute
 from edgewise.message_passing.plan import forget_plans
-from edgewise.models.transformer import make_model
-from edgewise.training import LabelSmoothing, states_loss, take_step
-from edgewise.training.loss import multiplies_bfloat16
-from edgewise.tutorial import NoamOpt, SimpleLossCompute
 
 PACKED, HALF, PADDED, BUILTIN = "packed", "packed, bfloat16", "nn.Transformer", "builtin"
 TUNED, BY_HAND = "nn.Transformer, our dropout and loss", "packed by hand"

@@ -22,9 +22,9 @@ from attention_on_edges.cli.options import Device, Name
 from attention_on_edges.cli.translating import translate
 from attention_on_edges.dgl_engines import in_dgl
 from attention_on_edges.runs import artifacts
+from attention_on_edges.training import StoppedError, Trainer
+from attention_on_edges.training.distributed import process_group, rank
 from edgewise.message_passing import ENGINES
-from edgewise.training import StoppedError, Trainer
-from edgewise.training.distributed import process_group, rank
 from edgewise.validation import check_choice
 
 gc.freeze()  # imported modules stay; collecting them would cost every command half a second

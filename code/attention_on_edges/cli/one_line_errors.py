@@ -11,8 +11,8 @@ from unicodedata import category
 import typer
 from typer.core import TyperGroup
 
-from edgewise.training import DivergedError, Trainer
-from edgewise.training.checkpoint_files import CheckpointError
+from attention_on_edges.training import DivergedError, Trainer
+from attention_on_edges.training.checkpoint_files import CheckpointError
 from edgewise.validation import InputError, MissingPackageError, UnknownNameError
 
 EXPECTED = (CheckpointError, DivergedError, InputError, MissingPackageError, OSError)

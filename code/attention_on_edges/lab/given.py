@@ -9,7 +9,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from edgewise.layers import position_table
+from attention_on_edges.layers import position_table
 
 
 class MultiHeadAttention(nn.Module):

@@ -8,12 +8,12 @@ import matplotlib.pyplot as plt
 import torch
 from torch import Tensor
 
+from attention_on_edges.decoding import Hypothesis, beam_search
+from attention_on_edges.decoding.continuation import continuation_of
 from attention_on_edges.figures.style import PALETTE
 from attention_on_edges.live.element import Element, png
+from attention_on_edges.models.transformer import Transformer
 from attention_on_edges.runs.translator import Translator
-from edgewise.decoding import Hypothesis, beam_search
-from edgewise.decoding.continuation import continuation_of
-from edgewise.models.transformer import Transformer
 
 
 @dataclass(frozen=True)

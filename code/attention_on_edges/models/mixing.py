@@ -5,10 +5,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attention_on_edges.layers import Embeddings
+from attention_on_edges.models.gnn import AGGREGATORS, aggregate
+from attention_on_edges.models.transformer import Transformer, make_model
 from edgewise.graphs import AttentionGraph
-from edgewise.layers import Embeddings
-from edgewise.models.gnn import AGGREGATORS, aggregate
-from edgewise.models.transformer import Transformer, make_model
 from edgewise.validation import check_choice
 
 MIXERS = (*AGGREGATORS, "convolution")

@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attention_on_edges.layers import Embeddings, Generator, PositionalEncoding, draw_weights, layer_pair
+from attention_on_edges.models.transformer import Encoder, Transformer
 from edgewise.graphs import AttentionGraph
-from edgewise.layers import Embeddings, Generator, PositionalEncoding, draw_weights, layer_pair
-from edgewise.models.transformer import Encoder, Transformer
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterable, Sequence
 import torch
 from torch import Tensor, nn
 
-from edgewise.graphs import AttentionGraph, Batch, binary_partition, complete, partition_spans, window
-from edgewise.models.recording import current_recording
-from edgewise.models.transformer import State, Transformer
+from attention_on_edges.models.recording import current_recording
+from attention_on_edges.models.transformer import State, Transformer
+from attention_on_edges.pool import Batch
+from edgewise.graphs import AttentionGraph, binary_partition, complete, partition_spans, window
 from edgewise.validation import check_choice
 
 

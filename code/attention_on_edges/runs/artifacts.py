@@ -23,7 +23,7 @@ from torch import Tensor
 from attention_on_edges.corpora.files import sha256_of
 from attention_on_edges.runs.experiment import Experiment
 from attention_on_edges.runs.json_files import read_json, write_json
-from edgewise.training.checkpoint_files import write_atomically
+from attention_on_edges.training.checkpoint_files import write_atomically
 from edgewise.validation import InputError, UnknownNameError
 
 CONFIG, METRICS, WEIGHTS = ("config.json", "metrics.json", "model.safetensors")

@@ -6,7 +6,7 @@ from typing import Any
 
 from attention_on_edges.corpora.tokenizer_config import TokenizerConfig
 from attention_on_edges.runs.experiment import Experiment, ModelConfig, Search, SparseConfig, UniversalConfig
-from edgewise.training import TrainingConfig
+from attention_on_edges.training import TrainingConfig
 
 MULTI30K = ("multi30k", ("test2016", "test2017"))
 

@@ -9,12 +9,13 @@ from typing import Any
 import torch
 
 from attention_on_edges.corpora.tokenizer_config import TokenizerConfig
-from attention_on_edges.models import make_mixing_model, on_source_graph
+from attention_on_edges.models.halting import check_halting
+from attention_on_edges.models.mixing import make_mixing_model
+from attention_on_edges.models.sparse_translator import on_source_graph
+from attention_on_edges.models.transformer import Transformer, make_model
+from attention_on_edges.models.universal import UTransformer, make_universal_model
 from attention_on_edges.runs.json_files import made_of
-from edgewise.models.halting import check_halting
-from edgewise.models.transformer import Transformer, make_model
-from edgewise.models.universal import UTransformer, make_universal_model
-from edgewise.training import TrainingConfig
+from attention_on_edges.training import TrainingConfig
 from edgewise.validation import check_count
 
 

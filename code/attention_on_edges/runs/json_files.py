@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from edgewise.training.checkpoint_files import write_atomically
+from attention_on_edges.training.checkpoint_files import write_atomically
 from edgewise.validation import InputError
 
 Kind = TypeVar("Kind")

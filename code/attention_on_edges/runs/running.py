@@ -10,6 +10,7 @@ import torch
 from attention_on_edges import corpora
 from attention_on_edges.corpora.text_dataset import TextDataset
 from attention_on_edges.corpora.tokenization import BPE
+from attention_on_edges.models.transformer import Transformer
 from attention_on_edges.runs import artifacts
 from attention_on_edges.runs.artifacts import Artifact
 from attention_on_edges.runs.experiment import Experiment, Search
@@ -23,10 +24,9 @@ from attention_on_edges.runs.scores import (
 )
 from attention_on_edges.runs.translator import Translator
 from attention_on_edges.tasks import SPECIAL
-from edgewise.models.transformer import Transformer
-from edgewise.training import Trainer
-from edgewise.training.distributed import world_size
-from edgewise.training.trainer import Progress
+from attention_on_edges.training import Trainer
+from attention_on_edges.training.distributed import world_size
+from attention_on_edges.training.trainer import Progress
 from edgewise.validation import InputError
 
 VALIDATED = 200

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 from attention_on_edges.corpora.preparation import moses, plain
 from attention_on_edges.corpora.text_dataset import TextDataset
+from attention_on_edges.decoding import greedy
+from attention_on_edges.models.transformer import Transformer
+from attention_on_edges.pool import GraphPool
 from attention_on_edges.runs.experiment import Experiment, Search
 from attention_on_edges.runs.metrics import bleu, chrf, exact_match, token_accuracy, tokenized_bleu
 from attention_on_edges.runs.translator import Translator
 from attention_on_edges.tasks import TranslationDataset
-from edgewise.decoding import greedy
-from edgewise.graphs import GraphPool
-from edgewise.models.transformer import Transformer
-from edgewise.training import LabelSmoothing, evaluate
+from attention_on_edges.training import LabelSmoothing, evaluate
 
 BEAM = 5
 """Beam size for the final metrics on text."""

@@ -9,13 +9,13 @@ from torch import Tensor
 from attention_on_edges.corpora.preparation import Languages, moses, plain
 from attention_on_edges.corpora.text import as_trained
 from attention_on_edges.corpora.tokenization import BPE
+from attention_on_edges.decoding import Hypothesis, beam_search
+from attention_on_edges.layers import evaluating
+from attention_on_edges.models.recording import recorded
+from attention_on_edges.models.transformer import Transformer
+from attention_on_edges.pool import Batch, GraphPool
 from attention_on_edges.runs.copied_names import copy_names, lost_names
 from attention_on_edges.tasks import TranslationDataset
-from edgewise.decoding import Hypothesis, beam_search
-from edgewise.graphs import Batch, GraphPool
-from edgewise.layers import evaluating
-from edgewise.models.recording import recorded
-from edgewise.models.transformer import Transformer
 from edgewise.validation import InputError
 
 MOST_PIECES = 250

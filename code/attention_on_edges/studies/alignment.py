@@ -9,12 +9,12 @@ import torch
 from attention_on_edges.corpora.gold_annotations import AlignedPair
 from attention_on_edges.corpora.text_dataset import TextDataset
 from attention_on_edges.corpora.tokenization import BPE
+from attention_on_edges.layers import evaluating
+from attention_on_edges.models.transformer import Transformer
+from attention_on_edges.pool import GraphPool
 from attention_on_edges.runs.metrics import Links, alignment_error_rate
 from attention_on_edges.studies.results import Rows
-from edgewise.graphs import GraphPool
-from edgewise.layers import evaluating
-from edgewise.models.transformer import Transformer
-from edgewise.training import LabelSmoothing
+from attention_on_edges.training import LabelSmoothing
 
 Spans = list[range]
 """Places of each word's pieces."""

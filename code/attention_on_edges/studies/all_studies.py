@@ -12,7 +12,7 @@ from attention_on_edges.studies.grammar_edges import WORD_GRAPHS, TaggerRun
 from attention_on_edges.studies.recall import LONG_GRAPHS, TASKS, ReaderRun
 from attention_on_edges.studies.results import Study
 from attention_on_edges.studies.solubility import molecule_runs
-from edgewise.training import TrainingConfig
+from attention_on_edges.training import TrainingConfig
 
 SEEDS = range(3)
 

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from attention_on_edges.layers import Embeddings, Generator, PositionalEncoding, draw_weights, layer_pair
+from attention_on_edges.models.halting import HaltingUnit
+from attention_on_edges.models.transformer import Encoder, Output
+from attention_on_edges.models.universal import Encoding, UTransformer
 from attention_on_edges.runs.experiment import Described
 from attention_on_edges.studies.fitting import FitConfig, fit
 from attention_on_edges.studies.gat_steps import STEPS, NodeBatch, StepModel
 from edgewise.graphs import AttentionGraph
-from edgewise.layers import Embeddings, Generator, PositionalEncoding, draw_weights, layer_pair
-from edgewise.models.halting import HaltingUnit
-from edgewise.models.transformer import Encoder, Output
-from edgewise.models.universal import Encoding, UTransformer
 
 TOKENS, VALUES, DEEPEST = 16, 16, 6
 """Tokens of a graph, values that they may have, and depth of the longest chains in training."""
@@ -73,7 +73,7 @@ class ChainReader(UTransformer):
     """One layer that is applied to each token until it halts: an encoder alone, without positions.
 
     Steps are not encoded either, so that a model can take more of them than in training. Its arguments are as
-    in :class:`edgewise.models.universal.UTransformer`.
+    in :class:`attention_on_edges.models.universal.UTransformer`.
     """
 
     def __init__(self, halting: str, max_steps: int, weight: float):

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attention_on_edges.models.transformer import Transformer
 from attention_on_edges.studies.cut_translation import (
     ABLATIONS,
     KINDS,
@@ -18,7 +19,6 @@ from attention_on_edges.studies.cut_translation import (
     prune,
 )
 from attention_on_edges.studies.results import Rows
-from edgewise.models.transformer import Transformer
 
 SENTENCES, DRAWS = 200, 3
 

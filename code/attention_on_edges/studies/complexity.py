@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from edgewise.attention import dot_product_attention
+from attention_on_edges.attention import dot_product_attention
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor
 
-from edgewise.attention import MultiHeadAttention, attention_scores, masked_softmax
-from edgewise.decoding import greedy
-from edgewise.graphs import GraphPool
-from edgewise.layers import Embeddings, evaluating
-from edgewise.models.dense import causal_mask, decoder_layer, encoder_layer
-from edgewise.models.transformer import Transformer
+from attention_on_edges.attention import MultiHeadAttention, attention_scores, masked_softmax
+from attention_on_edges.decoding import greedy
+from attention_on_edges.layers import Embeddings, evaluating
+from attention_on_edges.models.dense import causal_mask, decoder_layer, encoder_layer
+from attention_on_edges.models.transformer import Transformer
+from attention_on_edges.pool import GraphPool
 
 KINDS = ("e2e", "e2d", "d2d")
 """The three graphs, in the order in which edges are numbered."""

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, elu, leaky_relu
 
+from attention_on_edges.layers import PositionwiseFeedForward
+from attention_on_edges.models.gnn import GATLayer, reduce_edges
 from attention_on_edges.runs.experiment import Described
 from attention_on_edges.studies.fitting import FitConfig, fit
 from edgewise.graphs import AttentionGraph, complete
-from edgewise.layers import PositionwiseFeedForward
 from edgewise.message_passing import propagate_attention, softmax_over_in_edges
-from edgewise.models.gnn import GATLayer, reduce_edges
 
 STEPS = ("dot product", "output matrix", "residual", "norm", "feed-forward")
 """What separates a layer of GAT from one of the Transformer, in the chapter's order."""
@@ -50,7 +50,8 @@ class StepLayer(nn.Module):
     """A layer of graph attention with some of ``STEPS``, or with ``GATV2`` instead of the dot product.
 
     With none of them it is GAT (Veličković et al. 2018) with its ELU; with all, the encoder layer of
-    :class:`edgewise.models.gnn.GraphTransformerLayer`. The feed-forward network takes the place of the ELU.
+    :class:`~attention_on_edges.models.gnn.GraphTransformerLayer`, whose feed-forward network takes the
+    ELU's place.
     """
 
     def __init__(self, dim: int, num_heads: int, dim_ff: int, steps: Collection[str] = STEPS):

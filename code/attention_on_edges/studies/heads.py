@@ -9,16 +9,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from attention_on_edges.attention import MultiHeadAttention
 from attention_on_edges.corpora.text_dataset import TextDataset
+from attention_on_edges.layers import evaluating
+from attention_on_edges.models.transformer import Transformer
+from attention_on_edges.pool import Batch, GraphPool
 from attention_on_edges.runs.metrics import bleu
 from attention_on_edges.runs.scores import translate
 from attention_on_edges.studies.bleu import paired_tests
 from attention_on_edges.studies.results import Rows
-from edgewise.attention import MultiHeadAttention
-from edgewise.graphs import Batch, GraphPool
-from edgewise.layers import evaluating
-from edgewise.models.transformer import Transformer
-from edgewise.training import LabelSmoothing
+from attention_on_edges.training import LabelSmoothing
 
 GRAPHS = ("enc", "dec", "cross")
 """The three attentions: within the source, within the target, from target to source."""

@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from attention_on_edges.decoding import greedy
+from attention_on_edges.layers import DecoderLayer
+from attention_on_edges.models.dense import causal_mask, encoder_layer
+from attention_on_edges.models.transformer import Transformer
 from attention_on_edges.studies.results import Rows
-from edgewise.decoding import greedy
-from edgewise.layers import DecoderLayer
-from edgewise.models.dense import causal_mask, encoder_layer
-from edgewise.models.transformer import Transformer
 
 SUBLAYERS = ("self-attention", "cross-attention", "feed-forward")
 """Of a decoder layer, in their order."""

@@ -9,7 +9,8 @@ from attention_on_edges.corpora.captions import gold_captions
 from attention_on_edges.corpora.files import sha256_of
 from attention_on_edges.corpora.gold_annotations import hansards, treebank
 from attention_on_edges.corpora.text_dataset import TextDataset
-from attention_on_edges.models import on_source_graph, source_edges
+from attention_on_edges.models.sparse_translator import on_source_graph, source_edges
+from attention_on_edges.models.transformer import Transformer
 from attention_on_edges.runs import artifacts
 from attention_on_edges.runs.artifacts import Artifact
 from attention_on_edges.runs.running import restore, search_of
@@ -22,7 +23,6 @@ from attention_on_edges.studies.heads import measure_pruning
 from attention_on_edges.studies.lens import measure_lens
 from attention_on_edges.studies.results import Results, Rows
 from attention_on_edges.studies.syntax import measure_syntax
-from edgewise.models.transformer import Transformer
 
 VALIDATED = ", validated search"
 """Marks a model whose recipe fixes the search, searched as validation would have chosen."""

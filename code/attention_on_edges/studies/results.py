@@ -20,8 +20,8 @@ from attention_on_edges.studies.gat_steps import StepsRun
 from attention_on_edges.studies.grammar_edges import TaggerRun
 from attention_on_edges.studies.recall import ReaderRun
 from attention_on_edges.studies.solubility import MoleculeRun
-from edgewise.training import DivergedError
-from edgewise.training.checkpoint_files import naming
+from attention_on_edges.training import DivergedError
+from attention_on_edges.training.checkpoint_files import naming
 from edgewise.validation import InputError, UnknownNameError
 
 Rows = list[dict[str, Any]]

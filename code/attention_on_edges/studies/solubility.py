@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from torch.nn.functional import mse_loss, one_hot
 
 from attention_on_edges.corpora.graph_data import Molecule, load_rdkit, molecules
+from attention_on_edges.layers import PositionwiseFeedForward
 from attention_on_edges.runs.experiment import Described
 from attention_on_edges.studies.fitting import FitConfig, fit
 from edgewise.graph_attention import GraphAttention
 from edgewise.graphs import AttentionGraph, batch
-from edgewise.layers import PositionwiseFeedForward
 
 KINDS = (
     "bonds",

@@ -7,10 +7,11 @@ import numpy as np
 
 from attention_on_edges.corpora.gold_annotations import Parse
 from attention_on_edges.corpora.text_dataset import TextDataset
+from attention_on_edges.models.transformer import Transformer
+from attention_on_edges.pool import GraphPool
 from attention_on_edges.studies.alignment import pool_words, split_words
 from attention_on_edges.studies.results import Rows
-from edgewise.graphs import GraphPool, dependency_tree
-from edgewise.models.transformer import Transformer
+from edgewise.graphs import dependency_tree
 
 Tree = set[frozenset[int]]
 """Undirected edges between words."""

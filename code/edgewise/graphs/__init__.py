@@ -12,15 +12,12 @@ from edgewise.graphs.constructors import batch, bipartite, causal, complete, dil
 from edgewise.graphs.dgl import dgl_available, load_dgl
 from edgewise.graphs.intervals import from_runs
 from edgewise.graphs.partition import binary_partition, partition_spans
-from edgewise.graphs.pool import Batch, GraphPool
 from edgewise.graphs.receptive_field import receptive_field
 from edgewise.graphs.trees import dependency_tree
 from edgewise.graphs.variants import prefix_lm, sinks
 
 __all__ = [
     "AttentionGraph",
-    "Batch",
-    "GraphPool",
     "batch",
     "bigbird",
     "binary_partition",

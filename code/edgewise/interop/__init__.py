@@ -3,6 +3,5 @@
 from edgewise.interop.attention_interface import attend_along
 from edgewise.interop.pyg import from_pyg
 from edgewise.interop.torch import from_torch, to_torch
-from edgewise.interop.transformers import from_transformers
 
-__all__ = ["attend_along", "from_pyg", "from_torch", "from_transformers", "to_torch"]
+__all__ = ["attend_along", "from_pyg", "from_torch", "to_torch"]

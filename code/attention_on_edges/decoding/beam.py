@@ -1,0 +1,222 @@
+"""Beam search."""
+
+from collections.abc import Callable, Sequence
+from math import inf
+
+import torch
+from torch import Tensor
+
+from attention_on_edges.decoding.continuation import Continuation, continuation_of
+from attention_on_edges.decoding.hypothesis import Hypothesis, check_numbers, limits_of
+from attention_on_edges.decoding.repetition import loops
+from attention_on_edges.layers import check_symbols, evaluating
+from attention_on_edges.models.transformer import Transformer
+from edgewise.validation import check_count, check_real
+
+
+@torch.no_grad()
+def beam_search(
+    model: Transformer,
+    sources: Sequence[Sequence[int]],
+    sos_id: int,
+    eos_id: int | Sequence[int],
+    beam: int = 5,
+    length_penalty: float = 0.6,
+    max_len: int | None = None,
+    n_best: int = 1,
+    max_repeats: int | None = None,
+    length_offset: float = 5,
+    grow: Callable[[Transformer, Sequence[Sequence[int]]], Continuation] = continuation_of,
+) -> list[list[Hypothesis]]:
+    r"""Decode sources together by beam search.
+
+    Targets are ranked by their log-probability divided by :math:`((c + |Y|) / (c + 1))^\alpha`, where
+    :math:`|Y|` counts the end symbol (Wu et al. 2016, eq. 14, with :math:`c = 5`). A search ends when
+    ``beam`` hypotheses have ended, when no open one can still enter the ``n_best``, or at the limit. A beam
+    of one is greedy decoding.
+
+    Parameters
+    ----------
+    model : Transformer
+        Runs without dropout in either mode.
+    sources : sequence of sequences of int
+        Ids, at least one each.
+    sos_id : int
+        Start symbol of the target's vocabulary.
+    eos_id : int or sequence of int
+        End symbol; any of several ends a target.
+    beam : int
+        Hypotheses kept per source.
+    length_penalty : float
+        :math:`\alpha`, zero or more: the larger, the longer the targets.
+    max_len : int, optional
+        Most tokens of a target without the end symbol; by default ten more than twice the source's.
+    n_best : int
+        Hypotheses returned per source, at most ``beam``; fewer where ``max_repeats`` allows no more.
+    max_repeats : int, optional
+        Most times that a token, or a run of several, may stand in a row in a target; any number by default.
+    length_offset : float
+        :math:`c`, zero or more; with 0 and :math:`\alpha = 1`, scores are log-probabilities per token.
+    grow : callable
+        Model and sources to the :class:`Continuation` that computes the states of their targets.
+
+    Returns
+    -------
+    list of list of Hypothesis
+        The best hypotheses for each source, best first; finished ones before those cut at the limit.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not what it should be; the message says which.
+    """
+    ends = check_symbols(model.generator, sos_id, eos_id)
+    check_count("beam", beam, 1)
+    if check_count("n_best", n_best, 1) > beam:
+        raise ValueError(f"n_best must be at most beam ({beam}), got {n_best}")
+    for name, value in (("length_penalty", length_penalty), ("length_offset", length_offset)):
+        if not 0 <= check_real(name, value) < inf:
+            raise ValueError(f"{name} must be a number, zero or more; got {value!r}")
+    if max_repeats is not None:
+        check_count("max_repeats", max_repeats, 1)
+    settings = (ends, beam, n_best, length_penalty, length_offset)
+    searches = [_Search(limit, *settings) for limit in limits_of(sources, max_len)]
+    with evaluating(model):
+        continuation = grow(model, sources)
+        device = next(model.parameters()).device
+        going, ids = searches, torch.full((len(sources),), sos_id, device=device)
+        scores = torch.zeros(len(sources), 1, device=device)
+        while going:
+            log_probs = check_numbers(model.generator(continuation.step(ids))).unflatten(0, scores.shape)
+            if max_repeats is not None:
+                log_probs = _without_loops(log_probs, going, max_repeats)
+            candidates = _best_candidates(scores, log_probs, (1 + len(ends)) * beam)
+            going, rows, tokens, sums = _advance(going, candidates, scores.shape[1], continuation.steps)
+            if going:
+                ids = torch.tensor(tokens, device=device)
+                scores = torch.tensor(sums, device=device).view(len(going), -1)
+                continuation.keep(torch.tensor(rows, device=device))
+    return [search.result() for search in searches]
+
+
+def _without_loops(log_probs: Tensor, searches: list["_Search"], most: int) -> Tensor:
+    forbidden = [
+        (number, hypothesis, token)
+        for number, search in enumerate(searches)
+        for hypothesis, (ids, _, _) in enumerate(search.open)
+        for token in loops(ids, most)
+    ]
+    if not forbidden:
+        return log_probs
+    places = torch.tensor(forbidden, device=log_probs.device).T
+    return log_probs.index_put(tuple(places), log_probs.new_tensor(-inf))
+
+
+Candidate = tuple[float, int, int]
+"""Log-probability of an extended hypothesis, the number of the hypothesis, the new token."""
+
+
+OpenHypothesis = tuple[tuple[int, ...], float, tuple[int, ...]]
+"""Tokens of a hypothesis, their log-probability, and the steps of each, if the model counts them."""
+
+
+def _best_candidates(scores: Tensor, log_probs: Tensor, count: int) -> list[list[Candidate]]:
+    """Return each target's best candidates from scores of hypotheses [B, k] and next tokens [B, k, V].
+
+    The best of a single hypothesis is that of greedy decoding: of equal ones the first.
+    """
+    total = (scores[..., None] + log_probs).flatten(1)
+    best, place = total.topk(min(count, total.shape[1]))
+    if scores.shape[1] == 1:
+        first = log_probs.flatten(1).argmax(1, keepdim=True)
+        place = torch.cat([first, torch.where(place == first, place[:, :1], place)[:, 1:]], 1)
+        best = total.gather(1, place)
+    size = log_probs.shape[-1]
+    return [
+        list(zip(*part, strict=True))
+        for part in zip(best.tolist(), (place // size).tolist(), (place % size).tolist(), strict=True)
+    ]
+
+
+def _advance(
+    searches: list["_Search"], candidates: list[list[Candidate]], width: int, steps: list[int] | None
+) -> tuple[list["_Search"], list[int], list[int], list[float]]:
+    """Advance each search; return the open ones, and rows, tokens and scores of their hypotheses.
+
+    ``steps`` are those of each hypothesis's last token.
+    """
+    going, rows, tokens, scores = [], [], [], []
+    for number, (search, found) in enumerate(zip(searches, candidates, strict=True)):
+        first = number * width
+        kept = search.choose(found, steps and steps[first : first + width])
+        if kept:
+            going.append(search)
+            rows += [first + parent for _, parent, _ in kept]
+            tokens += [token for _, _, token in kept]
+            scores += [score for score, _, _ in kept]
+    return going, rows, tokens, scores
+
+
+class _Search:
+    """The search for one target: its open and its finished hypotheses."""
+
+    def __init__(
+        self,
+        limit: int,
+        ends: frozenset[int],
+        beam: int,
+        n_best: int,
+        length_penalty: float,
+        length_offset: float,
+    ):
+        self.limit, self.ends, self.beam, self.n_best = limit, ends, beam, n_best
+        self.length_penalty, self.length_offset = length_penalty, length_offset
+        self.open: list[OpenHypothesis] = [((), 0.0, ())]
+        self.ended: list[Hypothesis] = []
+
+    def choose(self, candidates: list[Candidate], steps: list[int] | None) -> list[Candidate]:
+        """Finish the hypotheses that end among the first ``beam``; return the open ones to keep, if any.
+
+        Forbidden ones, at minus infinity, are only kept to fill up.
+        """
+        kept: list[Candidate] = []
+        taken = [(*h[2], steps[i]) if steps else () for i, h in enumerate(self.open)]
+        for rank, (score, parent, token) in enumerate(candidates):
+            if token not in self.ends:
+                kept.append((score, parent, token))
+            elif rank < self.beam and score > -inf:
+                self.ended.append(self._hypothesis(self.open[parent][0], True, score, taken[parent]))
+        kept = kept[: self.beam]
+        over = not kept or kept[0][0] == -inf or len(self.open[0][0]) == self.limit
+        if over or self._settled(kept):
+            return []
+        self.open = [((*self.open[p][0], token), score, taken[p]) for score, p, token in kept]
+        return kept
+
+    def _settled(self, kept: list[Candidate]) -> bool:
+        """Whether open hypotheses can no longer change the result."""
+        if len(self.ended) >= self.beam:
+            return True
+        if len(self.ended) < self.n_best:
+            return False
+        bound = kept[0][0] / self._norm(self.limit + 1)
+        return sorted(h.score for h in self.ended)[-self.n_best] >= bound
+
+    def _norm(self, length: int) -> float:
+        return ((self.length_offset + length) / (self.length_offset + 1)) ** self.length_penalty
+
+    def _hypothesis(
+        self, ids: tuple[int, ...], finished: bool, log_prob: float, steps: tuple[int, ...]
+    ) -> Hypothesis:
+        score = log_prob / self._norm(len(ids) + finished)
+        return Hypothesis(ids, finished, log_prob, score, steps or None)
+
+    def result(self) -> list[Hypothesis]:
+        """Return the best hypotheses, best first."""
+        found = sorted(self.ended, key=lambda h: -h.score)
+        if len(found) < self.n_best:
+            cut = [
+                self._hypothesis(ids, False, score, steps) for ids, score, steps in self.open if score > -inf
+            ]
+            found += sorted(cut, key=lambda h: -h.score)
+        return found[: self.n_best]

@@ -1,0 +1,278 @@
+"""Chapter 3: graph neural networks, and the Transformer's layer as one of them.
+
+Every layer passes messages along the edges of an :class:`~edgewise.graphs.AttentionGraph`. They differ in the
+message, in the aggregation (:func:`aggregate`) and in the update.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import leaky_relu
+
+from attention_on_edges.attention import MultiHeadAttention
+from attention_on_edges.layers import EncoderLayer, PositionwiseFeedForward
+from edgewise.graph_attention import of_edges
+from edgewise.graphs import AttentionGraph
+from edgewise.message_passing import propagate_attention, softmax_over_in_edges
+from edgewise.validation import check_choice, check_count, check_floats, check_real
+
+AGGREGATORS = ("sum", "mean", "max", "attention")
+"""Ways to combine the messages that reach a node."""
+
+
+def aggregate(
+    graph: AttentionGraph,
+    messages: Tensor,
+    how: str = "sum",
+    query: Tensor | None = None,
+    key: Tensor | None = None,
+) -> Tensor:
+    r"""Aggregate the senders' messages at each receiver, head by head.
+
+    With :math:`m_i` for the messages of receiver :math:`j`'s :math:`n_j` senders: :math:`\sum_i m_i`,
+    :math:`\frac{1}{n_j} \sum_i m_i`, the elementwise :math:`\max_i m_i`, or :math:`\sum_i w_{ij} m_i` with
+    the weights of scaled dot-product attention.
+
+    Parameters
+    ----------
+    graph : AttentionGraph
+        Which node attends to which.
+    messages : Tensor
+        [num_src, h, d_k]: each sender's message, the same to all its receivers.
+    how : str
+        One of ``AGGREGATORS``.
+    query, key : Tensor, optional
+        [num_dst, h, d_k] and [num_src, h, d_k]; for attention only.
+
+    Returns
+    -------
+    Tensor
+        [num_dst, h, d_k]; zeros for a receiver without in-edges, whatever ``how`` is.
+
+    Raises
+    ------
+    TypeError
+        If ``graph`` is no AttentionGraph or a tensor no floating-point tensor.
+    ValueError
+        If ``how`` is unknown, shapes do not fit, or attention lacks queries or keys.
+    """
+    check_choice("how", how, AGGREGATORS)
+    if how == "attention":
+        if query is None or key is None:
+            raise ValueError("attention needs query and key, got None")
+        return propagate_attention(graph, query, key, messages)
+    _check_nodes(graph, "messages", messages, ("h", "d_k"))
+    return reduce_edges(graph, messages.index_select(0, graph.src), how)
+
+
+def reduce_edges(graph: AttentionGraph, sent: Tensor, how: str = "sum") -> Tensor:
+    """Reduce messages on edges, [E, h, d_k], at the receivers by sum, mean or max: [num_dst, h, d_k]."""
+    check_choice("how", how, ["sum", "mean", "max"])
+    silence = sent.new_zeros(graph.num_dst, *sent.shape[1:])
+    if how == "max":
+        receiver = graph.dst[:, None, None].expand_as(sent)
+        return silence.scatter_reduce(0, receiver, sent, "amax", include_self=False)
+    total = silence.index_add(0, graph.dst, sent)
+    if how == "sum":
+        return total
+    in_degree = torch.bincount(graph.dst, minlength=graph.num_dst).clamp(min=1)
+    return total / in_degree[:, None, None]
+
+
+class GNNLayer(nn.Module):
+    r"""The basic graph layer: own state and aggregated neighbours, each projected, summed and activated.
+
+    .. math::
+        h_j' = \sigma\Big( U h_j + \mathrm{aggregate}_{i \to j}\, V h_i \Big)
+
+    With ``how="sum"`` this is the layer of Joshi (2020), without a bias; the GCN of Kipf and Welling (2017)
+    has one matrix and divides by degrees. With attention, weights come from :math:`Q h_j` and
+    :math:`K h_i`. A node without in-edges gets :math:`\sigma(U h_j)`; :math:`\sigma` is the ReLU.
+
+    Parameters
+    ----------
+    dim_in, dim_out : int
+        Widths of the states before and after.
+    num_heads : int
+        How many parts a message is cut into; ``dim_out`` must be divisible by it.
+    how : str
+        One of ``AGGREGATORS``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not what it should be; the message says which.
+    """
+
+    def __init__(
+        self,
+        dim_in: int,
+        dim_out: int,
+        num_heads: int = 1,
+        how: str = "sum",
+    ):
+        super().__init__()
+        self.num_heads, self.how = _check_heads(dim_out, num_heads), how
+        check_choice("how", how, AGGREGATORS)
+        self.own, self.value = _matrix(dim_in, dim_out), _matrix(dim_in, dim_out)  # U, V
+        if how == "attention":
+            self.query, self.key = _matrix(dim_in, dim_out), _matrix(dim_in, dim_out)  # Q, K
+
+    def forward(self, graph: AttentionGraph, x: Tensor) -> Tensor:
+        """States [n, dim_in] to states [n, dim_out]."""
+        _check_states(graph, x, self.own.in_features)
+        asked = (self.query, self.key) if self.how == "attention" else ()
+        fields = [f(x).unflatten(-1, (self.num_heads, -1)) for f in (self.value, *asked)]  # [n, h, d_k]
+        total = aggregate(graph, fields[0], self.how, *fields[1:])
+        return (self.own(x) + total.flatten(-2)).relu()
+
+
+class GATLayer(nn.Module):
+    r"""Graph attention with an additive score (Veličković et al. 2018, eq. 1 to 5).
+
+    .. math::
+        s_{ij} = \mathrm{LeakyReLU}\big(a^\top W h_j + b^\top W h_i\big), \qquad
+        h_j' = \sum_{i \to j} \mathrm{softmax}_i(s_{ij})\, W h_i + c
+
+    for each head; heads are concatenated. The paper's vector is the concatenation of :math:`a` and :math:`b`.
+    A node without in-edges gets the bias :math:`c`; the paper's graphs have self-loops.
+
+    Parameters
+    ----------
+    dim_in, dim_out : int
+        Widths of the states before and after, all heads together.
+    num_heads : int
+        ``dim_out`` must be divisible by it.
+    negative_slope : float
+        Of the LeakyReLU.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not what it should be; the message says which.
+    """
+
+    def __init__(self, dim_in: int, dim_out: int, num_heads: int = 1, negative_slope: float = 0.2):
+        super().__init__()
+        self.negative_slope = check_real("negative_slope", negative_slope)
+        self.num_heads = _check_heads(dim_out, num_heads)
+        self.value = _matrix(dim_in, dim_out)  # W
+        shape = (num_heads, dim_out // num_heads)
+        self.as_receiver, self.as_sender = (nn.Parameter(torch.empty(shape)) for _ in range(2))  # a, b
+        self.bias = nn.Parameter(torch.zeros(dim_out))  # c
+        for vector in (self.as_receiver, self.as_sender):
+            nn.init.xavier_normal_(vector)
+
+    def score(self, graph: AttentionGraph, value: Tensor) -> Tensor:
+        """Values [n, h, d_k] to scores on edges [E, h]."""
+        receiving, sending = (value * self.as_receiver).sum(-1), (value * self.as_sender).sum(-1)  # [n, h]
+        return leaky_relu(receiving[graph.dst] + sending[graph.src], self.negative_slope)
+
+    def forward(self, graph: AttentionGraph, x: Tensor) -> Tensor:
+        """States [n, dim_in] to states [n, dim_out]."""
+        _check_states(graph, x, self.value.in_features)
+        value = self.value(x).unflatten(-1, (self.num_heads, -1))  # [n, h, d_k]
+        weight = softmax_over_in_edges(graph, self.score(graph, value))
+        total = reduce_edges(graph, weight[..., None] * value.index_select(0, graph.src))
+        return total.flatten(-2) + self.bias
+
+
+class GraphTransformerLayer(EncoderLayer):
+    r"""The Transformer's encoder layer, pre-norm and with a ReLU, on any graph.
+
+    .. math::
+        x_j \leftarrow x_j + O\, \mathrm{aggregate}_{i \to j}\big(V\, \mathrm{LN}(x_i)\big), \qquad
+        x_j \leftarrow x_j + \mathrm{FFN}(\mathrm{LN}(x_j))
+
+    A node without in-edges gets the bias of :math:`O` as its aggregate; the residual connection and the
+    feed-forward network apply as to all others.
+
+    Parameters
+    ----------
+    dim_model, num_heads, dim_ff : int
+        Width of the states, heads, inner width of the feed-forward network.
+    how : str
+        ``"attention"``, ``"sum"``, ``"mean"`` or ``"max"``.
+    dropout : float
+        Of what each of the two sub-layers adds.
+    edge_dim : int, optional
+        Width of edges' attributes, which are projected and added to keys and values (Shi et al. 2021).
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not what it should be; the message says which.
+    """
+
+    def __init__(
+        self,
+        dim_model: int,
+        num_heads: int,
+        dim_ff: int,
+        how: str = "attention",
+        edge_dim: int | None = None,
+    ):
+        attention = MultiHeadAttention(num_heads, dim_model)
+        super().__init__(dim_model, attention, PositionwiseFeedForward(dim_model, dim_ff))
+        check_choice("how", how, AGGREGATORS)
+        if how != "attention" and edge_dim is not None:
+            raise ValueError(f"how={how!r} has no scores to which attributes of edges could be added")
+        self.how, self.edge_dim = how, edge_dim
+        self.edge = None if edge_dim is None else _matrix(edge_dim, dim_model)
+
+    def forward(
+        self,
+        graph: AttentionGraph,
+        x: Tensor,
+        *,
+        edge_bias: Tensor | None = None,
+        edge_attr: Tensor | None = None,
+    ) -> Tensor:
+        """States [n, dim_model] to states [n, dim_model].
+
+        ``edge_bias`` [E, num_heads] is added to scores, the projected ``edge_attr`` [E, edge_dim] to keys and
+        values.
+        """
+        _check_states(graph, x, self.size)
+        if self.how != "attention" and edge_bias is not None:
+            raise ValueError(f"how={self.how!r} has no scores to which edge_bias could be added")
+
+        def attend(x: Tensor) -> Tensor:
+            q, k, v = self.self_attn.get(x).values()
+            on_edges = of_edges(self.edge, edge_attr, q, self.self_attn.h, self.edge_dim)
+            if self.how != "attention":
+                return self.self_attn.get_o(aggregate(graph, v, self.how))
+            wv = propagate_attention(graph, q, k, v, edge_bias=edge_bias, **on_edges)
+            return self.self_attn.get_o(wv)
+
+        x = self.sublayer[0](x, attend)
+        return self.sublayer[1](x, self.feed_forward)
+
+
+def _matrix(dim_in: int, dim_out: int) -> nn.Linear:
+    linear = nn.Linear(check_count("dim_in", dim_in, 1), check_count("dim_out", dim_out, 1), bias=False)
+    nn.init.xavier_uniform_(linear.weight)
+    return linear
+
+
+def _check_heads(dim_out: int, num_heads: int) -> int:
+    check_count("num_heads", num_heads, 1)
+    if check_count("dim_out", dim_out, 1) % num_heads:
+        raise ValueError(f"dim_out ({dim_out}) must be divisible by num_heads ({num_heads})")
+    return num_heads
+
+
+def _check_states(graph: AttentionGraph, x: Tensor, dim_in: int) -> None:
+    _check_nodes(graph, "x", x, (dim_in,))
+    if not graph.self_attention:
+        raise ValueError("the layer needs a graph over one set of nodes, got one between two sets")
+
+
+def _check_nodes(graph: AttentionGraph, name: str, x: Tensor, axes: tuple[int | str, ...]) -> None:
+    """Check that ``x`` has a row per sender and the axes given; a name stands for any size."""
+    if not isinstance(graph, AttentionGraph):
+        raise TypeError(f"graph must be an AttentionGraph, got {type(graph).__name__}")
+    check_floats(name, x)
+    fits = x.dim() == 1 + len(axes) and len(x) == graph.num_src
+    if not fits or any(a != b for a, b in zip(x.shape[1:], axes, strict=True) if isinstance(b, int)):
+        wanted = ", ".join(map(str, (graph.num_src, *axes)))
+        raise ValueError(f"{name} must be [{wanted}], a row per node, got {list(x.shape)}")

@@ -1,0 +1,108 @@
+"""Files that outlast a kill, and the checkpoints among them.
+
+A new file is written beside the old one, flushed to the disk and only then renamed. What a run saves to
+resume bit for bit is decided in :mod:`~attention_on_edges.training.trainer`.
+"""
+
+import io
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+KEPT = 2
+"""Checkpoints in a folder: the newest and the one before it."""
+
+
+class CheckpointError(Exception):
+    """A checkpoint is of another configuration; the message says where they differ."""
+
+
+@contextmanager
+def naming(path: Path | str) -> Iterator[None]:
+    """Let errors of the operating system, a full disk for instance, say which file they concern."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None or error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file whose name never refers to a part of it; if that fails, the old file stays."""
+    fresh = path.with_name(f".{path.name}.part")
+    try:
+        with naming(path), open(fresh, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        rename_durably(fresh, path)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
+
+
+def rename_durably(fresh: Path, path: Path) -> None:
+    """Rename a complete file or folder, and flush the rename to disk."""
+    os.replace(fresh, path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any], config: Mapping[str, Any]) -> None:
+    """Write the state of a run after ``step`` updates into its folder; keep the checkpoint before it.
+
+    Parameters
+    ----------
+    folder : Path
+        Created if missing.
+    step : int
+        Names the file.
+    state : mapping
+        Tensors, numbers, strings and ``None``, in lists and mappings.
+    config : mapping
+        The run's configuration, JSON; a run with another one cannot continue from this checkpoint.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    buffer = io.BytesIO()
+    torch.save({"config": json.dumps(config), "state": dict(state)}, buffer)
+    write_atomically(folder / f"step-{step:08d}.pt", buffer.getvalue())
+    for old in checkpoints(folder)[:-KEPT]:
+        old.unlink()
+
+
+def load_checkpoint(path: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Read a state back, its tensors on the CPU.
+
+    Raises
+    ------
+    CheckpointError
+        If it belongs to another configuration.
+    """
+    found = torch.load(path, map_location="cpu", weights_only=True)
+    theirs, ours = json.loads(found["config"]), json.loads(json.dumps(config))
+    if theirs != ours:
+        raise CheckpointError(f"{path} is of another configuration: {difference(theirs, ours)}")
+    return found["state"]
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """Return a folder's checkpoints, those of fewer steps first."""
+    return sorted(folder.glob("step-*.pt"), key=lambda path: int(path.stem.removeprefix("step-")))
+
+
+def difference(theirs: Any, ours: Any, places: tuple[str, str] = ("there", "here"), name: str = "") -> str:
+    """Say where two configurations first differ; ``places`` are theirs and ours."""
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        for key in sorted(theirs.keys() | ours.keys()):
+            if theirs.get(key) != ours.get(key):
+                return difference(theirs.get(key), ours.get(key), places, f"{name}.{key}".lstrip("."))
+    return f"{name or 'it'} is {theirs!r} {places[0]} and {ours!r} {places[1]}"

@@ -1,0 +1,150 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.nn.functional import scaled_dot_product_attention
+
+from attention_on_edges.attention import MultiHeadAttention, attend, attention_scores, dot_product_attention
+
+
+def test_scores_of_two_known_vectors():
+    query, key = torch.tensor([[1.0, 2, 3, 4]]), torch.tensor([[1.0, 0, 0, 0], [1, 1, 1, 1]])
+    torch.testing.assert_close(attention_scores(query, key), torch.tensor([[0.5, 5.0]]))
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_equals_torch_in_value_and_gradient(masked):
+    q, k, v = (torch.randn(2, 3, n, 5, dtype=torch.float64, requires_grad=True) for n in (4, 6, 6))
+    mask = torch.rand(2, 1, 4, 6) < 0.6 if masked else None
+    if masked:
+        mask[..., 0] = True
+    ours, _ = dot_product_attention(q, k, v, mask)
+    theirs = scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    torch.testing.assert_close(ours, theirs)
+    upstream = torch.randn_like(ours)
+    for mine, other in zip(
+        *(torch.autograd.grad(x, (q, k, v), upstream) for x in (ours, theirs)), strict=True
+    ):
+        torch.testing.assert_close(mine, other)
+
+
+def test_weights_are_distributions_over_what_the_mask_allows():
+    q, k, v = (torch.randn(n, 5, requires_grad=True) for n in (4, 6, 6))
+    mask = torch.rand(4, 6) < 0.5
+    mask[2] = False
+    context, weights = dot_product_attention(q, k, v, mask)
+    assert bool((weights[~mask] == 0).all())
+    torch.testing.assert_close(weights.sum(1), mask.any(1).float())
+    assert bool((context[2] == 0).all())
+    gradient, *others = torch.autograd.grad(context.sum(), (q, k, v))
+    assert bool((gradient[2] == 0).all())
+    assert all(bool(x.isfinite().all()) for x in (gradient, *others))
+
+
+def same_weights(h, dim_model):
+    """Ours, and torch's with ours copied into it."""
+    ours = MultiHeadAttention(h, dim_model).double()
+    theirs = torch.nn.MultiheadAttention(dim_model, h, batch_first=True).double()
+    with torch.no_grad():
+        for linear in (ours.in_proj, ours.out_proj):
+            linear.bias.normal_()
+        theirs.in_proj_weight.copy_(ours.in_proj.weight)
+        theirs.in_proj_bias.copy_(ours.in_proj.bias)
+        theirs.out_proj.load_state_dict(ours.out_proj.state_dict())
+    return ours, theirs
+
+
+@pytest.mark.parametrize("h", [1, 2, 4])
+@pytest.mark.parametrize("crossed", [False, True])
+def test_multi_head_equals_torch(h, crossed):
+    ours, theirs = same_weights(h, 8)
+    x = torch.randn(2, 5, 8, dtype=torch.float64, requires_grad=True)
+    memory = torch.randn(2, 7, 8, dtype=torch.float64, requires_grad=True) if crossed else x
+    mask = torch.rand(5, memory.shape[1]) < 0.7
+    mask[:, 0] = True
+    output, weights = ours(x, memory if crossed else None, mask)
+    expected, expected_weights = theirs(x, memory, memory, attn_mask=~mask, average_attn_weights=False)
+    torch.testing.assert_close(output, expected)
+    torch.testing.assert_close(weights, expected_weights)
+    upstream = torch.randn_like(output)
+    inputs = (x, memory) if crossed else (x,)
+    for mine, other in zip(
+        torch.autograd.grad(output, inputs, upstream),
+        torch.autograd.grad(expected, inputs, upstream),
+        strict=True,
+    ):
+        torch.testing.assert_close(mine, other)
+
+
+def test_fields_can_be_had_one_by_one():
+    layer, x = MultiHeadAttention(2, 6), torch.randn(5, 6)
+    together = layer.get(x)
+    assert {name: tuple(field.shape) for name, field in together.items()} == dict.fromkeys("qkv", (5, 2, 3))
+    for fields in ("q", "kv"):
+        for name, field in layer.get(x, fields).items():
+            torch.testing.assert_close(field, together[name])
+
+
+def test_projections_start_at_glorots_scale_each():
+    layer = MultiHeadAttention(1, 64)
+    bound = (6 / 128) ** 0.5
+    for block in (*layer.in_proj.weight.split(64), layer.out_proj.weight):
+        assert 0.98 * bound < block.abs().max() <= bound
+
+
+zeros, dense, LAYER = torch.zeros, dot_product_attention, MultiHeadAttention(2, 8)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: MultiHeadAttention(3, 100), ValueError, r"dim_model \(100\) must be divisible by h \(3\)"),
+        (lambda: MultiHeadAttention(2.0, 8), TypeError, "h must be an integer, got 2.0"),
+        (lambda: LAYER.get(zeros(3, 9)), ValueError, r"x must be \[..., 8\], got \[3, 9\]"),
+        (lambda: LAYER.get(zeros(3, 8), "vk"), ValueError, "fields must be one of .*'vk'"),
+        (lambda: LAYER.get_o(zeros(3, 4, 2)), ValueError, r"x must be \[..., 2, 4\], got \[3, 4, 2\]"),
+        (lambda: dense(zeros(2, 4), zeros(2, 3), zeros(2, 3)), ValueError, "one width, got 4 and 3"),
+        (lambda: dense(zeros(2, 3), zeros(4, 3), zeros(2, 3)), ValueError, "one length, got 4 and 2"),
+        (
+            lambda: dense(*[zeros(2, 3)] * 3, zeros(2, 2)),
+            TypeError,
+            "mask must be bool .*, got torch.float32",
+        ),
+        (lambda: dense(*[zeros(2, 3)] * 3, zeros(2, 3) > 0), ValueError, r"fit the scores \[2, 2\]"),
+    ],
+)
+def test_bad_input(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+@given(st.integers(1, 4), st.integers(1, 5), st.booleans(), st.integers(0, 99))
+def test_a_row_at_minus_infinity_gets_zeros_and_finite_gradients(n, m, masked, seed):
+    torch.manual_seed(seed)
+    scores = torch.randn(n, m).masked_fill(torch.rand(n, m) < 0.3, -math.inf)
+    scores[0] = -math.inf
+    value = torch.randn(m, 2, requires_grad=True)
+    mask = torch.rand(n, m) < 0.7 if masked else None
+    output, weights = attend(scores.requires_grad_(), value, mask)
+    there = (scores > -math.inf) & (True if mask is None else mask)
+    torch.testing.assert_close(weights.sum(-1), there.any(-1).float())
+    assert not bool(weights[~there].any() or output[0].any())
+    assert all(bool(x.isfinite().all()) for x in torch.autograd.grad(output.sum(), [scores, value]))
+
+
+def test_what_is_masked_does_not_spread_though_it_is_nan():
+    layer, x = MultiHeadAttention(2, 4), torch.randn(3, 4)
+    expected, _ = layer(x, mask=torch.ones(3, 3, dtype=torch.bool).tril())
+    output, _ = layer(torch.cat([x[:2], x[2:] * math.nan]), mask=torch.ones(3, 3, dtype=torch.bool).tril())
+    torch.testing.assert_close(output[:2], expected[:2])
+    assert bool(output[2].isnan().all())
+
+
+def test_half_precision_does_not_overflow_in_products():
+    q, k, v = (500 * torch.randn(5, 64).half(), 500 * torch.randn(6, 64).half(), torch.randn(6, 3).half())
+    output, _ = dot_product_attention(q, k, v)
+    expected, _ = dot_product_attention(q.double(), k.double(), v.double())
+    assert output.dtype == torch.float16
+    torch.testing.assert_close(output.double(), expected, atol=2e-3, rtol=2e-3)

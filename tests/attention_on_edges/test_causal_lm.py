@@ -1,0 +1,263 @@
+"""A decoder-only model: equal to Hugging Face's Llama, on any graph, cached or not."""
+
+import copy
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import (
+    BertConfig,
+    BertModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+)
+
+from attention_on_edges.decoding import KeyValueCache, continue_texts
+from attention_on_edges.models.causal_lm import CausalLM, CausalLMConfig
+from attention_on_edges.models.from_transformers import from_transformers
+from edgewise.graphs import causal, prefix_lm, sinks
+from edgewise.validation import InputError, UnknownNameError
+
+SIZES = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+LLAMA = {"vocab_size": 40, "num_key_value_heads": 2, **SIZES}
+THEIRS = {
+    "Llama": lambda: LlamaForCausalLM(LlamaConfig(**LLAMA, head_dim=6)),
+    "Llama, tied": lambda: LlamaForCausalLM(LlamaConfig(**LLAMA, tie_word_embeddings=True, rope_theta=500.0)),
+}
+TEXTS = [torch.randint(1, 40, (n,), generator=torch.Generator().manual_seed(n)).tolist() for n in (13, 7, 1)]
+SMALL = CausalLMConfig(30, 2, 16, 24, 4, 2)
+
+
+@pytest.fixture(params=THEIRS)
+def theirs(request):
+    torch.manual_seed(0)
+    model = THEIRS[request.param]().eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)
+    return model
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    return CausalLM(SMALL).eval()
+
+
+def padded(texts):
+    """Ids and mask [B, n], as transformers takes them."""
+    ids, mask = torch.zeros(2, len(texts), max(map(len, texts)), dtype=torch.int64)
+    for row, text in enumerate(texts):
+        ids[row, : len(text)], mask[row, : len(text)] = torch.tensor(text), 1
+    return ids, mask
+
+
+def test_logits_and_gradients_are_those_of_transformers(theirs):
+    ours, (ids, mask) = from_transformers(theirs), padded(TEXTS)
+    logits = ours(*ours.pack(TEXTS))
+    expected = theirs(input_ids=ids, attention_mask=mask).logits[mask.bool()]
+    torch.testing.assert_close(logits, expected, atol=1e-5, rtol=0)
+    upstream = torch.randn(logits.shape, generator=torch.Generator().manual_seed(1))
+    (logits * upstream).sum().backward()
+    (expected * upstream).sum().backward()
+    gradients = copy.deepcopy(theirs)  # a model whose weights are the gradients, to be converted alike
+    with torch.no_grad():
+        for parameter, mine in zip(gradients.parameters(), theirs.parameters(), strict=True):
+            parameter.copy_(mine.grad)
+    expected = dict(from_transformers(gradients).named_parameters())
+    for name, parameter in ours.named_parameters():
+        torch.testing.assert_close(parameter.grad, expected[name].detach(), atol=1e-4, rtol=1e-4, msg=name)
+
+
+def test_cached_decoding_is_that_of_transformers(theirs):
+    found = continue_texts(from_transformers(theirs), TEXTS, 8)
+    options = {"max_new_tokens": 8, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
+    for text, new in zip(TEXTS, found, strict=True):
+        ids = torch.tensor([text])
+        whole = theirs.generate(ids, attention_mask=torch.ones_like(ids), **options)
+        assert whole[0, len(text) :].tolist() == new
+
+
+def test_a_cache_gives_what_is_computed_anew(model):
+    cache, read = KeyValueCache(model, 3, 16), [[], [], []]
+    for new in ([[1, 2, 3], [4], []], [[5], [6, 7], [8]], [[], [9], []], [[1] * 6, [], [2] * 9]):
+        logits = model(*cache.extend(new), cache)
+        read = [before + added for before, added in zip(read, new, strict=True)]
+        whole = model(*model.pack(read)).split([len(text) for text in read])
+        expected = torch.cat([x[len(x) - len(added) :] for x, added in zip(whole, new, strict=True)])
+        torch.testing.assert_close(logits, expected, atol=1e-5, rtol=0)
+
+
+def test_a_text_ends_where_its_end_is_written(model):
+    whole = continue_texts(model, TEXTS[1:], 6)
+    ends = whole[0][2]
+    cut = [text[: text.index(ends)] if ends in text else text for text in whole]
+    assert len(cut[0]) <= 2
+    assert continue_texts(model, TEXTS[1:], 6, eos_id=ends) == cut
+    assert continue_texts(model, TEXTS[1:], 6, eos_id=[ends, ends]) == cut
+    with pytest.raises(ValueError, match="eos_id must lie in 0"):
+        continue_texts(model, TEXTS[1:], 6, eos_id=[ends, 10**6])
+    assert continue_texts(model, [], 3) == []
+    assert continue_texts(model, TEXTS[1:], 0) == [[], []]
+
+
+def test_states_and_logits_under_autocast(model):
+    """Rotary positions and the cache keep the precision of the values that they go with."""
+    expected = model(*model.pack(TEXTS[1:2]))
+    with torch.autocast("cpu", torch.bfloat16):
+        logits = model(*model.pack(TEXTS[1:2]))
+        written = continue_texts(model, TEXTS[1:2], 3)
+    assert logits.dtype == torch.bfloat16
+    torch.testing.assert_close(logits.float(), expected, atol=0.02, rtol=0.05)
+    assert len(written[0]) == 3
+
+
+def test_a_cache_stays_as_it_was_where_ids_are_refused(model):
+    cache, fresh = KeyValueCache(model, 1, 4), KeyValueCache(model, 1, 4)
+    for wrong in ([[30]], [[1.5]], [[1, 2, 3, 4, 5]]):
+        with pytest.raises((TypeError, ValueError)):
+            cache.extend(wrong)
+    torch.testing.assert_close(*(model(*each.extend([[1, 2]]), each) for each in (cache, fresh)))
+
+
+def test_a_cache_counts_what_one_model_has_read(model):
+    """A pass that fails leaves no hole, and what was extended twice was extended once."""
+    cache, other = KeyValueCache(model, 1, 4), copy.deepcopy(model)
+    first = cache.extend([[7, 8]])
+    with pytest.raises(ValueError, match="of another model"):
+        other(*first, cache)
+    second = cache.extend([[1, 2, 3]])
+    with pytest.raises(ValueError, match="of another graph than its last"):
+        model(*first, cache)
+    assert cache.lengths.tolist() == [0]
+    torch.testing.assert_close(model(*second, cache), model(*model.pack([[1, 2, 3]])))
+    assert cache.lengths.tolist() == [3]
+
+
+lengths = st.lists(st.integers(0, 6), min_size=1, max_size=3)
+
+
+def block(n, attends):
+    return torch.tensor([[attends(i, j) for j in range(n)] for i in range(n)]).view(n, n).bool()
+
+
+def masks(sizes, attends):
+    """The dense mask of packed texts, ``attends(text, receiver, sender)`` within each."""
+    blocks = [block(n, lambda i, j, t=t: attends(t, i, j)) for t, n in enumerate(sizes)]
+    return torch.block_diag(*blocks).bool()
+
+
+@given(st.data(), lengths, st.integers(1, 8), st.integers(0, 8))
+def test_variants_are_their_masks(data, sizes, width, count):
+    prefixes = [data.draw(st.integers(0, n)) for n in sizes]
+    for graph, attends in (
+        (prefix_lm(sizes, prefixes), lambda t, i, j: j <= i or j < prefixes[t]),
+        (sinks(sizes, width, count), lambda t, i, j: j <= i and (i - width < j or j < count)),
+    ):
+        assert torch.equal(graph.to_mask(), masks(sizes, attends))
+
+
+VALUE, INPUT = ValueError, InputError
+BERT = {"vocab_size": 40, **SIZES}
+LINEAR = {"rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}}
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda m: prefix_lm([3], [4]), VALUE, "each text needs a prefix within it"),
+        (lambda m: sinks([3], 0, 1), VALUE, "width must be at least 1, got 0"),
+        (lambda m: replace(SMALL, num_kv_heads=3), VALUE, r"num_heads \(4\) must be divisible by"),
+        (lambda m: replace(SMALL, num_heads=3), VALUE, r"dim_model \(16\) must be divisible by"),
+        (lambda m: replace(SMALL, dim_head=3), VALUE, "even width of heads, got 3"),
+        (lambda m: replace(SMALL, eps=-1.0), VALUE, r"eps must be above 0, got -1\.0"),
+        (lambda m: m(*m.pack([[30]])), VALUE, r"ids must lie in 0\.\.29, got 30"),
+        (lambda m: m(torch.tensor([1]), causal([2]), torch.tensor([0])), VALUE, r"must be \[2\]"),
+        (lambda m: m.pack([[1.9, 2.2]]), TypeError, "ids must be a tensor of int64, got"),
+        (lambda m: continue_texts(m, [[]], 2), VALUE, "each text must have at least one token"),
+        (lambda m: KeyValueCache(m, 2, 2).extend([[1]]), VALUE, r"room for \[2, 2\] tokens, got \[1\]"),
+        (lambda m: from_transformers("gpt2"), TypeError, "must be a model of transformers, got str"),
+        (lambda m: from_transformers(BertModel(BertConfig(**BERT))), UnknownNameError, "got 'bert'"),
+        (
+            lambda m: from_transformers(LlamaForCausalLM(LlamaConfig(**LLAMA, **LINEAR))),
+            INPUT,
+            "rope_type must be 'default' for a conversion, got 'linear'",
+        ),
+    ],
+)
+def test_bad_input(call, error, message, model):
+    with pytest.raises(error, match=message):
+        call(model)
+
+
+def test_weights_that_are_not_numbers_write_nothing(model):
+    model.norm.weight.data[0] = float("nan")
+    with pytest.raises(ValueError, match="probabilities are not numbers"):
+        continue_texts(model, [[1, 2]], 3)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "wanted"),
+    [
+        ("attention_bias", True, False),
+        ("mlp_bias", True, False),
+        ("hidden_act", "gelu", "silu"),
+        ("is_causal", False, True),
+    ],
+)
+def test_settings_that_would_change_the_result_are_refused(setting, value, wanted):
+    made = LlamaForCausalLM(LlamaConfig(**LLAMA | {setting: value}))
+    with pytest.raises(InputError, match=f"{setting} must be {wanted!r} for a conversion, got {value!r}"):
+        from_transformers(made)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_precision_and_mode_come_over_and_random_numbers_stay(dtype):
+    theirs = THEIRS["Llama, tied"]().to(dtype).train()
+    state = torch.get_rng_state()
+    ours = from_transformers(theirs)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert {p.dtype for p in ours.parameters()} == {dtype}
+    assert all(p.requires_grad for p in ours.parameters())
+    assert ours.training
+    assert not from_transformers(theirs.eval()).training
+    assert ours.out.weight is ours.embed.weight
+    with torch.no_grad():
+        theirs.model.embed_tokens.weight.zero_()
+    assert ours.embed.weight.abs().max() > 0
+
+
+def without(part):
+    def change(model):
+        delattr(model.get_submodule(part.rpartition(".")[0]), part.rpartition(".")[2])
+
+    return change
+
+
+def untied(model):
+    model.lm_head.weight = torch.nn.Parameter(torch.randn(40, 32))
+
+
+def biased(model):
+    model.model.layers[0].self_attn.q_proj = torch.nn.Linear(32, 32)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("Llama, tied", untied, "tie_word_embeddings is True, but the output layer has weights"),
+        ("Llama", biased, r"no place in a conversion: 'model\.layers\.0.*q_proj\.bias'"),
+        (
+            "Llama",
+            without("model.layers.1.mlp.up_proj"),
+            r"no tensor 'model\.layers\.1\.mlp\.up_proj\.weight'",
+        ),
+        ("Llama", lambda model: delattr(model.config, "rope_parameters"), "needs transformers 5 or newer"),
+    ],
+)
+def test_models_that_cannot_be_converted_are_refused(name, change, message):
+    theirs = THEIRS[name]()
+    change(theirs)
+    with pytest.raises(InputError, match=message):
+        from_transformers(theirs)

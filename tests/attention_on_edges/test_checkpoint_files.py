@@ -1,0 +1,60 @@
+import errno
+import os
+
+import pytest
+import torch
+
+from attention_on_edges.training.checkpoint_files import (
+    CheckpointError,
+    checkpoints,
+    load_checkpoint,
+    save_checkpoint,
+    write_atomically,
+)
+
+CONFIG = {"size": {"N": 2, "h": (4, 8)}, "seed": 0}
+
+
+def test_a_state_comes_back_and_the_newest_two_are_kept(tmp_path):
+    whole = torch.arange(6.0).view(2, 3)
+    state = {"model": {"a": whole.T, "b": whole[0].bfloat16()}, 3: [1, 2.5, None, "x"], "big": 2**127}
+    for step in (5, 10, 100_000_000):
+        save_checkpoint(tmp_path, step, state, CONFIG)
+    kept = checkpoints(tmp_path)
+    assert [path.name for path in kept] == ["step-00000010.pt", "step-100000000.pt"]
+    assert sorted(tmp_path.iterdir()) == sorted(kept)
+    found = load_checkpoint(kept[-1], CONFIG)
+    for name, x in state.pop("model").items():
+        assert found["model"][name].dtype == x.dtype
+        assert torch.equal(found["model"][name], x)
+    del found["model"]
+    assert found == state
+
+
+def test_another_configuration_is_refused(tmp_path):
+    save_checkpoint(tmp_path, 2, {}, CONFIG | {"size": {"N": 2, "h": 8}})
+    with pytest.raises(CheckpointError, match=r"step-00000002.* size\.h is 8 there and \[4, 8\] here"):
+        load_checkpoint(*checkpoints(tmp_path), CONFIG)
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    write_atomically(path, b"old")
+
+    def full(fd):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=f"No space left on device: '{path}'"):
+        write_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_name_appears_only_after_the_bytes_are_on_the_disk(tmp_path, monkeypatch):
+    events = []
+    sync, replace = os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda fd: (events.append("fsync"), sync(fd)))
+    monkeypatch.setattr(os, "replace", lambda a, b: (events.append("replace"), replace(a, b)))
+    write_atomically(tmp_path / "file", b"x")
+    assert events == ["fsync", "replace", "fsync"]

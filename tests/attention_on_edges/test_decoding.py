@@ -1,0 +1,277 @@
+import itertools
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attention_on_edges.decoding import Continuation, beam_search, greedy
+from attention_on_edges.decoding.repetition import loops
+from attention_on_edges.models import dense
+from attention_on_edges.models.transformer import make_model
+from attention_on_edges.pool import GraphPool
+from book_support import VOCAB, dropped_and_doubled, random_pairs, small_model
+from edgewise.graphs import AttentionGraph
+from support import assert_equal_as_stated
+
+SOS, EOS = 0, 1
+
+lengths = st.lists(st.tuples(st.integers(1, 6), st.integers(1, 20)), min_size=1, max_size=4)
+
+
+def plain_greedy(model, source, limit):
+    """Greedy decoding of one sentence, everything computed again at every step."""
+    target, log_prob = [SOS], 0.0
+    while True:
+        batch = GraphPool()([source], [[*target, EOS]])
+        best, token = model.generator(model.hidden(batch)[-1:]).max(1)
+        if int(token) == EOS:
+            return tuple(target[1:]), True, log_prob + float(best)
+        if len(target) > limit:
+            return tuple(target[1:]), False, log_prob
+        target.append(int(token))
+        log_prob += float(best)
+
+
+@given(lengths, st.booleans())
+@settings(max_examples=25)
+@torch.no_grad()
+def test_states_that_grow_equal_states_computed_at_once(sizes, norm_first):
+    torch.manual_seed(len(sizes))
+    model = small_model(norm_first=norm_first)
+    longest = max(m for _, m in sizes)
+    sources, targets = random_pairs([(n, longest) for n, _ in sizes])
+    expected = model.double().hidden(GraphPool()(sources, targets)).view(len(sizes), longest, -1)
+    continuation = Continuation(model.float(), sources)
+    for position in range(longest):
+        ids = torch.tensor([target[position] for target in targets])
+        assert_equal_as_stated(continuation.step(ids), expected[:, position])
+
+
+def test_targets_can_be_dropped_reordered_and_doubled():
+    torch.manual_seed(0)
+    torch.testing.assert_close(*dropped_and_doubled(small_model(), Continuation))
+
+
+@given(st.integers(2, 6), st.integers(1, 6), st.data())
+@settings(max_examples=25)
+@torch.no_grad()
+def test_a_decoded_target_attends_to_exactly_its_in_edges(n, m, data):
+    """Without an edge from the source: as matrices with that pair masked, in float64."""
+    torch.manual_seed(1)
+    model = small_model()
+    (source,), (target,) = random_pairs([(n, m)])
+    sender, receiver = data.draw(st.integers(0, n - 1)), data.draw(st.integers(0, m - 1))
+    continuation = Continuation(model, [source])
+    whole, steps = continuation._cross, []
+    part = AttentionGraph.from_mask(torch.arange(n)[None] != sender, self_attention=False)
+    for position, token in enumerate(target[:-1]):
+        continuation._cross = part if position == receiver else whole
+        steps.append(continuation.step(torch.tensor([token])))
+    model.double()
+    mask = torch.ones(1, 1, m, n, dtype=torch.bool)
+    mask[..., receiver, sender] = False
+    memory = dense.encode(model, torch.tensor([source]))
+    expected = dense.decode(model, torch.tensor([target[:-1]]), memory, mask)[0]
+    assert_equal_as_stated(torch.cat(steps), expected)
+
+
+@given(st.integers(0, 50))
+@settings(max_examples=8)
+def test_a_batch_decodes_as_its_sentences_do_one_by_one(seed):
+    torch.manual_seed(seed)
+    model = small_model()
+    model.generator.proj.bias.data[EOS] += 1.5
+    sources, _ = random_pairs([(4, 1), (1, 1), (7, 1), (2, 1)], seed)
+    hypotheses = greedy(model, sources, SOS, EOS)
+    for source, hypothesis in zip(sources, hypotheses, strict=True):
+        with torch.no_grad():
+            ids, finished, log_prob = plain_greedy(model, source, 2 * len(source) + 10)
+        assert (hypothesis.ids, hypothesis.finished) == (ids, finished)
+        assert hypothesis.log_prob == pytest.approx(log_prob, abs=1e-4)
+
+
+def test_the_limit_holds_and_is_told():
+    torch.manual_seed(0)
+    model = small_model()
+    model.generator.proj.bias.data[EOS] = -100.0
+    for hypothesis in greedy(model, [[3, 4], [5]], SOS, EOS, max_len=4):
+        assert len(hypothesis.ids) == 4
+        assert not hypothesis.finished
+    model.generator.proj.bias.data[EOS] = 100.0
+    (hypothesis,) = greedy(model, [[3, 4]], SOS, EOS, max_len=4)
+    assert (hypothesis.ids, hypothesis.finished) == ((), True)
+    assert hypothesis.log_prob == pytest.approx(0, abs=1e-4)
+
+
+def test_any_of_several_symbols_ends_a_target():
+    """As decoded without them, cut before the first; in matrices, too."""
+    torch.manual_seed(0)
+    model, sources = small_model(), [[3, 4, 5], [5], [2, 2]]
+    whole = [h.ids for h in greedy(model, sources, SOS, EOS, max_len=8)]
+    ends = [EOS, whole[0][2], whole[1][1]]
+    expected = [tuple(itertools.takewhile(lambda token: token not in ends, ids)) for ids in whole]
+    assert [h.ids for h in greedy(model, sources, SOS, ends, max_len=8)] == expected
+    one_by_one = [dense.greedy(model, torch.tensor([s]), SOS, ends, 8)[0] for s in sources]
+    assert [tuple(ids) for ids in one_by_one] == expected
+
+
+def test_the_model_comes_back_in_the_mode_it_was_in_and_decodes_without_dropout():
+    torch.manual_seed(0)
+    model = small_model()
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.5
+    still = greedy(model, [[3, 4, 5]], SOS, EOS)
+    assert not model.training
+    model.train()
+    assert greedy(model, [[3, 4, 5]], SOS, EOS) == still
+    assert model.training
+
+
+@pytest.mark.parametrize(
+    ("decode", "change", "message"),
+    [
+        (greedy, {"sources": [[]]}, r"src_buf\[0\] must hold at least one id"),
+        (greedy, {"sources": [[VOCAB]]}, "token id must lie in"),
+        (greedy, {"sos_id": VOCAB}, f"sos_id must lie in 0..{VOCAB - 1}, got {VOCAB}"),
+        (greedy, {"eos_id": [EOS, VOCAB]}, f"eos_id must lie in 0..{VOCAB - 1}, got {VOCAB}"),
+        (greedy, {"eos_id": [EOS, -1]}, r"eos_id\[1\] must be at least 0, got -1"),
+        (greedy, {"max_len": 0}, "max_len must be at least 1, got 0"),
+        (beam_search, {"eos_id": VOCAB}, f"eos_id must lie in 0..{VOCAB - 1}, got {VOCAB}"),
+        (beam_search, {"beam": 0}, "beam must be at least 1, got 0"),
+        (beam_search, {"max_repeats": 0}, "max_repeats must be at least 1, got 0"),
+        (beam_search, {"beam": 2, "n_best": 3}, r"n_best must be at most beam \(2\), got 3"),
+        (beam_search, {"length_penalty": float("inf")}, "length_penalty must be a number, zero or more"),
+        (beam_search, {"length_offset": -1}, "length_offset must be a number, zero or more; got -1"),
+    ],
+)
+def test_bad_input(decode, change, message):
+    good = {"sources": [[3]], "sos_id": SOS, "eos_id": EOS}
+    with pytest.raises(ValueError, match=message):
+        decode(small_model(), **good | change)
+
+
+def longest_run(ids):
+    """The most times that a run of one or several ids stands in a row."""
+    runs = [(ids[i:j], i) for j in range(len(ids) + 1) for i in range(j)]
+    most = [max(n for n in range(1, len(ids) + 1) if run * n == ids[i : i + n * len(run)]) for run, i in runs]
+    return max(most, default=0)
+
+
+@given(st.lists(st.integers(0, 2), max_size=14), st.integers(1, 4))
+def test_a_token_is_a_loop_exactly_if_it_makes_a_run_too_long(ids, most):
+    while longest_run(ids) > most:
+        ids = ids[:-1]
+    assert loops(ids, most) == {token for token in range(3) if longest_run([*ids, token]) > most}
+
+
+class TestBeamSearch:
+    VOCABULARY = 4
+    LIMIT = 3
+
+    def model(self, seed, norm_first=True):
+        torch.manual_seed(seed)
+        model = make_model(VOCAB, self.VOCABULARY, N=1, dim_model=8, dim_ff=8, h=2, norm_first=norm_first)
+        torch.nn.init.normal_(model.generator.proj.weight)
+        return model.eval()
+
+    def exhaustive(self, model, source, penalty, max_repeats, offset, ends):
+        """Score every target up to the limit: ids to log-probability, best normalised score first."""
+        tokens = [t for t in range(self.VOCABULARY) if t not in ends]
+        targets = [ids for n in range(self.LIMIT + 1) for ids in itertools.product(tokens, repeat=n)]
+        targets = [ids for ids in targets if not max_repeats or longest_run(ids) <= max_repeats]
+        targets = [ids for ids in targets for _ in ends]
+        written = [[SOS, *ids, end] for ids, end in zip(targets, itertools.cycle(ends))]
+        batch = GraphPool()([source] * len(targets), written)
+        with torch.no_grad():
+            log_probs = model(batch).gather(1, batch.tgt_y[:, None]).squeeze(1)
+        sums = [part.sum().item() for part in log_probs.split(batch.tgt_lengths)]
+        norms = [((offset + len(ids) + 1) / (offset + 1)) ** penalty for ids in targets]
+        scored = [(s / norm, s, ids) for s, norm, ids in zip(sums, norms, targets, strict=True)]
+        return sorted(scored, reverse=True)
+
+    @given(
+        st.integers(0, 200),
+        st.sampled_from([0.0, 0.6, 2.0]),
+        st.integers(1, 3),
+        st.sampled_from([None, 1, 2]),
+        st.sampled_from([5, 0, 0.5]),
+        st.sampled_from([[EOS], [EOS, 3]]),
+    )
+    @settings(max_examples=60)
+    def test_it_equals_exhaustive_search_when_the_beam_covers_every_prefix(
+        self, seed, penalty, n_best, max_repeats, offset, ends
+    ):
+        model = self.model(seed)
+        source = torch.randint(0, VOCAB, (3,)).tolist()
+        beam = self.VOCABULARY ** (self.LIMIT + 1)
+        ranking = (penalty, self.LIMIT, n_best, max_repeats, offset)
+        (found,) = beam_search(model, [source], SOS, ends, beam, *ranking)
+        expected = self.exhaustive(model, source, penalty, max_repeats, offset, ends)[:n_best]
+        for hypothesis, (score, log_prob, ids) in zip(found, expected, strict=True):
+            assert hypothesis.ids == ids
+            assert hypothesis.finished
+            assert hypothesis.log_prob == pytest.approx(log_prob, abs=1e-4)
+            assert hypothesis.score == pytest.approx(score, abs=1e-4)
+
+    def test_ends_however_many_and_probable_leave_room_for_what_goes_on(self):
+        model, rows, ends = small_model(), [], list(range(1, 8))
+        model.generator.proj.bias.data[[9, *ends]] = torch.tensor([20.0, *[10.0] * 7])
+        model.generator.register_forward_hook(lambda module, given, output: rows.append(len(output)))
+        beam_search(model, [[3, 4]], SOS, ends, 4, length_penalty=9.0, max_len=3)
+        assert rows[:2] == [1, 4]
+
+    @pytest.mark.parametrize("decode", [greedy, beam_search])
+    def test_a_model_of_nan_writes_nothing(self, decode):
+        model = self.model(0)
+        torch.nn.init.constant_(model.generator.proj.bias, torch.nan)
+        with pytest.raises(ValueError, match="not numbers"):
+            decode(model, [[3, 4]], SOS, EOS)
+
+    @given(st.integers(0, 200), st.integers(1, 2), st.integers(1, 6), st.integers(1, 3))
+    @settings(max_examples=30)
+    def test_no_target_holds_a_loop_though_few_without_are_left(self, seed, most, beam, n_best):
+        model = self.model(seed)
+        model.generator.proj.bias.data[[SOS, EOS]] = -40.0
+        (found,) = beam_search(
+            model, [[3, 4]], SOS, EOS, max(beam, n_best), max_len=9, n_best=n_best, max_repeats=most
+        )
+        assert found
+        for hypothesis in found:
+            assert longest_run(hypothesis.ids) <= most
+            assert hypothesis.log_prob > -1000
+
+    @given(st.integers(0, 200), st.sampled_from([0.0, 0.6]), st.booleans())
+    @settings(max_examples=20)
+    def test_a_beam_of_one_is_greedy(self, seed, penalty, tied):
+        """Of two words that are equally probable, too, both take the first."""
+        model = self.model(seed)
+        if tied:
+            for x in model.generator.proj.parameters():
+                x.data[3] = x.data[2]
+        sources, _ = random_pairs([(4, 1), (1, 1), (7, 1)], seed)
+        found = beam_search(model, sources, SOS, EOS, 1, penalty, max_len=6)
+        for (one,), other in zip(found, greedy(model, sources, SOS, EOS, max_len=6), strict=True):
+            assert (one.ids, one.finished) == (other.ids, other.finished)
+            assert one.log_prob == pytest.approx(other.log_prob, abs=1e-4)
+
+    @given(st.integers(0, 200))
+    @settings(max_examples=8)
+    def test_lists_are_sorted_their_scores_the_models_own_and_batches_as_one_by_one(self, seed):
+        model = self.model(seed)
+        sources, _ = random_pairs([(4, 1), (1, 1), (7, 1)], seed)
+        together = beam_search(model, sources, SOS, EOS, 3, n_best=3)
+        for source, found in zip(sources, together, strict=True):
+            (alone,) = beam_search(model, [source], SOS, EOS, 3, n_best=3)
+            assert [h.ids for h in alone] == [h.ids for h in found]
+            assert len({h.ids for h in found}) == 3
+            ended = [h for h in found if h.finished]
+            assert ended == found[: len(ended)]
+            assert [h.score for h in ended] == sorted((h.score for h in ended), reverse=True)
+            for hypothesis in found:
+                batch = GraphPool()([source], [[SOS, *hypothesis.ids, EOS]])
+                with torch.no_grad():
+                    log_probs = model(batch).gather(1, batch.tgt_y[:, None]).squeeze(1)
+                own = log_probs if hypothesis.finished else log_probs[:-1]
+                assert hypothesis.log_prob == pytest.approx(own.sum().item(), abs=1e-4)

@@ -1,0 +1,147 @@
+"""The model in matrices against PyTorch's, against the model on graphs, and against itself, step by step."""
+
+import warnings
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attention_on_edges.layers import layer_pair
+from attention_on_edges.models import dense
+from attention_on_edges.models.transformer import make_model
+from attention_on_edges.pool import GraphPool
+from book_support import VOCAB, copy_to_torch, random_pairs, small_model
+from support import assert_equal_as_stated, dense_attention
+
+pool = GraphPool()
+ragged = st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=4)
+IDS = torch.zeros(1, 2, dtype=torch.int64)
+
+
+def rectangle(batch):
+    """Source ids, target ids, source lengths, and which target places are real."""
+    real = dense.pad(torch.ones(batch.n_tokens, dtype=torch.bool), batch.tgt_lengths)
+    src, tgt = dense.pad(batch.src[0], batch.src_lengths), dense.pad(batch.tgt[0], batch.tgt_lengths)
+    return src, tgt, batch.src_lengths, real
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_equals_torchs_transformer_in_value_and_gradient(norm_first):
+    """With its final norms, which it has in both orders; padded, causal, every parameter and both tables."""
+    model, batch = small_model(norm_first=norm_first), pool(*random_pairs([(5, 2), (2, 4), (3, 1)]))
+    src, tgt, lengths, real = rectangle(batch)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a fast path is off
+        twin = torch.nn.Transformer(
+            8, 2, 2, 2, 12, dropout=0.0, batch_first=True, norm_first=norm_first, dtype=torch.float64
+        )
+    pairs = copy_to_torch(model, twin)
+    tables = [embed.lut.weight for embed in (model.src_embed, model.tgt_embed)]
+    doubles = [table.detach().double().requires_grad_() for table in tables]
+    x, y = (
+        table[ids] * 8**0.5 + model.pos_enc(torch.arange(ids.shape[1]))
+        for table, ids in zip(doubles, (src, tgt), strict=True)
+    )
+    no_src = ~dense.padding_mask(lengths, 5)[:, 0, 0]
+    theirs = twin(
+        x, y, tgt_mask=~dense.causal_mask(4), src_key_padding_mask=no_src,
+        tgt_key_padding_mask=~real, memory_key_padding_mask=no_src,
+    )[real]  # fmt: skip
+    ours = dense.hidden(model, src, tgt, lengths)[real]
+    assert_equal_as_stated(ours, theirs)
+    upstream = torch.randn_like(ours)
+    (ours * upstream).sum().backward()
+    (theirs * upstream.double()).sum().backward()
+    for mine, its in [*zip(tables, doubles, strict=True), *pairs]:
+        assert_equal_as_stated(mine.grad, its.grad)
+    assert len(pairs) + 2 == len([p for p in model.parameters() if p.grad is not None])
+
+
+@settings(max_examples=30)
+@given(ragged, st.booleans())
+def test_graphs_and_matrices_give_the_same_logits_and_gradients(lengths, norm_first):
+    batch = pool(*random_pairs(lengths))
+    model = small_model(norm_first=norm_first)
+    src, tgt, src_lengths, real = rectangle(batch)
+    single = model.logits(batch)
+    model.double()  # small norms make gradients in single precision a matter of luck
+    expected = model.generator.logits(dense.hidden(model, src, tgt, src_lengths)[real])
+    assert_equal_as_stated(single, expected)
+    actual = model.logits(batch)
+    upstream = torch.randn_like(actual)
+    gradients = (
+        torch.autograd.grad(logits, list(model.parameters()), upstream) for logits in (actual, expected)
+    )
+    torch.testing.assert_close(*gradients)
+
+
+def test_masks_and_padding():
+    assert dense.causal_mask(3).tolist() == [[True, False, False], [True, True, False], [True, True, True]]
+    assert dense.padding_mask([2, 0], 3).tolist() == [[[[True, True, False]]], [[[False] * 3]]]
+    assert dense.pad(torch.arange(4), [1, 3], padding_value=9).tolist() == [[0, 9, 9], [1, 2, 3]]
+
+
+def test_padding_changes_no_real_output():
+    model = small_model()
+    src, tgt, lengths, real = rectangle(pool(*random_pairs([(2, 3), (5, 1)])))
+    other_src = src.masked_fill(~dense.padding_mask(lengths, 5)[:, 0, 0], 7)
+    first = dense.hidden(model, src, tgt, lengths)[real]
+    second = dense.hidden(model, other_src, tgt.masked_fill(~real, 4), lengths)[real]
+    assert torch.equal(first, second)
+    unmasked = dense.hidden(model, src, tgt)[real]
+    assert not torch.allclose(unmasked, first), "without lengths padding is attended to"
+
+
+def test_a_layer_is_its_equations_under_any_mask_of_each_head():
+    encoder, decoder = (layer.double() for layer in layer_pair(8, 12, 2, norm_first=False))
+    x, memory = torch.randn(2, 3, 8).double(), torch.randn(2, 4, 8).double()
+    mask, memory_mask = torch.rand(2, 2, 3, 3) < 0.6, torch.rand(2, 2, 3, 4) < 0.6
+
+    def attend(attention, x, memory, mask):
+        fields = attention.get(x, "q") | attention.get(memory, "kv")
+        rows = zip(mask, *(fields[f] for f in "qkv"), strict=True)
+        return attention.get_o(torch.stack([dense_attention(*row) for row in rows]))
+
+    y = encoder.sublayer[0].norm(x + attend(encoder.self_attn, x, x, mask))
+    expected = encoder.sublayer[1].norm(y + encoder.feed_forward(y))
+    torch.testing.assert_close(dense.encoder_layer(encoder, x, mask), expected)
+    y = decoder.sublayer[0].norm(x + attend(decoder.self_attn, x, x, mask))
+    y = decoder.sublayer[1].norm(y + attend(decoder.src_attn, y, memory, memory_mask))
+    expected = decoder.sublayer[2].norm(y + decoder.feed_forward(y))
+    torch.testing.assert_close(dense.decoder_layer(decoder, x, memory, mask, memory_mask), expected)
+
+
+def test_greedy_decodes_the_most_probable_token_each_time_and_reads_it():
+    """Sentence by sentence from whole prefixes, against all at once, padded; dropout off, the mode kept."""
+    model = make_model(VOCAB, VOCAB, 2, 8, 12, 2, dropout=0.5)
+    lengths = [4, 2, 6]
+    sources, _ = random_pairs([(n, 1) for n in lengths], seed=3)
+    src = dense.pad(torch.cat([torch.tensor(source) for source in sources]), lengths)
+    ends = dense.greedy(model, src, 1, 0, 9, lengths)[0][2]  # a symbol that occurs
+    found = dense.greedy(model, src, 1, ends, 9, lengths)
+    assert model.training
+    expected = []
+    for source in sources:
+        written = [1]
+        while len(written) <= 9 and written[-1] != ends:
+            states = dense.hidden(model.eval(), torch.tensor([source]), torch.tensor([written]))
+            written.append(int(model.generator(states[0, -1]).argmax()))
+        expected.append([i for i in written[1:] if i != ends])
+    assert found == expected
+    assert {len(row) < 9 for row in expected} == {True, False}, "one row ends, one is cut off"
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda m: dense.hidden(m, IDS + VOCAB, IDS), rf"token id must lie in 0\.\.{VOCAB - 1}"),
+        (lambda m: dense.hidden(m, IDS, IDS, [2, 1]), "one length per row: 1 rows, 2 lengths"),
+        (lambda m: dense.greedy(m, IDS, 0, -1, 3), "eos_id must be at least 0, got -1"),
+        (lambda m: dense.greedy(m, IDS, VOCAB, 1, 3), rf"sos_id must lie in 0\.\.{VOCAB - 1}"),
+        (lambda m: dense.greedy(m, IDS, 0, 1, 0), "max_len must be at least 1, got 0"),
+    ],
+)
+def test_bad_input(call, message):
+    with pytest.raises(ValueError, match=message):
+        call(small_model())

@@ -1,0 +1,217 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from attention_on_edges.models.dense import encoder_layer
+from attention_on_edges.models.gnn import AGGREGATORS, GATLayer, GNNLayer, GraphTransformerLayer, aggregate
+from edgewise.graphs import AttentionGraph, bipartite, load_dgl
+from support import assert_equal_as_stated, dense_attention, edge_graphs
+
+heads = st.sampled_from([1, 2, 4])
+social_graphs = edge_graphs().filter(lambda g: g.self_attention)
+LONELY = AttentionGraph(torch.tensor([0, 1, 1, 0]), torch.tensor([1, 0, 2, 2]), 5)  # 3 and 4 have no in-edges
+
+
+def uneven(module):
+    """Give every parameter a value of its own, in float64, so that no agreement is trivial."""
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    return module.double()
+
+
+def layers(dim=8):
+    """One layer of every kind, aggregator and number of heads that keeps the width."""
+    for num_heads in (1, 4):
+        yield GATLayer(dim, dim, num_heads)
+        for how in AGGREGATORS:
+            yield GNNLayer(dim, dim, num_heads, how)
+            yield GraphTransformerLayer(dim, num_heads, 12, how)
+
+
+def assert_same_function(ours, reference, inputs):
+    """Values, and the gradients of all inputs under one upstream gradient, are equal."""
+    out, expected = ours(), reference()
+    assert_equal_as_stated(out, expected)
+    upstream = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view(out.shape)
+    gradients = (torch.autograd.grad(y, inputs, upstream, materialize_grads=True) for y in (out, expected))
+    for mine, theirs in zip(*gradients, strict=True):
+        assert_equal_as_stated(mine, theirs)
+
+
+def aggregate_densely(mask, messages, how, query=None, key=None):
+    """The same with the graph as a matrix [n, m] and no edge list; messages [m, h, d]."""
+    if how == "attention":
+        return dense_attention(mask, query, key, messages)
+    if how == "max":
+        spread = messages[None].expand(len(mask), *messages.shape)
+        highest = spread.masked_fill(~mask[..., None, None], -torch.inf).amax(1)
+        return torch.where(mask.any(1)[:, None, None], highest, 0.0)
+    share = mask.to(messages.dtype)
+    if how == "mean":
+        share = share / share.sum(1, keepdim=True).clamp(min=1)
+    return torch.einsum("nm,mhd->nhd", share, messages)
+
+
+@given(edge_graphs(), st.sampled_from(AGGREGATORS), heads)
+def test_aggregators_equal_dense_ones(graph, how, num_heads):
+    q, k, v = (
+        torch.randn(n, num_heads, 3, dtype=torch.float64, requires_grad=True)
+        for n in (graph.num_dst, graph.num_src, graph.num_src)
+    )
+    assert_same_function(
+        lambda: aggregate(graph, v, how, q, k),
+        lambda: aggregate_densely(graph.to_mask(), v, how, q, k),
+        (q, k, v),
+    )
+
+
+@pytest.mark.parametrize("how", AGGREGATORS)
+def test_heads_matter_to_attention_alone(how):
+    one, four = (GNNLayer(6, 8, num_heads, how) for num_heads in (1, 4))
+    four.load_state_dict(one.state_dict())
+    x, graph = torch.randn(5, 6), AttentionGraph(*torch.tensor([[1, 2, 3, 0], [0, 0, 0, 4]]), 5)
+    assert torch.equal(one(graph, x), four(graph, x)) == (how != "attention")
+
+
+@given(social_graphs, st.sampled_from(AGGREGATORS), heads)
+def test_gcn_equals_its_equation_with_the_adjacency_matrix(graph, how, num_heads):
+    layer = uneven(GNNLayer(5, 8, num_heads, how))
+    x = torch.randn(graph.num_src, 5, dtype=torch.float64, requires_grad=True)
+
+    def reference():
+        split = {name: (x @ p.T).reshape(len(x), num_heads, -1) for name, p in layer.named_parameters()}
+        asked = [split[name] for name in ("query.weight", "key.weight") if name in split]
+        total = aggregate_densely(graph.to_mask(), split["value.weight"], how, *asked)
+        return (split["own.weight"] + total).reshape(len(x), 8).relu()
+
+    assert_same_function(lambda: layer(graph, x), reference, [x, *layer.parameters()])
+
+
+def gat_densely(layer, mask, x):
+    """Velickovic et al. 2018, with all scores in a matrix [n, n] for each head."""
+    out = []
+    for head, w in enumerate(layer.value.weight.chunk(layer.num_heads)):
+        state = x @ w.T
+        score = (state @ layer.as_receiver[head])[:, None] + (state @ layer.as_sender[head])[None, :]
+        score = torch.where(score > 0, score, layer.negative_slope * score)
+        weight = torch.where(mask, (score - score.detach().amax(1, keepdim=True)).exp(), 0.0)
+        out.append(weight / weight.sum(1, keepdim=True).clamp(min=1e-300) @ state)
+    return torch.cat(out, 1) + layer.bias
+
+
+@given(social_graphs, heads)
+def test_gat_equals_its_equation_with_the_adjacency_matrix(graph, num_heads):
+    layer = uneven(GATLayer(5, 8, num_heads, negative_slope=0.3))
+    x = torch.randn(graph.num_src, 5, dtype=torch.float64, requires_grad=True)
+    mask = graph.to_mask()
+    assert_same_function(
+        lambda: layer(graph, x), lambda: gat_densely(layer, mask, x), [x, *layer.parameters()]
+    )
+
+
+@pytest.mark.dgl
+@given(social_graphs, heads)
+def test_gat_equals_dgls(graph, num_heads):
+    ours = uneven(GATLayer(5, 8, num_heads))
+    load_dgl()
+    from dgl.nn.pytorch import GATConv
+
+    theirs = GATConv(5, 8 // num_heads, num_heads, allow_zero_in_degree=True).double()
+    with torch.no_grad():
+        theirs.fc.weight.copy_(ours.value.weight)
+        theirs.attn_l.copy_(ours.as_sender[None])
+        theirs.attn_r.copy_(ours.as_receiver[None])
+        theirs.bias.copy_(ours.bias.view_as(theirs.bias))
+    x = torch.randn(graph.num_src, 5, dtype=torch.float64, requires_grad=True)
+    assert_same_function(lambda: ours(graph, x), lambda: theirs(graph.to_dgl(), x).flatten(1), [x])
+    upstream = torch.randn(graph.num_src, 8, dtype=torch.float64)
+    ours(graph, x).backward(upstream)
+    theirs(graph.to_dgl(), x).flatten(1).backward(upstream)
+    for mine, other in (
+        (ours.value.weight, theirs.fc.weight),
+        (ours.as_sender, theirs.attn_l),
+        (ours.as_receiver, theirs.attn_r),
+        (ours.bias, theirs.bias),
+    ):
+        assert_equal_as_stated(mine.grad, other.grad.view_as(mine))
+
+
+@pytest.mark.parametrize("how", ["sum", "mean", "max"])
+def test_graph_transformer_uses_the_aggregator_asked_for(how):
+    layer = uneven(GraphTransformerLayer(8, 2, 12, how))
+    x = torch.randn(5, 8, dtype=torch.float64)
+    value = layer.self_attn.get(layer.sublayer[0].norm(x), "v")["v"]
+    y = x + layer.self_attn.get_o(aggregate_densely(LONELY.to_mask(), value, how))
+    expected = y + layer.feed_forward(layer.sublayer[1].norm(y))
+    assert_equal_as_stated(layer(LONELY, x), expected)
+
+
+@given(social_graphs, heads)
+def test_graph_transformer_equals_the_dense_layer_under_the_graphs_mask(graph, num_heads):
+    layer = uneven(GraphTransformerLayer(8, num_heads, 12))
+    x = torch.randn(graph.num_src, 8, dtype=torch.float64, requires_grad=True)
+    assert_same_function(
+        lambda: layer(graph, x),
+        lambda: encoder_layer(layer, x[None], graph.to_mask())[0],
+        [x, *layer.parameters()],
+    )
+
+
+@given(social_graphs, heads)
+def test_graph_transformer_adds_attributes_of_edges_to_keys_and_values(graph, num_heads):
+    layer = uneven(GraphTransformerLayer(8, num_heads, 12, edge_dim=3))
+    x = torch.randn(graph.num_src, 8, dtype=torch.float64, requires_grad=True)
+    attr = torch.randn(graph.num_edges, 3, dtype=torch.float64, requires_grad=True)
+
+    def densely():
+        q, k, v = layer.self_attn.get(layer.sublayer[0].norm(x)).values()
+        added = graph.to_matrix(layer.edge(attr).unflatten(-1, q.shape[1:]))  # [h, d, n, n]
+        score = torch.einsum("jhd,ihd->hji", q, k) + torch.einsum("jhd,hdji->hji", q, added)
+        weight = torch.where(graph.to_mask(), (score / q.shape[-1] ** 0.5).exp(), 0.0)
+        weight = weight / weight.sum(-1, keepdim=True).clamp(min=1e-300)
+        output = torch.einsum("hji,ihd->jhd", weight, v) + torch.einsum("hji,hdji->jhd", weight, added)
+        y = x + layer.self_attn.get_o(output)
+        return y + layer.feed_forward(layer.sublayer[1].norm(y))
+
+    inputs = [x, attr, *layer.parameters()]
+    assert_same_function(lambda: layer(graph, x, edge_attr=attr), densely, inputs)
+
+
+@given(social_graphs, st.randoms(use_true_random=False))
+def test_renaming_the_nodes_renames_the_result(graph, random):
+    order = torch.tensor(random.sample(range(graph.num_src), graph.num_src))
+    place = order.argsort()  # old number to new
+    renamed = AttentionGraph(place[graph.src], place[graph.dst], graph.num_src)
+    x = torch.randn(graph.num_src, 8, dtype=torch.float64)
+    for layer in layers():
+        layer = uneven(layer)
+        assert_equal_as_stated(layer(renamed, x[order]), layer(graph, x)[order])
+
+
+states = torch.zeros(5, 8)
+transformer = GraphTransformerLayer(8, 2, 4, "sum")
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: aggregate(LONELY, states, "sum"), ValueError, r"must be \[5, h, d_k\].*got \[5, 8\]"),
+        (lambda: aggregate(LONELY, states[:4, None], "max"), ValueError, r"\[5, h, d_k\].*got \[4, 1, 8\]"),
+        (lambda: aggregate("graph", states, "sum"), TypeError, "graph must be an AttentionGraph, got str"),
+        (lambda: aggregate(LONELY, states[:, None], "median"), ValueError, "'attention'; got 'median'"),
+        (lambda: aggregate(LONELY, states, "attention"), ValueError, "attention needs query and key"),
+        (lambda: GNNLayer(8, 6, 4), ValueError, r"dim_out \(6\) must be divisible by num_heads \(4\)"),
+        (lambda: GNNLayer(8, 8, how="min"), ValueError, "how must be one of .* got 'min'"),
+        (lambda: GATLayer(8, 8, 2, "x"), TypeError, "negative_slope must be a number, got 'x'"),
+        (lambda: GATLayer(8, 8)(LONELY, states[:4]), ValueError, r"x must be \[5, 8\].*got \[4, 8\]"),
+        (lambda: GNNLayer(8, 8)(bipartite(5, 2), states), ValueError, "one set of nodes, got one between"),
+        (lambda: transformer(LONELY, states.long()), TypeError, "x must be a floating-point tensor"),
+        (lambda: transformer(LONELY, states, edge_bias=states), ValueError, "how='sum' has no scores"),
+        (lambda: transformer(LONELY, states, edge_attr=states), ValueError, "made with edge_dim=None"),
+    ],
+)
+def test_bad_input(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
