@@ -235,4 +235,4 @@ def of_edges(
         raise ValueError(f"edge_attr must be [E, {edge_dim}], a row per edge, got {list(attr.shape)}")
     alone = torch.eye(attr.shape[1], dtype=next(edge.parameters()).dtype, device=attr.device)
     weight = edge(alone).unflatten(-1, (num_heads, -1)).to(q.dtype)  # [c, h, d]
-    return {"edge_attr": attr.to(q.dtype), "edge_weight": weight.repeat(1, q.shape[1] // num_heads, 1)}
+    return {"edge_attr": attr.to(q.dtype), "edge_proj": weight.repeat(1, q.shape[1] // num_heads, 1)}

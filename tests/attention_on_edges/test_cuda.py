@@ -52,7 +52,7 @@ def test_an_engine_equals_the_cpus_double_precision(device, name, given, engine)
     shapes = {"bias": [(graph.num_edges, 4)], "features": [(graph.num_edges, 3), (3, 4, 16)]}
     for shape in shapes.get(given, []):
         reference.append(torch.randn(shape, dtype=torch.float64, requires_grad=True))
-    names = {"bias": ["edge_bias"], "features": ["edge_attr", "edge_weight"]}.get(given, [])
+    names = {"bias": ["edge_bias"], "features": ["edge_attr", "edge_proj"]}.get(given, [])
 
     def attend(graph, fields, engine):
         q, k, v, *rest = fields

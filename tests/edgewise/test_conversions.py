@@ -171,7 +171,7 @@ def test_edges_and_what_is_given_with_them_can_be_reordered_together(graph, rand
     weight, rows = torch.randn(2, 2, 3), torch.arange(graph.num_dst).flip(0)
     some = torch.arange(graph.num_dst) % 2 == 0
     for engine in ("auto", "scatter", "csr") if graph.has_multi_edges else ("auto", *ENGINES):
-        given_ = {"edge_attr": attr, "edge_weight": weight} if engine in ("auto", "scatter", "csr") else {}
+        given_ = {"edge_attr": attr, "edge_proj": weight} if engine in ("auto", "scatter", "csr") else {}
         found = propagate_attention(graph, *fields, engine=engine, edge_bias=bias, **given_)
         given_ |= {"edge_attr": attr[order]} if given_ else {}
         torch.testing.assert_close(

@@ -88,7 +88,7 @@ def test_attributes_of_edges_are_projected_and_added_to_keys_and_values(stacked,
         patch.setitem(sparse.STACKED, "cpu", stacked)
         torch.manual_seed(0)
         output = propagate_attention(
-            graph, *fields, engine=engine, edge_attr=attr, edge_weight=weight, dropout=dropout
+            graph, *fields, engine=engine, edge_attr=attr, edge_proj=weight, dropout=dropout
         )
         torch.manual_seed(0)
         kept = torch.empty(graph.num_edges, 2).double().bernoulli_(1 - dropout) / (1 - dropout)
@@ -358,7 +358,7 @@ def test_transforms_of_functions_go_through_auto():
     graph = complete([8] * 30)
     q, k, v = (x.detach() for x in random_fields(graph, 4, 32, torch.float64))
     attr, weight = torch.randn(graph.num_edges, 2).double(), torch.randn(2, 4, 32).double()
-    for options in ({}, {"edge_attr": attr, "edge_weight": weight}):
+    for options in ({}, {"edge_attr": attr, "edge_proj": weight}):
 
         def total(q, options=options):
             return propagate_attention(graph, q, k, v, **options).square().mean()
@@ -368,7 +368,7 @@ def test_transforms_of_functions_go_through_auto():
 
 
 zeros = torch.zeros
-FEATURES = {"edge_attr": zeros(9, 2), "edge_weight": zeros(2, 1, 4)}
+FEATURES = {"edge_attr": zeros(9, 2), "edge_proj": zeros(2, 1, 4)}
 GOOD = {"graph": complete(3), **{name: zeros(3, 1, 4) for name in "qkv"}}
 
 
@@ -398,7 +398,7 @@ GOOD = {"graph": complete(3), **{name: zeros(3, 1, 4) for name in "qkv"}}
             ValueError,
             r"edge_attr must be \[E, c\] = \[9, 2\], got \[9\]",
         ),
-        (FEATURES | {"edge_weight": zeros(2, 3, 4)}, ValueError, r"edge_weight must be .* = \[2, 1, 4\]"),
+        (FEATURES | {"edge_proj": zeros(2, 3, 4)}, ValueError, r"edge_proj must be .* = \[2, 1, 4\]"),
         (FEATURES | {"engine": "tiles"}, ValueError, "takes no attributes of edges: use 'csr'"),
         (FEATURES | {"v": zeros(3, 1, 2)}, ValueError, "width 4, got 2"),
     ],

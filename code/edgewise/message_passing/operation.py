@@ -34,7 +34,7 @@ def propagate_attention(
     scale: float | None = None,
     edge_bias: Tensor | None = None,
     edge_attr: Tensor | None = None,
-    edge_weight: Tensor | None = None,
+    edge_proj: Tensor | None = None,
     dropout: float = 0.0,
 ) -> Tensor:
     r"""Give each receiver the softmax-weighted sum of its senders' values, head by head.
@@ -44,7 +44,7 @@ def propagate_attention(
         w_{ij} = \frac{\exp(q_j^\top k_i / \sqrt{d} + b_{ij})}
                       {\sum_{i' \to j} \exp(q_j^\top k_{i'} / \sqrt{d} + b_{i'j})}
 
-    With attributes :math:`a` of edges and their weight :math:`W`, :math:`W^\top a_{ij}` is added to the key
+    With attributes :math:`a` of edges and their projection :math:`W`, :math:`W^\top a_{ij}` is added to the key
     and the value that receiver :math:`j` gets from :math:`i` (Shi et al. 2021, eq. 3 and 4).
 
     NaN and infinities spread along edges, as they do in a dense softmax over a receiver's senders, and
@@ -71,7 +71,7 @@ def propagate_attention(
         the next two may be float32 where queries are of half precision.
     edge_attr : Tensor, optional
         [E, c], in the order of ``graph.src``. ``csr`` and ``scatter`` take them; ``d_v`` must be ``d``.
-    edge_weight : Tensor, optional
+    edge_proj : Tensor, optional
         [c, h, d]; given if ``edge_attr`` is.
     dropout : float
         Probability in [0, 1) of dropping a weight; those kept are scaled up. The draws depend on PyTorch's
@@ -93,7 +93,7 @@ def propagate_attention(
     check_choice("engine", engine, ["auto", *ENGINES, *KERNELS])
     q, k, v = _check_tensors(graph, scale, q=q, k=k, v=v)
     check_bias(graph, q, edge_bias)
-    features = _check_features(graph, q, v, engine, edge_attr, edge_weight)
+    features = _check_features(graph, q, v, engine, edge_attr, edge_proj)
     keep = None
     if check_probability("dropout", dropout):
         keep = q.new_empty(graph.num_edges, q.shape[1]).bernoulli_(1 - dropout).div_(1 - dropout)
@@ -128,7 +128,7 @@ def attention_weights(
     scale: float | None = None,
     edge_bias: Tensor | None = None,
     edge_attr: Tensor | None = None,
-    edge_weight: Tensor | None = None,
+    edge_proj: Tensor | None = None,
 ) -> Tensor:
     """Return the attention weights: one per edge and head, [E, h], in the order of ``graph.src``.
 
@@ -137,7 +137,7 @@ def attention_weights(
     """
     q, k = _check_tensors(graph, scale, q=q, k=k)
     check_bias(graph, q, edge_bias)
-    features = _check_features(graph, q, q, "auto", edge_attr, edge_weight)
+    features = _check_features(graph, q, q, "auto", edge_attr, edge_proj)
     return in_full_precision(edge_softmax)(graph, q, k, edge_bias, *features)
 
 
@@ -198,9 +198,9 @@ def _check_features(
     if attr is None and weight is None:
         return []
     if attr is None or weight is None:
-        raise ValueError("edge_attr and edge_weight go together, got one of them")
+        raise ValueError("edge_attr and edge_proj go together, got one of them")
     width = len(weight) if isinstance(weight, Tensor) and weight.dim() else 0
-    _check_like(q, "edge_weight", weight, (width, *q.shape[1:]), "[c, h, d]")
+    _check_like(q, "edge_proj", weight, (width, *q.shape[1:]), "[c, h, d]")
     _check_like(q, "edge_attr", attr, (graph.num_edges, width), "[E, c]")
     if width == 0:
         return []
