@@ -23,12 +23,14 @@ from edgewise.message_passing import (
     plan_tiles,
     propagate_attention,
 )
+from edgewise.transformer_layer import GraphTransformerLayer
 
 __version__ = "0.4.0"
 
 __all__ = [
     "AttentionGraph",
     "GraphAttention",
+    "GraphTransformerLayer",
     "attend_along",
     "attention_weights",
     "batch",

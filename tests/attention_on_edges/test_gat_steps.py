@@ -6,7 +6,6 @@ import torch
 from torch.nn.functional import elu
 from torch_geometric.nn import GATv2Conv
 
-from attention_on_edges.models.gnn import GraphTransformerLayer
 from attention_on_edges.studies import STUDIES, gat_steps
 from attention_on_edges.studies.fitting import FitConfig
 from attention_on_edges.studies.gat_steps import (
@@ -23,6 +22,7 @@ from attention_on_edges.studies.gat_steps import (
     StepsRun,
     nodes_right,
 )
+from edgewise import GraphTransformerLayer
 from edgewise.graphs import complete
 
 GENERATOR = torch.Generator().manual_seed(0)
@@ -40,13 +40,18 @@ def moved(layer):
 def test_with_all_steps_it_is_the_transformers_layer():
     layer, wanted = moved(StepLayer(16, 4, 24)), GraphTransformerLayer(16, 4, 24)
     for theirs, ours in [
-        (wanted.self_attn.in_proj, layer.qkv),
-        (wanted.self_attn.out_proj, layer.out),
-        (wanted.sublayer[0].norm, layer.norms[0]),
-        (wanted.sublayer[1].norm, layer.norms[1]),
-        (wanted.feed_forward, layer.feed_forward),
+        (wanted.self_attn.out, layer.out),
+        (wanted.norm1, layer.norms[0]),
+        (wanted.norm2, layer.norms[1]),
+        (wanted.linear1, layer.feed_forward.inner),
+        (wanted.linear2, layer.feed_forward.outer),
     ]:
         theirs.load_state_dict(ours.state_dict())
+    with torch.no_grad():
+        for row, name in enumerate(("query", "key", "value")):
+            for kind in ("weight", "bias"):
+                theirs = getattr(wanted.self_attn.get_submodule(name), kind)
+                theirs.copy_(getattr(layer.qkv, kind).chunk(3)[row])
     torch.testing.assert_close(layer(GRAPH, X), wanted(GRAPH, X))
 
 

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from attention_on_edges.models.dense import encoder_layer
-from attention_on_edges.models.gnn import AGGREGATORS, GATLayer, GNNLayer, GraphTransformerLayer, aggregate
+from attention_on_edges.models.gnn import AGGREGATORS, GATLayer, GNNLayer, aggregate
+from edgewise import GraphTransformerLayer
 from edgewise.graphs import AttentionGraph, bipartite, load_dgl
 from support import assert_equal_as_stated, dense_attention, edge_graphs
 
@@ -25,9 +25,9 @@ def layers(dim=8):
     """One layer of every kind, aggregator and number of heads that keeps the width."""
     for num_heads in (1, 4):
         yield GATLayer(dim, dim, num_heads)
+        yield GraphTransformerLayer(dim, num_heads, 12)
         for how in AGGREGATORS:
             yield GNNLayer(dim, dim, num_heads, how)
-            yield GraphTransformerLayer(dim, num_heads, 12, how)
 
 
 def assert_same_function(ours, reference, inputs):
@@ -138,47 +138,6 @@ def test_gat_equals_dgls(graph, num_heads):
         assert_equal_as_stated(mine.grad, other.grad.view_as(mine))
 
 
-@pytest.mark.parametrize("how", ["sum", "mean", "max"])
-def test_graph_transformer_uses_the_aggregator_asked_for(how):
-    layer = uneven(GraphTransformerLayer(8, 2, 12, how))
-    x = torch.randn(5, 8, dtype=torch.float64)
-    value = layer.self_attn.get(layer.sublayer[0].norm(x), "v")["v"]
-    y = x + layer.self_attn.get_o(aggregate_densely(LONELY.to_mask(), value, how))
-    expected = y + layer.feed_forward(layer.sublayer[1].norm(y))
-    assert_equal_as_stated(layer(LONELY, x), expected)
-
-
-@given(social_graphs, heads)
-def test_graph_transformer_equals_the_dense_layer_under_the_graphs_mask(graph, num_heads):
-    layer = uneven(GraphTransformerLayer(8, num_heads, 12))
-    x = torch.randn(graph.num_src, 8, dtype=torch.float64, requires_grad=True)
-    assert_same_function(
-        lambda: layer(graph, x),
-        lambda: encoder_layer(layer, x[None], graph.to_mask())[0],
-        [x, *layer.parameters()],
-    )
-
-
-@given(social_graphs, heads)
-def test_graph_transformer_adds_attributes_of_edges_to_keys_and_values(graph, num_heads):
-    layer = uneven(GraphTransformerLayer(8, num_heads, 12, edge_dim=3))
-    x = torch.randn(graph.num_src, 8, dtype=torch.float64, requires_grad=True)
-    attr = torch.randn(graph.num_edges, 3, dtype=torch.float64, requires_grad=True)
-
-    def densely():
-        q, k, v = layer.self_attn.get(layer.sublayer[0].norm(x)).values()
-        added = graph.to_matrix(layer.edge(attr).unflatten(-1, q.shape[1:]))  # [h, d, n, n]
-        score = torch.einsum("jhd,ihd->hji", q, k) + torch.einsum("jhd,hdji->hji", q, added)
-        weight = torch.where(graph.to_mask(), (score / q.shape[-1] ** 0.5).exp(), 0.0)
-        weight = weight / weight.sum(-1, keepdim=True).clamp(min=1e-300)
-        output = torch.einsum("hji,ihd->jhd", weight, v) + torch.einsum("hji,hdji->jhd", weight, added)
-        y = x + layer.self_attn.get_o(output)
-        return y + layer.feed_forward(layer.sublayer[1].norm(y))
-
-    inputs = [x, attr, *layer.parameters()]
-    assert_same_function(lambda: layer(graph, x, edge_attr=attr), densely, inputs)
-
-
 @given(social_graphs, st.randoms(use_true_random=False))
 def test_renaming_the_nodes_renames_the_result(graph, random):
     order = torch.tensor(random.sample(range(graph.num_src), graph.num_src))
@@ -191,7 +150,6 @@ def test_renaming_the_nodes_renames_the_result(graph, random):
 
 
 states = torch.zeros(5, 8)
-transformer = GraphTransformerLayer(8, 2, 4, "sum")
 
 
 @pytest.mark.parametrize(
@@ -207,9 +165,6 @@ transformer = GraphTransformerLayer(8, 2, 4, "sum")
         (lambda: GATLayer(8, 8, 2, "x"), TypeError, "negative_slope must be a number, got 'x'"),
         (lambda: GATLayer(8, 8)(LONELY, states[:4]), ValueError, r"x must be \[5, 8\].*got \[4, 8\]"),
         (lambda: GNNLayer(8, 8)(bipartite(5, 2), states), ValueError, "one set of nodes, got one between"),
-        (lambda: transformer(LONELY, states.long()), TypeError, "x must be a floating-point tensor"),
-        (lambda: transformer(LONELY, states, edge_bias=states), ValueError, "how='sum' has no scores"),
-        (lambda: transformer(LONELY, states, edge_attr=states), ValueError, "made with edge_dim=None"),
     ],
 )
 def test_bad_input(call, error, message):

@@ -18,11 +18,10 @@ from torch.utils.checkpoint import checkpoint
 
 from attention_on_edges.attention import MultiHeadAttention
 from attention_on_edges.models.causal_lm import CausalLM, CausalLMConfig
-from attention_on_edges.models.gnn import GraphTransformerLayer
 from attention_on_edges.pool import GraphPool
 from attention_on_edges.training import LabelSmoothing, states_loss
 from book_support import VOCAB, random_pairs, small_model
-from edgewise import GraphAttention
+from edgewise import GraphAttention, GraphTransformerLayer
 from edgewise.graphs import bipartite, window
 
 GRAPH, X = window(12, 2, 2), torch.randn(12, 8)

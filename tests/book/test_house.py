@@ -11,6 +11,7 @@ CODE = ROOT / "code"
 ROWS = {
     "edgewise": [
         {"interop"},
+        {"transformer_layer"},
         {"graph_attention"},
         {"message_passing"},
         {"graphs"},

@@ -1,4 +1,4 @@
-"""Chapter 3: graph neural networks, and the Transformer's layer as one of them.
+"""Chapter 3: graph neural networks; the Transformer's is ``edgewise.GraphTransformerLayer``.
 
 Every layer passes messages along the edges of an :class:`~edgewise.graphs.AttentionGraph`. They differ in the
 message, in the aggregation (:func:`aggregate`) and in the update.
@@ -8,9 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
 
-from attention_on_edges.attention import MultiHeadAttention
-from attention_on_edges.layers import EncoderLayer, PositionwiseFeedForward
-from edgewise.graph_attention import of_edges
 from edgewise.graphs import AttentionGraph
 from edgewise.message_passing import propagate_attention, softmax_over_in_edges
 from edgewise.validation import check_choice, check_count, check_floats, check_real
@@ -174,78 +171,6 @@ class GATLayer(nn.Module):
         weight = softmax_over_in_edges(graph, self.score(graph, value))
         total = reduce_edges(graph, weight[..., None] * value.index_select(0, graph.src))
         return total.flatten(-2) + self.bias
-
-
-class GraphTransformerLayer(EncoderLayer):
-    r"""The Transformer's encoder layer, pre-norm and with a ReLU, on any graph.
-
-    .. math::
-        x_j \leftarrow x_j + O\, \mathrm{aggregate}_{i \to j}\big(V\, \mathrm{LN}(x_i)\big), \qquad
-        x_j \leftarrow x_j + \mathrm{FFN}(\mathrm{LN}(x_j))
-
-    A node without in-edges gets the bias of :math:`O` as its aggregate; the residual connection and the
-    feed-forward network apply as to all others.
-
-    Parameters
-    ----------
-    dim_model, num_heads, dim_ff : int
-        Width of the states, heads, inner width of the feed-forward network.
-    how : str
-        ``"attention"``, ``"sum"``, ``"mean"`` or ``"max"``.
-    dropout : float
-        Of what each of the two sub-layers adds.
-    edge_dim : int, optional
-        Width of edges' attributes, which are projected and added to keys and values (Shi et al. 2021).
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not what it should be; the message says which.
-    """
-
-    def __init__(
-        self,
-        dim_model: int,
-        num_heads: int,
-        dim_ff: int,
-        how: str = "attention",
-        edge_dim: int | None = None,
-    ):
-        attention = MultiHeadAttention(num_heads, dim_model)
-        super().__init__(dim_model, attention, PositionwiseFeedForward(dim_model, dim_ff))
-        check_choice("how", how, AGGREGATORS)
-        if how != "attention" and edge_dim is not None:
-            raise ValueError(f"how={how!r} has no scores to which attributes of edges could be added")
-        self.how, self.edge_dim = how, edge_dim
-        self.edge = None if edge_dim is None else _matrix(edge_dim, dim_model)
-
-    def forward(
-        self,
-        graph: AttentionGraph,
-        x: Tensor,
-        *,
-        edge_bias: Tensor | None = None,
-        edge_attr: Tensor | None = None,
-    ) -> Tensor:
-        """States [n, dim_model] to states [n, dim_model].
-
-        ``edge_bias`` [E, num_heads] is added to scores, the projected ``edge_attr`` [E, edge_dim] to keys and
-        values.
-        """
-        _check_states(graph, x, self.size)
-        if self.how != "attention" and edge_bias is not None:
-            raise ValueError(f"how={self.how!r} has no scores to which edge_bias could be added")
-
-        def attend(x: Tensor) -> Tensor:
-            q, k, v = self.self_attn.get(x).values()
-            on_edges = of_edges(self.edge, edge_attr, q, self.self_attn.h, self.edge_dim)
-            if self.how != "attention":
-                return self.self_attn.get_o(aggregate(graph, v, self.how))
-            wv = propagate_attention(graph, q, k, v, edge_bias=edge_bias, **on_edges)
-            return self.self_attn.get_o(wv)
-
-        x = self.sublayer[0](x, attend)
-        return self.sublayer[1](x, self.feed_forward)
 
 
 def _matrix(dim_in: int, dim_out: int) -> nn.Linear:

@@ -1,6 +1,7 @@
 """Attention and encoders of ``torch.nn`` on graphs, with their weights."""
 
 import copy
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -8,32 +9,24 @@ from torch import Tensor, nn
 
 from edgewise.graph_attention import GraphAttention
 from edgewise.graphs import AttentionGraph
+from edgewise.transformer_layer import GraphTransformerLayer
 from edgewise.validation import kind_of
 
-
-class GraphEncoderLayer(nn.TransformerEncoderLayer):
-    """An ``nn.TransformerEncoderLayer`` whose tokens attend along a graph; made by :func:`from_torch`."""
-
-    def forward(self, graph: AttentionGraph, x: Tensor, edge_bias: Tensor | None = None) -> Tensor:  # type: ignore[override]
-        """States [..., n, d_model] to states; ``edge_bias`` as in :class:`~edgewise.GraphAttention`."""
-
-        def attend(x: Tensor) -> Tensor:
-            return self.dropout1(self.self_attn(graph, x, edge_bias=edge_bias))
-
-        if self.norm_first:
-            x = x + attend(self.norm1(x))
-            return x + self._ff_block(self.norm2(x))
-        x = self.norm1(x + attend(x))
-        return self.norm2(x + self._ff_block(x))
+PARTS = ("linear1", "linear2", "norm1", "norm2", "dropout", "dropout1", "dropout2")
+"""What a layer has besides its attention and activation, here as there."""
 
 
-class GraphEncoder(nn.TransformerEncoder):
+class GraphEncoder(nn.Module):
     """An ``nn.TransformerEncoder`` whose tokens attend along a graph; made by :func:`from_torch`."""
 
-    def forward(self, graph: AttentionGraph, x: Tensor, edge_bias: Tensor | None = None) -> Tensor:  # type: ignore[override]
+    def __init__(self, layers: Iterable[nn.Module], norm: nn.Module | None):
+        super().__init__()
+        self.layers, self.norm = nn.ModuleList(layers), norm
+
+    def forward(self, graph: AttentionGraph, x: Tensor, *, edge_bias: Tensor | None = None) -> Tensor:
         """States [..., n, d_model] to states; ``edge_bias`` as in :class:`~edgewise.GraphAttention`."""
         for layer in self.layers:
-            x = layer(graph, x, edge_bias)
+            x = layer(graph, x, edge_bias=edge_bias)
         return x if self.norm is None else self.norm(x)
 
 
@@ -46,7 +39,7 @@ def from_torch(module: nn.Module, engine: str = "auto") -> Any:
     Parameters
     ----------
     module : nn.MultiheadAttention, nn.TransformerEncoderLayer or nn.TransformerEncoder
-        The first becomes a :class:`~edgewise.GraphAttention`; the others keep everything but their attention.
+        They become :class:`~edgewise.GraphAttention`, :class:`~edgewise.GraphTransformerLayer` and layers.
     engine : str
         How attention is executed.
 
@@ -61,14 +54,13 @@ def from_torch(module: nn.Module, engine: str = "auto") -> Any:
     if type(module) is nn.MultiheadAttention:
         return _attention(module, engine)
     if type(module) is nn.TransformerEncoderLayer:
-        new: Any = copy.deepcopy(module)
-        new.self_attn, new.__class__ = _attention(module.self_attn, engine), GraphEncoderLayer
-        return new
+        sizes = module.linear1.in_features, module.self_attn.num_heads, module.linear1.out_features
+        layer = GraphTransformerLayer(*sizes, activation=module.activation, norm_first=module.norm_first)
+        layer.self_attn = _attention(module.self_attn, engine)
+        return _with_parts(layer, module)
     if type(module) is nn.TransformerEncoder:
-        new = copy.deepcopy(module)
-        new.layers = nn.ModuleList(from_torch(layer, engine) for layer in module.layers)
-        new.__class__ = GraphEncoder
-        return new
+        layers = (from_torch(layer, engine) for layer in module.layers)
+        return GraphEncoder(layers, copy.deepcopy(module.norm)).train(module.training)
     raise TypeError(
         "module must be an nn.MultiheadAttention, nn.TransformerEncoderLayer or nn.TransformerEncoder, "
         f"got {kind_of(module)}"
@@ -107,7 +99,7 @@ def to_torch(module: nn.Module) -> Any:
 
     Parameters
     ----------
-    module : GraphAttention, or what ``from_torch`` returns
+    module : GraphAttention, GraphTransformerLayer, or what ``from_torch`` returns
         Its weights are copied, its mode is kept.
 
     Raises
@@ -117,13 +109,17 @@ def to_torch(module: nn.Module) -> Any:
     ValueError
         If it has what ``nn.MultiheadAttention`` has not, such as grouped heads or attributes of edges.
     """
-    if isinstance(module, GraphEncoder | GraphEncoderLayer):
-        new: Any = copy.deepcopy(module)
-        if isinstance(module, GraphEncoder):
-            new.layers, new.__class__ = nn.ModuleList(map(to_torch, module.layers)), nn.TransformerEncoder
-        else:
-            new.self_attn, new.__class__ = to_torch(module.self_attn), nn.TransformerEncoderLayer
-        return new
+    if isinstance(module, GraphTransformerLayer):
+        sizes = module.linear1.in_features, module.self_attn.num_heads, module.linear1.out_features
+        how: Any = {"activation": module.activation, "norm_first": module.norm_first, "batch_first": True}
+        layer = nn.TransformerEncoderLayer(*sizes, **how)
+        layer.self_attn = to_torch(module.self_attn)
+        return _with_parts(layer, module)
+    if isinstance(module, GraphEncoder):
+        layers = [to_torch(layer) for layer in module.layers]
+        encoder = nn.TransformerEncoder(layers[0], 0, copy.deepcopy(module.norm), enable_nested_tensor=False)
+        encoder.layers, encoder.num_layers = nn.ModuleList(layers), len(layers)
+        return encoder.train(module.training)
     if not isinstance(module, GraphAttention):
         raise TypeError(f"module must be a GraphAttention or come from from_torch, got {kind_of(module)}")
     grouped = module.num_kv_heads != module.num_heads or module.dim_out != module.dim_model
@@ -131,7 +127,7 @@ def to_torch(module: nn.Module) -> Any:
     if grouped or extra or module.out is None:
         raise ValueError(f"nn.MultiheadAttention has no such layer as {module}")
     width, first = module.dim_context, module.query
-    new = nn.MultiheadAttention(
+    new: Any = nn.MultiheadAttention(
         module.dim_model, module.num_heads, module.dropout, first.bias is not None, kdim=width, vdim=width,
         batch_first=True, device=first.weight.device, dtype=first.weight.dtype,
     )  # fmt: skip
@@ -149,6 +145,12 @@ def to_torch(module: nn.Module) -> Any:
         x.requires_grad_((first.bias if name.endswith("bias") else part.weight).requires_grad)
     take(new.out_proj, module.out.weight, module.out.bias)
     return new.train(module.training)
+
+
+def _with_parts(new: nn.Module, old: nn.Module) -> nn.Module:
+    for name in PARTS:
+        setattr(new, name, copy.deepcopy(getattr(old, name)))
+    return new.train(old.training)
 
 
 def take(linear: nn.Linear, weight: Tensor, bias: Tensor | None) -> None:

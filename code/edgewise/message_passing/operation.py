@@ -44,8 +44,8 @@ def propagate_attention(
         w_{ij} = \frac{\exp(q_j^\top k_i / \sqrt{d} + b_{ij})}
                       {\sum_{i' \to j} \exp(q_j^\top k_{i'} / \sqrt{d} + b_{i'j})}
 
-    With attributes :math:`a` of edges and their projection :math:`W`, :math:`W^\top a_{ij}` is added to the key
-    and the value that receiver :math:`j` gets from :math:`i` (Shi et al. 2021, eq. 3 and 4).
+    With attributes :math:`a` of edges and a projection :math:`W`, :math:`W^\top a_{ij}` is added to key and
+    value that receiver :math:`j` gets from :math:`i` (Shi et al. 2021, eq. 3 and 4).
 
     NaN and infinities spread along edges, as they do in a dense softmax over a receiver's senders, and
     nowhere else; in compiled programs, on a GPU and in gradients, ``tiles`` may spread them within a tile.

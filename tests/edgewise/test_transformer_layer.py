@@ -1,0 +1,76 @@
+"""The Transformer's layer on graphs against PyTorch's, which has the graph as a mask."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edgewise import GraphTransformerLayer, complete, from_torch, to_torch, window
+from support import assert_equal_as_stated, edge_graphs
+
+GRAPH = window(7, 2, 1)
+
+
+def uneven(layer):
+    """Every parameter with a value of its own, so that no agreement is trivial."""
+    for parameter in layer.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    return layer.double()
+
+
+@settings(max_examples=25)
+@given(edge_graphs().filter(lambda g: g.self_attention), st.sampled_from([1, 2]), st.booleans())
+def test_it_is_pytorchs_under_a_mask_with_all_gradients(graph, num_heads, norm_first):
+    activation = torch.nn.functional.gelu if norm_first else torch.nn.functional.relu
+    layer = uneven(GraphTransformerLayer(6, num_heads, 10, activation=activation, norm_first=norm_first))
+    theirs, again = to_torch(layer), from_torch(to_torch(layer))
+    mask, x = graph.to_mask(), torch.randn(graph.num_src, 6, dtype=torch.float64, requires_grad=True)
+    there = mask.any(1)
+    found = layer(graph, x)
+    expected = theirs(x[None], ~mask & there[:, None])[0]  # one that attends to nothing would give NaN
+    assert_equal_as_stated(found[there], expected[there])
+    assert torch.equal(again(graph, x), found)
+    upstream = torch.randn_like(found) * there[:, None]
+    ours, others = (
+        torch.autograd.grad(y, (x, m.linear1.weight, m.norm1.weight), upstream)
+        for y, m in ((found, layer), (expected, theirs))
+    )
+    for mine, reference in zip(ours, others, strict=True):
+        assert_equal_as_stated(mine, reference)
+
+
+def test_what_is_known_of_edges_reaches_attention():
+    layer, x = uneven(GraphTransformerLayer(6, 2, 10, edge_dim=3)), torch.randn(7, 6).double()
+    known = {"edge_bias": torch.randn(GRAPH.num_edges, 2), "edge_attr": torch.randn(GRAPH.num_edges, 3)}
+    known = {name: value.double() for name, value in known.items()}
+    attended = x + layer.self_attn(GRAPH, layer.norm1(x), **known)
+    expected = attended + layer.linear2(layer.linear1(layer.norm2(attended)).relu())
+    torch.testing.assert_close(layer(GRAPH, x, **known), expected)
+
+
+def test_dropout_acts_on_what_each_of_the_two_adds():
+    layer, x = GraphTransformerLayer(6, 2, 10, dropout=0.5), torch.randn(7, 6)
+    acted = []
+    for name in ("dropout1", "dropout2"):
+        getattr(layer, name).register_forward_hook(lambda m, x, y, name=name: acted.append((name, y.shape)))
+    assert not torch.equal(layer(GRAPH, x), layer.eval()(GRAPH, x))
+    assert acted[:2] == [("dropout1", x.shape), ("dropout2", x.shape)]
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: GraphTransformerLayer(6, 2, 0), ValueError, "dim_ff must be at least 1, got 0"),
+        (
+            lambda: GraphTransformerLayer(6, 4, 8),
+            ValueError,
+            r"\(6\) must be divisible by num_heads",
+        ),
+        (lambda: GraphTransformerLayer(6, 2, 8, norm_first=1), TypeError, "norm_first must be"),
+        (lambda: GraphTransformerLayer(6, 2, 8, dropout=1.0), ValueError, "dropout must lie in"),
+        (lambda: GraphTransformerLayer(6, 2, 8)(complete(3), torch.zeros(2, 6)), ValueError, "must be .3, 6"),
+    ],
+)
+def test_bad_input(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
