@@ -67,11 +67,9 @@ def csr(
         return x.unflatten(1, (-1, heads)).transpose(0, 1).flatten(1).index_select(1, order)
 
     fields = [q, k, v, ordered(bias), ordered(keep)]
-    if attr is None or weight is None:
-        return _attend(pattern, heads, order, *fields, None, None)[0]
-    asked = torch.einsum("nhd,chd->nhc", q, weight)
-    output, of_edges = _attend(pattern, heads, order, *fields, asked, attr)
-    return output + torch.einsum("nhc,chd->nhd", of_edges, weight)
+    asked = None if weight is None else torch.einsum("nhd,chd->nhc", q, weight)
+    output, of_edges, *_ = _operator([*pattern], heads, order, all_tensors([*fields, asked, attr]))
+    return output if weight is None else output + torch.einsum("nhc,chd->nhd", of_edges, weight)
 
 
 def runs_sparse(graph: AttentionGraph) -> bool:
@@ -83,29 +81,6 @@ def heads_at_once(graph: AttentionGraph, num_heads: int) -> int:
     """All, or one of a graph with many edges."""
     most = STACKED.get(graph.device.type, 2**31 - 1)  # an edge's number is an int32
     return num_heads if graph.num_edges * num_heads <= most else 1
-
-
-def _attend(pattern: Pattern, heads: int, order: OnEdges, *fields: OnEdges) -> tuple[Tensor, Tensor]:
-    if torch.compiler.is_compiling():
-        return _operator([*pattern], heads, order, all_tensors(fields))[:2]
-    return _Attention.apply(pattern, heads, order, *fields)
-
-
-class _Attention(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, pattern: Pattern, heads: int, order: OnEdges, *fields: Any) -> Any:
-        output, of_edges, weights, sums = _forward(pattern, heads, order, fields)
-        ctx.pattern, ctx.heads, ctx.order = pattern, heads, order
-        ctx.save_for_backward(*fields, weights, sums)
-        return output, of_edges
-
-    @staticmethod
-    @without_second_derivatives("engine='scatter'")
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        *fields, weights, sums = ctx.saved_tensors
-        of_attr = ctx.needs_input_grad[-1]
-        found = _backward(ctx.pattern, ctx.heads, ctx.order, fields, weights, sums, *grads, of_attr=of_attr)
-        return None, None, None, *found
 
 
 def _forward(p: Pattern, heads: int, order: OnEdges, fields: Sequence[Any]) -> tuple[Tensor, ...]:
@@ -256,11 +231,15 @@ def _exponentiate(p: Pattern, scores: Tensor, small: bool) -> Tensor:
     return torch.ones_like(sums)
 
 
+KEEP = 4
+"""The place among the fields of dropout's factors, which have no gradient."""
+
+
 @torch.library.custom_op("edgewise::csr", mutates_args=())
 def _operator(
     pattern: list[Tensor], heads: int, order: Tensor | None, fields: list[Tensor]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The forward pass as a compiled program sees it: one opaque call; what is not given is empty."""
+    """The forward pass as one call, opaque to a compiler; what is not given is empty."""
     output, of_edges, weights, sums = _forward(Pattern(*pattern), heads, order, given(fields))
     return output, of_edges, weights, sums
 
@@ -276,31 +255,42 @@ def _shapes(pattern: list[Tensor], heads: int, order: OnEdges, fields: Sequence[
 
 @torch.library.custom_op("edgewise::csr_backward", mutates_args=())
 def _backward_operator(
-    pattern: list[Tensor], heads: int, order: Tensor | None, saved: list[Tensor], grads: list[Tensor]
+    pattern: list[Tensor],
+    heads: int,
+    order: Tensor | None,
+    fields: list[Tensor],
+    results: list[Tensor],
+    wanted: list[bool],
 ) -> list[Tensor]:
-    *fields, weights, sums = saved
-    found = _backward(Pattern(*pattern), heads, order, given(fields), weights, sums, *grads)
-    return [x for x in found if x is not None]
+    """Gradients of the fields that are wanted; ``results`` are weights, sums, and gradients of outputs."""
+    found = _backward(Pattern(*pattern), heads, order, given(fields), *results, of_attr=wanted[-1])
+    return [x for x, want in zip(found, wanted, strict=True) if want and x is not None]
 
 
 @_backward_operator.register_fake
 def _shapes_of_gradients(
-    pattern: list[Tensor], heads: int, order: OnEdges, saved: list[Tensor], grads: list[Tensor]
+    pattern: list[Tensor],
+    heads: int,
+    order: OnEdges,
+    fields: list[Tensor],
+    results: list[Tensor],
+    wanted: list[bool],
 ) -> list[Tensor]:
-    return [x.new_empty(x.shape) for x in given(saved[:4] + saved[5:7]) if x is not None]
+    return [x.new_empty(x.shape) for x, want in zip(fields, wanted, strict=True) if want]
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     pattern, ctx.heads, order, fields = inputs
-    ctx.save_for_backward(order, *fields, *output[2:], *pattern)
+    ctx.wanted = [x.requires_grad and x.dim() > 1 and place != KEEP for place, x in enumerate(fields)]
+    ctx.save_for_backward(order, *pattern, *fields, *output[2:])
 
 
+@without_second_derivatives("engine='scatter'")
 def _differentiate(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
     order, *saved = ctx.saved_tensors
-    fields, pattern = given(saved[:7]), saved[9:]
-    found = iter(_backward_operator(pattern, ctx.heads, order, saved[:9], [*grads[:2]]))
-    of_fields = [None if x is None or i == 4 else next(found) for i, x in enumerate(fields)]
-    return [None] * len(pattern), None, None, of_fields
+    pattern, fields, results = saved[:6], saved[6:13], saved[13:]
+    found = iter(_backward_operator(pattern, ctx.heads, order, fields, [*results, *grads[:2]], ctx.wanted))
+    return [None] * 6, None, None, [next(found) if want else None for want in ctx.wanted]
 
 
 _operator.register_autograd(_differentiate, setup_context=_save)
