@@ -132,12 +132,10 @@ class Operations(TorchDispatchMode):
 def planned(graph, num_heads, head_dim):
     """The graph on the meta device, with the plan that was made for it on the CPU."""
     plan, places = plan_tiles(graph), [x.to("meta") for x in score_places(graph)]
-    kept = {
-        "num_edges": graph.num_edges,
-        "tiles": replace(plan, lay_out=lambda: plan.tensors.to(torch.device("meta"))),
-        "score places": places,
-        f"cost {num_heads} x {head_dim}": cost(graph, num_heads, head_dim)._replace(engine="tiles"),
-    }
     there = graph.to("meta")
-    there._cache.update(kept)
+    there.kept |= graph.kept | {
+        "plan_tiles": replace(plan, lay_out=lambda: plan.tensors.to(torch.device("meta"))),
+        "score_places": places,
+        f"_cost {num_heads} {head_dim}": cost(graph, num_heads, head_dim)._replace(engine="tiles"),
+    }
     return there

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from edgewise.graphs import AttentionGraph, batch, bipartite, causal, complete, window
 from edgewise.graphs import dgl as dgl_import
 from edgewise.graphs.dgl import dgl_available
+from edgewise.graphs.kept import kept
 from support import edge_graphs, interval_graphs, sizes
 
 counts, reach = st.integers(0, 8), st.integers(0, 4)
@@ -111,9 +112,12 @@ def test_device_move_keeps_the_graph():
 
 
 def test_what_is_cached_is_made_once():
-    graph = complete(2)
-    first = graph.cached("x", object)
-    assert graph.cached("x", object) is first
+    asked = []
+    find = kept(lambda graph, number: asked.append(number) or object())
+    one, other = complete(2), complete(2)
+    assert find(one, 3) is find(one, 3)
+    assert len({find(one, 3), find(one, 4), find(other, 3)}) == 3
+    assert asked == [3, 4, 3]
 
 
 def from_intervals(start, stop, n, same=False):

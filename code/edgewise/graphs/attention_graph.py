@@ -5,7 +5,6 @@ senders ``start[i] .. stop[i] - 1``, which describes complete, causal, bipartite
 numbers per token; edges are derived on demand.
 """
 
-import contextlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +13,10 @@ from torch import Tensor
 
 from edgewise.graphs import block_mask, packing
 from edgewise.graphs.dgl import load_dgl
+from edgewise.graphs.kept import kept
 from edgewise.graphs.ordering import cuthill_mckee, once
 from edgewise.graphs.packing import Packed
-from edgewise.validation import InputError, check_bool, check_count, check_counts, check_ids, kind_of
+from edgewise.validation import check_bool, check_count, check_counts, check_ids, kind_of
 
 if TYPE_CHECKING:
     import networkx
@@ -72,7 +72,7 @@ class AttentionGraph:
         self._edges: tuple[Tensor, Tensor] | None = _own(src, copy=True), _own(dst, copy=True)
         self.intervals: tuple[Tensor, Tensor] | None = None
         self.lengths: Packed | None = None
-        self._cache: dict[str, Any] = {}
+        self.kept: dict[str, Any] = {}
 
     @classmethod
     def from_intervals(
@@ -352,7 +352,7 @@ class AttentionGraph:
         graph._edges = None if edges is None else (_own(edges[0]), _own(edges[1]))
         graph.intervals = None if intervals is None else (_own(intervals[0]), _own(intervals[1]))
         graph.lengths = lengths
-        graph._cache = {}
+        graph.kept = {}
         return graph
 
     def _like(self, **form: Any) -> "AttentionGraph":
@@ -397,16 +397,14 @@ class AttentionGraph:
     @property
     def num_edges(self) -> int:
         """E, counted without deriving the edges."""
-        if self.intervals is not None:
-            start, stop = self.intervals
-            return self.cached("num_edges", lambda: int((stop - start).sum()))
-        return len(self.src)
+        return len(self.src) if self.intervals is None else _count(self)
 
     @property
     def has_multi_edges(self) -> bool:
         """Whether two edges have the same sender and the same receiver."""
-        return self.intervals is None and self.cached("multi-edges", self._find_multi_edges)
+        return self.intervals is None and self._find_multi_edges()
 
+    @kept
     def _find_multi_edges(self) -> bool:
         if self.num_dst * self.num_src <= max(4096, 4 * self.num_edges):
             return int(self._mask_of_edges().sum()) < self.num_edges
@@ -433,20 +431,6 @@ class AttentionGraph:
     def device(self) -> torch.device:
         """Device of the graph's tensors."""
         return (self.intervals or self._derive_edges())[0].device
-
-    def cached(self, name: str, make: Callable[[], Any]) -> Any:
-        """Cache the result of ``make`` on this graph under ``name``."""
-        if name not in self._cache:
-            if torch.compiler.is_exporting():
-                raise InputError("a graph is exported with its plan: call the module once before")
-            inside = torch.compiler.is_compiling()  # programs use what is kept, they do not make it
-            (torch.compiler.disable(self._keep) if inside else self._keep)(name, make)
-        return self._cache[name]
-
-    def _keep(self, name: str, make: Callable[[], Any]) -> None:
-        inference = torch.is_inference_mode_enabled()  # a later pass may need gradients
-        with torch.inference_mode(False) if inference else contextlib.nullcontext():
-            self._cache[name] = make()
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> "AttentionGraph":
         """Return the same graph on another device."""
@@ -626,6 +610,7 @@ class AttentionGraph:
         self._check_no_multi_edges()
         return self._mask_of_edges()
 
+    @kept
     def to_block_mask(self) -> "BlockMask":
         """FlexAttention's ``BlockMask`` of 128 x 128: of intervals in (n / 128)^2 entries, never n^2 pairs.
 
@@ -685,6 +670,7 @@ class AttentionGraph:
             graph.add_edges_from((("src", i), ("dst", j)) for i, j in zip(src, dst, strict=True))
         return graph
 
+    @kept
     def to_dgl(self) -> Any:
         """Return a homogeneous ``DGLGraph``, or a heterograph ``src -attends-> dst`` for two sets of tokens.
 
@@ -695,11 +681,10 @@ class AttentionGraph:
         MissingPackageError
             If DGL cannot be imported.
         """
-        dgl = load_dgl()
+        dgl, ends = load_dgl(), (self.src, self.dst)
         if self.self_attention:
-            return self.cached("dgl", lambda: dgl.graph((self.src, self.dst), num_nodes=self.num_src))
-        edges = {("src", "attends", "dst"): (self.src, self.dst)}
-        return self.cached("dgl", lambda: dgl.heterograph(edges, {"src": self.num_src, "dst": self.num_dst}))
+            return dgl.graph(ends, num_nodes=self.num_src)
+        return dgl.heterograph({("src", "attends", "dst"): ends}, {"src": self.num_src, "dst": self.num_dst})
 
     def __repr__(self) -> str:
         sides = (
@@ -708,6 +693,12 @@ class AttentionGraph:
         form = "intervals" if self.intervals is not None else "edges"
         count = "?" if self.device.type == "meta" else self.num_edges
         return f"AttentionGraph({sides}, {count} edges, held as {form})"
+
+
+@kept
+def _count(graph: AttentionGraph) -> int:
+    assert graph.intervals is not None  # asked of no other
+    return int((graph.intervals[1] - graph.intervals[0]).sum())
 
 
 def _own(x: Tensor, copy: bool = False) -> Tensor:

@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from edgewise.graphs import AttentionGraph
+from edgewise.graphs.kept import kept
 from edgewise.message_passing import propagate_attention
 from edgewise.validation import InputError, kind_of
 
@@ -105,15 +106,12 @@ def attend_along(
         raise InputError(f"layers {sorted(missing)} of {kind} did not ask transformers' AttentionInterface")
 
 
+@kept
 def _within(graph: AttentionGraph, window: int) -> AttentionGraph:
     """Without edges from ``window`` places before the receiver, and farther."""
-
-    def near() -> AttentionGraph:
-        senders = None if graph.self_attention else [0, graph.num_src]
-        own = AttentionGraph.from_cu_seqlens([0, graph.num_dst], senders, window=(window - 1, -1))
-        return graph & own.to(graph.device)
-
-    return graph.cached(f"window of {window}", near)
+    senders = None if graph.self_attention else [0, graph.num_src]
+    near = AttentionGraph.from_cu_seqlens([0, graph.num_dst], senders, window=(window - 1, -1))
+    return graph & near.to(graph.device)
 
 
 def _register() -> None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 
 from edgewise.graphs import AttentionGraph
+from edgewise.graphs.kept import kept
 from edgewise.message_passing.csr import heads_at_once, runs_sparse
 from edgewise.message_passing.plan import FILLS, is_one_tile, plan_tiles
 from edgewise.validation import check_count
@@ -74,7 +75,7 @@ def cost(graph: AttentionGraph, num_heads: int, head_dim: int) -> Cost:
     check_count("head_dim", head_dim, 1)
     if in_a_transform():
         return Cost({}, "scatter", "no other engine goes through torch.func's transforms")
-    return graph.cached(f"cost {num_heads} x {head_dim}", lambda: _cost(graph, num_heads, head_dim))
+    return _cost(graph, num_heads, head_dim)
 
 
 def in_a_transform() -> bool:
@@ -82,6 +83,7 @@ def in_a_transform() -> bool:
     return torch._C._are_functorch_transforms_active()
 
 
+@kept
 def _cost(graph: AttentionGraph, num_heads: int, head_dim: int) -> Cost:
     if graph.num_edges == 0:
         return Cost({}, "scatter", "there is no edge, which other engines need")

@@ -1,6 +1,6 @@
 """PyTorch's own kernels for graphs of a kind: FlexAttention and ``varlen_attn``."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from inspect import signature
 from typing import Any
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs import AttentionGraph
+from edgewise.graphs.kept import kept
 from edgewise.message_passing.precision import HALF, OnEdges
 from edgewise.validation import InputError
 
@@ -32,7 +33,7 @@ def flex(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor, bias: OnEdges, 
         "heads narrower than 16": not on_cpu and min(q.shape[-1], v.shape[-1]) < 16,
     }
     _refuse("flex", found)
-    mask = graph.cached("block mask", graph.to_block_mask)
+    mask = graph.to_block_mask()
     fields = ((x.detach() if on_cpu else x).transpose(0, 1)[None] for x in (q, k, v))
     return _compiled()(*fields, block_mask=mask)[0].transpose(0, 1)
 
@@ -66,9 +67,8 @@ def varlen(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor, bias: OnEdges
 
     attend: Any = varlen_attn
     sizes, total = (packed.receivers or packed.senders, packed.senders), graph.num_src + graph.num_dst
-    ends = graph.cached("offsets", lambda: [_offsets(x, graph.device) for x in sizes])
     reach = [-1 if x is None else min(x, total) for x in (packed.left, packed.right)]
-    return attend(q, k, v, *ends, *map(max, sizes), window_size=tuple(reach))
+    return attend(q, k, v, *_offsets(graph), *map(max, sizes), window_size=tuple(reach))
 
 
 def suits_varlen(graph: AttentionGraph, q: Tensor, v: Tensor, bias: OnEdges, keep: OnEdges) -> bool:
@@ -98,8 +98,12 @@ def _windows() -> bool:
     return "window_size" in signature(varlen_attn).parameters
 
 
-def _offsets(sizes: Sequence[int], device: torch.device) -> Tensor:
-    return torch.tensor([0, *sizes], device=device).cumsum(0, dtype=torch.int32)
+@kept
+def _offsets(graph: AttentionGraph) -> list[Tensor]:
+    """Where sequences begin and end, of receivers and of senders."""
+    assert graph.lengths is not None  # varlen takes no other
+    sizes = graph.lengths.receivers or graph.lengths.senders, graph.lengths.senders
+    return [torch.tensor([0, *x], device=graph.device).cumsum(0, dtype=torch.int32) for x in sizes]
 
 
 def _refuse(engine: str, found: dict[str, bool]) -> None:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs import AttentionGraph
+from edgewise.graphs.kept import kept
 
 
 class Pattern(NamedTuple):
@@ -34,40 +35,31 @@ class Pattern(NamedTuple):
     by_sender: Tensor
 
 
+@kept
 def pattern_of(graph: AttentionGraph, heads: int) -> Pattern:
     """Return a graph's pattern with so many heads stacked; it is kept with the graph."""
-
-    def make() -> Pattern:
-        if _ascends(graph):
-            return _of_intervals(graph, heads)
-        return _of_edges(graph) if heads == 1 else _stack(pattern_of(graph, 1), heads)
-
-    return graph.cached(f"pattern of {heads}", make)
+    if _ascends(graph):
+        return _of_intervals(graph, heads)
+    return _of_edges(graph) if heads == 1 else _stack(pattern_of(graph, 1), heads)
 
 
+@kept
 def edge_order(graph: AttentionGraph, heads: int) -> Tensor:
     """int32 [E * heads]: where a pattern's edges are in [E, heads], which is ordered as the graph is."""
     if heads > 1:
         rows = pattern_of(graph, 1).rows
-
-        def stacked() -> Tensor:
-            edges = _stacked_runs(rows[:-1], rows.diff(), heads)[2]
-            return _heads_of(edge_order(graph, 1), heads).index_select(0, edges)
-
-        return graph.cached(f"edge order of {heads}", stacked)
-    if not _ascends(graph):
-        return graph.cached("edge order", lambda: graph.dst.int().argsort(stable=True).int())
-    by_sender = pattern_of(graph, 1).by_sender  # as edges of intervals are numbered
-    return graph.cached("edge order", lambda: inverse(by_sender))
+        edges = _stacked_runs(rows[:-1], rows.diff(), heads)[2]
+        return _heads_of(edge_order(graph, 1), heads).index_select(0, edges)
+    if _ascends(graph):
+        return inverse(pattern_of(graph, 1).by_sender)  # as edges of intervals are numbered
+    return graph.dst.int().argsort(stable=True).int()
 
 
+@kept
 def _ascends(graph: AttentionGraph) -> bool:
     """Whether each receiver's senders are an interval, and each sender's receivers are one, too."""
-
-    def neither_end_falls() -> bool:
-        return all(bool((ends[1:] >= ends[:-1]).all()) for ends in graph.intervals or ())
-
-    return graph.intervals is not None and graph.cached("ascends", neither_end_falls)
+    runs = graph.intervals
+    return runs is not None and all(bool((ends[1:] >= ends[:-1]).all()) for ends in runs)
 
 
 def _of_edges(graph: AttentionGraph) -> Pattern:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs import AttentionGraph
+from edgewise.graphs.kept import kept
 from edgewise.message_passing.layout import Bucket, Layout, PackedLayout, Placement, pack, unpack
 from edgewise.message_passing.tile_cuts import Cut, cut_graph
 
@@ -97,12 +98,13 @@ _recent: OrderedDict[tuple[Any, torch.device], TilePlan] = OrderedDict()
 _lock = threading.Lock()
 
 
+@kept
 def plan_tiles(graph: AttentionGraph) -> TilePlan:
     """Return the graph's plan; made on first use and cached on the graph.
 
     Graphs of sentences of equal lengths share one, if there was such a graph among the latest.
     """
-    return graph.cached("tiles", lambda: _plan(graph) if graph.lengths is None else _shared(graph))
+    return _plan(graph) if graph.lengths is None else _shared(graph)
 
 
 def forget_plans() -> None:
@@ -274,6 +276,7 @@ def _pairs(cut: Cut) -> Mask:
     return of_pairs
 
 
+@kept
 def score_places(graph: AttentionGraph) -> tuple[Tensor, Tensor]:
     """Where a plan computes the score of each edge, and which scores it must leave out.
 
@@ -284,11 +287,7 @@ def score_places(graph: AttentionGraph) -> tuple[Tensor, Tensor]:
     absent : Tensor
         bool [scores]: pairs without an edge, but for those of padding rows, whose outputs nobody reads.
     """
-    return graph.cached("score places", lambda: _score_places(graph, plan_tiles(graph)))
-
-
-def _score_places(graph: AttentionGraph, plan: TilePlan) -> tuple[Tensor, Tensor]:
-    buckets, receivers, senders = plan.layout
+    buckets, receivers, senders = plan_tiles(graph).layout
     real = torch.zeros(len(receivers.source), dtype=torch.bool, device=graph.device)
     real[receivers.slots] = True
     pairs, absent, row, column = [], [], 0, 0

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from edgewise.graphs import AttentionGraph
+from edgewise.graphs.kept import kept
 from edgewise.message_passing.layout import Bucket, Layout, PackedLayout, Placement, unpack
 from edgewise.message_passing.plan import ALWAYS_AFFORDABLE, MOST_WASTE, plan_tiles, score_places
 from edgewise.message_passing.precision import (
@@ -50,10 +51,16 @@ def tiles(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor, bias: OnEdges,
             f"per edge and more than {ALWAYS_AFFORDABLE:,}; use engine='csr' or 'auto'"
         )
     places = () if bias is None and keep is None else score_places(graph)
-    fields, tensors = (q, k, v, bias, keep), graph.cached("tensors of tiles", lambda: plan.tensors)
+    fields, tensors = (q, k, v, bias, keep), _tensors(graph)
     if torch.compiler.is_compiling():
         return _operator(all_tensors(fields), [*tensors, *places])
     return _execute(plan.layout, places, fields)
+
+
+@kept
+def _tensors(graph: AttentionGraph) -> PackedLayout:
+    """The plan as a compiled program is given it."""
+    return plan_tiles(graph).tensors
 
 
 def _execute(layout: Layout, places: Sequence[Tensor], fields: Sequence[Any]) -> Tensor:
