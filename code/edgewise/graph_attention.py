@@ -7,9 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.graphs import AttentionGraph
-from edgewise.graphs.attention_graph import remedy
-from edgewise.message_passing import ENGINES, KERNELS, attention_weights, propagate_attention
-from edgewise.message_passing.operation import check_bias
+from edgewise.message_passing.arguments import check_bias, check_states
+from edgewise.message_passing.operation import ENGINES, KERNELS, attention_weights, propagate_attention
 from edgewise.validation import check_choice, check_count, check_floats, check_probability, check_real
 
 OUTPUTS = ("project", "concat", "mean")
@@ -168,9 +167,9 @@ class GraphAttention(nn.Module):
             sides = "one set" if graph.self_attention else "two sets"
             given = "not given" if context is None else "given (the rest goes by name)"
             raise ValueError(f"the graph is over {sides} of tokens, but context was {given}")
-        self._check_states(graph, "query", query, (graph.num_dst, self.dim_model), query)
+        check_states(graph, "query", query, query, self.dim_model, self.query.weight)
         senders, name = (query, "query") if context is None else (context, "context")
-        self._check_states(graph, name, senders, (graph.num_src, self.dim_context), query)
+        check_states(graph, name, senders, query, self.dim_context, self.query.weight)
         q = self._heads(self.query(query), self.num_heads)
         k, v = (self._heads(x, self.num_kv_heads) for x in (self.key(senders), self.value(senders)))
         times = q.shape[1] // self.num_heads  # as heads, leading dimensions share the graph
@@ -198,19 +197,6 @@ class GraphAttention(nn.Module):
         """[n, ... times h, d] to [..., n, h, d], with the leading dimensions of ``query``."""
         leading = query.shape[:-2]
         return x.unflatten(1, (-1, self.num_heads)).movedim(1, 0).unflatten(0, leading) if leading else x
-
-    def _check_states(
-        self, graph: AttentionGraph, name: str, x: Tensor, shape: tuple[int, int], query: Tensor
-    ) -> None:
-        check_floats(name, x)
-        if x.shape != query.shape[:-2] + shape or x.dim() < 2:
-            wanted = [*query.shape[:-2], *shape]
-            wrong = x.shape[-2:-1] != shape[:1]
-            hint = remedy(graph, "dst" if name == "query" else "src", x.shape) if wrong else ""
-            raise ValueError(f"{name} must be {wanted} for this graph and layer, got {list(x.shape)}{hint}")
-        own = self.query.weight
-        if x.dtype != own.dtype and not torch.is_autocast_enabled(own.device.type):
-            raise ValueError(f"{name} must be {own.dtype} as the layer's weights are, got {x.dtype}")
 
     def extra_repr(self) -> str:
         """Return the settings, for ``repr``."""

@@ -22,7 +22,7 @@ from support import check_propagation as check
 from support import edge_graphs, interval_graphs, random_fields
 
 graphs = st.one_of(edge_graphs(), interval_graphs())
-sparse = importlib.import_module("edgewise.message_passing.csr")
+sparse = importlib.import_module("edgewise.message_passing.pattern")
 engines = pytest.mark.parametrize("engine", ENGINES)
 
 

@@ -17,7 +17,8 @@ from attention_on_edges.bench.memory import KEEPING, alone
 from attention_on_edges.corpora.graph_data import citations, molecules, symmetric_graph
 from edgewise.graphs import AttentionGraph, batch, window
 from edgewise.message_passing import ENGINES, cost, plan_tiles, propagate_attention
-from edgewise.message_passing.cost_model import TERMS, count_edges, count_scores, expand, predict, price
+from edgewise.message_passing.cost_model import TERMS, expand, predict, price
+from edgewise.message_passing.pattern import count_edges
 
 Make = Callable[[], AttentionGraph]
 
@@ -213,7 +214,7 @@ def predictions_plan(small: bool = False) -> dict[str, Run]:
 def _predicted(name: str, make: Make, device: torch.device, repeats: int, only: Sequence[str]) -> list[Row]:
     graph = make().to(device)
     counts = {"csr": count_edges(graph, 4)} | (
-        {"tiles": count_scores(graph)} if plan_tiles(graph).affordable else {}
+        {"tiles": plan_tiles(graph).counts} if plan_tiles(graph).affordable else {}
     )
     auto = cost(graph, 4, 32).engine
     return [
@@ -265,7 +266,7 @@ def graph_case(
     if "tiles" in names and not plan_tiles(graph).affordable:
         names.remove("tiles")
     predicted = cost(graph, heads, width)
-    counts = {"csr": count_edges(graph, heads), "tiles": count_scores(graph)}
+    counts = {"csr": count_edges(graph, heads), "tiles": plan_tiles(graph).counts}
 
     def facts(engine: str | None) -> Row:
         row: Row = {"auto": predicted.engine}

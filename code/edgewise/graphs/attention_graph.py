@@ -707,14 +707,3 @@ def _own(x: Tensor, copy: bool = False) -> Tensor:
         return x
     with torch.inference_mode(False):
         return x.clone()
-
-
-def remedy(graph: AttentionGraph, side: str, shape: Sequence[int]) -> str:
-    """What to do about states [..., n, width] of a ``side``, src or dst, which does not have n tokens."""
-    n = shape[-2] if len(shape) > 1 else 0
-    counts = graph.lengths.senders if graph.lengths else ()
-    if side == "dst" and n == graph.num_src:
-        return "; the two sides are swapped: receivers are the query, senders the context"
-    if len(shape) == 3 and shape[0] == len(counts):
-        return "; sentences are packed, without padding: states[mask], mask true at real tokens"
-    return ""

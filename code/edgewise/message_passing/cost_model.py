@@ -6,15 +6,19 @@ attention_on_edges bench law --out FOLDER`` writes one that was fitted to yours,
 
 import json
 from collections.abc import Sequence
+from functools import cache
 from importlib.resources import files
+from inspect import signature
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from edgewise.graphs import AttentionGraph
 from edgewise.graphs.kept import kept
-from edgewise.message_passing.csr import heads_at_once, runs_sparse
+from edgewise.message_passing.pattern import count_edges, runs_sparse
 from edgewise.message_passing.plan import FILLS, is_one_tile, plan_tiles
+from edgewise.message_passing.precision import HALF, OnEdges
 from edgewise.validation import check_count
 
 TERMS = {
@@ -50,6 +54,17 @@ class Cost(NamedTuple):
     why: str
 
 
+def choose(
+    graph: AttentionGraph, q: Tensor, v: Tensor, bias: OnEdges, keep: OnEdges, *features: Tensor
+) -> str:
+    """Return what ``engine="auto"`` takes: what the law says, where there is a choice."""
+    if in_a_transform():
+        return "scatter"
+    if features:
+        return "csr"
+    return "varlen" if suits_varlen(graph, q, v, bias, keep) else _cost(graph, *q.shape[1:]).engine
+
+
 def cost(graph: AttentionGraph, num_heads: int, head_dim: int) -> Cost:
     """Predict the seconds of attention on a graph, and say which engine ``"auto"`` takes and why.
 
@@ -76,6 +91,33 @@ def cost(graph: AttentionGraph, num_heads: int, head_dim: int) -> Cost:
     if in_a_transform():
         return Cost({}, "scatter", "no other engine goes through torch.func's transforms")
     return _cost(graph, num_heads, head_dim)
+
+
+def suits_varlen(graph: AttentionGraph, q: Tensor, v: Tensor, bias: OnEdges, keep: OnEdges) -> bool:
+    """Whether ``auto`` takes ``varlen``, on GPUs that have it.
+
+    For sequences of unequal lengths and for windows it was the fastest one in half precision
+    (``book/studies/gpu-engines.json``).
+    """
+    if q.device.type != "cuda" or q.dtype not in HALF or torch.compiler.is_compiling():
+        return False
+    packed, width = graph.lengths, q.shape[-1]
+    if packed is None or bias is not None or keep is not None or width % 8 or not width == v.shape[-1] <= 256:
+        return False
+    if torch.cuda.get_device_capability(q.device) < (8, 0) or not _windows():
+        return False
+    equal = len(set(packed.senders)) == len(set(packed.receivers or packed.senders)) == 1
+    return not equal or packed.left is not None or packed.right not in (None, 0)
+
+
+@cache
+def _windows() -> bool:
+    """Whether this PyTorch has the kernel, with windows."""
+    try:
+        from torch.nn.attention.varlen import varlen_attn
+    except ImportError:
+        return False
+    return "window_size" in signature(varlen_attn).parameters
 
 
 def in_a_transform() -> bool:
@@ -107,7 +149,7 @@ def _cost(graph: AttentionGraph, num_heads: int, head_dim: int) -> Cost:
         return Cost(seconds, taken, "on a GPU tiles are taken where they are economical or few")
     if not plan.affordable:
         return Cost(seconds, "csr", "tiles would compute too many pairs without an edge")
-    seconds["tiles"] = predict("tiles", count_scores(graph), num_heads, head_dim)
+    seconds["tiles"] = predict("tiles", plan.counts, num_heads, head_dim)
     faster = min(seconds, key=lambda engine: seconds[engine])
     return Cost(seconds, faster, "it is predicted to be faster")
 
@@ -126,15 +168,3 @@ def expand(counts: tuple[float, float, float], num_heads: int, head_dim: int) ->
     """The five terms of a line from its three counts."""
     inner, outer, calls = counts
     return [num_heads * x for x in (inner, inner * head_dim, outer, outer * head_dim)] + [calls]
-
-
-def count_edges(graph: AttentionGraph, num_heads: int) -> tuple[float, float, float]:
-    """Edges, nodes (the mean of both sides), and turns that heads take: what ``csr`` costs."""
-    turns = num_heads // heads_at_once(graph, num_heads)
-    return graph.num_edges, (graph.num_dst + graph.num_src) / 2, turns
-
-
-def count_scores(graph: AttentionGraph) -> tuple[float, float, float]:
-    """Scores, slots and calls of the plan: what ``tiles`` cost."""
-    plan = plan_tiles(graph)
-    return plan.scores, plan.slots, plan.calls

@@ -14,7 +14,14 @@ from torch.nn.functional import embedding_bag
 from torch.sparse import sampled_addmm
 
 from edgewise.graphs import AttentionGraph
-from edgewise.message_passing.pattern import Pattern, edge_order, inverse, pattern_of
+from edgewise.message_passing.pattern import (
+    Pattern,
+    edge_order,
+    heads_at_once,
+    inverse,
+    pattern_of,
+    runs_sparse,
+)
 from edgewise.message_passing.precision import (
     OnEdges,
     all_tensors,
@@ -23,9 +30,6 @@ from edgewise.message_passing.precision import (
     without_second_derivatives,
 )
 from edgewise.message_passing.scatter import scatter
-
-STACKED = {"cpu": 2**19}
-"""Edges times heads up to which all heads are one graph; beyond, they take turns for the caches' sake."""
 
 SAFE = 20.0
 """Scores between this and its negative need no maximum: their exponentials neither over- nor underflow."""
@@ -70,17 +74,6 @@ def csr(
     asked = None if weight is None else torch.einsum("nhd,chd->nhc", q, weight)
     output, of_edges, *_ = _operator([*pattern], heads, order, all_tensors([*fields, asked, attr]))
     return output if weight is None else output + torch.einsum("nhc,chd->nhd", of_edges, weight)
-
-
-def runs_sparse(graph: AttentionGraph) -> bool:
-    """Whether PyTorch has the kernels there, and does not cut short a matrix with more edges than pairs."""
-    return graph.device.type in ("cpu", "cuda") and graph.num_edges <= graph.num_dst * graph.num_src
-
-
-def heads_at_once(graph: AttentionGraph, num_heads: int) -> int:
-    """All, or one of a graph with many edges."""
-    most = STACKED.get(graph.device.type, 2**31 - 1)  # an edge's number is an int32
-    return num_heads if graph.num_edges * num_heads <= most else 1
 
 
 def _forward(p: Pattern, heads: int, order: OnEdges, fields: Sequence[Any]) -> tuple[Tensor, ...]:

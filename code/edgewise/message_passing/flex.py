@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import cache
-from inspect import signature
 from typing import Any
 
 import torch
@@ -69,33 +68,6 @@ def varlen(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor, bias: OnEdges
     sizes, total = (packed.receivers or packed.senders, packed.senders), graph.num_src + graph.num_dst
     reach = [-1 if x is None else min(x, total) for x in (packed.left, packed.right)]
     return attend(q, k, v, *_offsets(graph), *map(max, sizes), window_size=tuple(reach))
-
-
-def suits_varlen(graph: AttentionGraph, q: Tensor, v: Tensor, bias: OnEdges, keep: OnEdges) -> bool:
-    """Whether ``auto`` takes ``varlen``, on GPUs that have it.
-
-    For sequences of unequal lengths and for windows it was the fastest one in half precision
-    (``book/studies/gpu-engines.json``).
-    """
-    if q.device.type != "cuda" or q.dtype not in HALF or torch.compiler.is_compiling():
-        return False
-    packed, width = graph.lengths, q.shape[-1]
-    if packed is None or bias is not None or keep is not None or width % 8 or not width == v.shape[-1] <= 256:
-        return False
-    if torch.cuda.get_device_capability(q.device) < (8, 0) or not _windows():
-        return False
-    equal = len(set(packed.senders)) == len(set(packed.receivers or packed.senders)) == 1
-    return not equal or packed.left is not None or packed.right not in (None, 0)
-
-
-@cache
-def _windows() -> bool:
-    """Whether this PyTorch has the kernel, with windows."""
-    try:
-        from torch.nn.attention.varlen import varlen_attn
-    except ImportError:
-        return False
-    return "window_size" in signature(varlen_attn).parameters
 
 
 @kept

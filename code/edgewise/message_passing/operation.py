@@ -1,21 +1,20 @@
 """The one operation: arguments are checked, an engine is chosen, and what is not finite is computed anew."""
 
 import math
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 from torch.linalg import vector_norm
 
 from edgewise.graphs import AttentionGraph
-from edgewise.graphs.attention_graph import remedy
-from edgewise.message_passing.cost_model import cost, in_a_transform
+from edgewise.message_passing.arguments import check_bias, check_features, check_tensors
+from edgewise.message_passing.cost_model import choose, in_a_transform
 from edgewise.message_passing.csr import csr
-from edgewise.message_passing.flex import flex, suits_varlen, varlen
-from edgewise.message_passing.precision import HALF, Engine, in_full_precision, without_autocast
+from edgewise.message_passing.flex import flex, varlen
+from edgewise.message_passing.precision import Engine, in_full_precision, without_autocast
 from edgewise.message_passing.scatter import edge_softmax, scatter
 from edgewise.message_passing.tiles import tiles
-from edgewise.validation import check_choice, check_floats, check_probability, check_real
+from edgewise.validation import check_choice, check_probability
 
 ENGINES: dict[str, Engine] = {"scatter": scatter, "csr": csr, "tiles": tiles}
 """How the sum over edges is executed, on any graph."""
@@ -91,18 +90,14 @@ def propagate_attention(
         unknown, or does not take what is given; the message names one that does.
     """
     check_choice("engine", engine, ["auto", *ENGINES, *KERNELS])
-    q, k, v = _check_tensors(graph, scale, q=q, k=k, v=v)
+    q, k, v = check_tensors(graph, scale, q=q, k=k, v=v)
     check_bias(graph, q, edge_bias)
-    features = _check_features(graph, q, v, engine, edge_attr, edge_proj)
+    features = check_features(graph, q, v, engine, edge_attr, edge_proj)
     keep = None
     if check_probability("dropout", dropout):
         keep = q.new_empty(graph.num_edges, q.shape[1]).bernoulli_(1 - dropout).div_(1 - dropout)
-    if engine == "auto" and features:
-        engine = "scatter" if in_a_transform() else "csr"
-    elif engine == "auto" and suits_varlen(graph, q, v, edge_bias, keep) and not in_a_transform():
-        engine = "varlen"
-    elif engine == "auto":
-        engine = cost(graph, *q.shape[1:]).engine
+    if engine == "auto":
+        engine = choose(graph, q, v, edge_bias, keep, *features)
     if graph.num_edges == 0:
         engine = "scatter"
     with without_autocast(q.device.type):
@@ -135,79 +130,7 @@ def attention_weights(
     The weights on each receiver's in-edges sum to one. Parameters and errors as in
     :func:`propagate_attention`.
     """
-    q, k = _check_tensors(graph, scale, q=q, k=k)
+    q, k = check_tensors(graph, scale, q=q, k=k)
     check_bias(graph, q, edge_bias)
-    features = _check_features(graph, q, q, "auto", edge_attr, edge_proj)
+    features = check_features(graph, q, q, "auto", edge_attr, edge_proj)
     return in_full_precision(edge_softmax)(graph, q, k, edge_bias, *features)
-
-
-def _check_tensors(graph: AttentionGraph, scale: float | None, **tensors: Tensor) -> list[Tensor]:
-    """Return the tensors, scaled and with as many heads as queries have."""
-    if not isinstance(graph, AttentionGraph):
-        raise TypeError(f"graph must be an AttentionGraph, got {type(graph).__name__}")
-    for name, x in tensors.items():
-        check_floats(name, x)
-    q = tensors["q"]
-    if q.dim() != 3 or 0 in q.shape[1:]:
-        raise ValueError(f"q must be [num_dst, h, d] with h and d at least 1, got {list(q.shape)}")
-    k = tensors["k"]
-    fewer = k.dim() == 3 and 0 < k.shape[1] < q.shape[1] and q.shape[1] % k.shape[1] == 0
-    heads = k.shape[1] if fewer else q.shape[1]
-    for name, x in tensors.items():
-        side, tokens = ("num_dst", graph.num_dst) if name == "q" else ("num_src", graph.num_src)
-        width = x.shape[-1] if name == "v" and x.dim() == 3 and x.shape[-1] else q.shape[-1]
-        expected = torch.Size((tokens, q.shape[1] if name == "q" else heads, width))
-        if x.shape != expected:
-            hint = remedy(graph, side[-3:], x.shape[:2]) if x.dim() == 3 and len(x) != tokens else ""
-            raise ValueError(f"{name} must be [{side}, h, d] = {list(expected)}, got {list(x.shape)}{hint}")
-        if x.dtype != q.dtype:
-            raise ValueError(f"{name} must have q's dtype {q.dtype}, got {x.dtype}")
-        if x.device != graph.device:
-            raise ValueError(f"{name} must be on the graph's device {graph.device}, got {x.device}")
-    if scale is not None:
-        q = q * (check_real("scale", scale) * math.sqrt(q.shape[-1]))
-    rest = [x for name, x in tensors.items() if name != "q"]
-    return [q, *(x.repeat_interleave(q.shape[1] // heads, 1) if fewer else x for x in rest)]
-
-
-def check_bias(graph: AttentionGraph, q: Tensor, edge_bias: Tensor | None) -> None:
-    """Raise if there are biases that do not fit the graph and queries [n, h, d]."""
-    if edge_bias is None:
-        return
-    check_floats("edge_bias", edge_bias)
-    shape, hint = (graph.num_edges, q.shape[1]), ""
-    if edge_bias.shape == shape[::-1]:
-        hint = "; transpose it"
-    elif edge_bias.shape[-2:] == (graph.num_dst, graph.num_src):
-        hint = "; graph.gather(matrix) reads a matrix at the edges"
-    _check_like(q, "edge_bias", edge_bias, shape, "[E, h]", hint)
-
-
-def _check_like(q: Tensor, name: str, x: Tensor, shape: Sequence[int], axes: str, hint: str = "") -> None:
-    check_floats(name, x)
-    if x.shape != torch.Size(shape):
-        raise ValueError(f"{name} must be {axes} = {list(shape)}, got {list(x.shape)}{hint}")
-    wider = q.dtype in HALF and x.dtype == torch.float32
-    if (x.dtype != q.dtype and not wider) or x.device != q.device:
-        raise ValueError(f"{name} must be {q.dtype} on {q.device} as q is, got {x.dtype} on {x.device}")
-
-
-def _check_features(
-    graph: AttentionGraph, q: Tensor, v: Tensor, engine: str, attr: Tensor | None, weight: Tensor | None
-) -> list[Tensor]:
-    if attr is None and weight is None:
-        return []
-    if attr is None or weight is None:
-        raise ValueError("edge_attr and edge_proj go together, got one of them")
-    width = len(weight) if isinstance(weight, Tensor) and weight.dim() else 0
-    _check_like(q, "edge_proj", weight, (width, *q.shape[1:]), "[c, h, d]")
-    _check_like(q, "edge_attr", attr, (graph.num_edges, width), "[E, c]")
-    if width == 0:
-        return []
-    if v.shape[-1] != q.shape[-1]:
-        raise ValueError(
-            f"attributes of edges need values of the keys' width {q.shape[-1]}, got {v.shape[-1]}"
-        )
-    if engine not in ("auto", "csr", "scatter"):
-        raise ValueError(f"engine {engine!r} takes no attributes of edges: use 'csr', 'scatter' or 'auto'")
-    return [attr, weight]

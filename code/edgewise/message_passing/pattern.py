@@ -8,6 +8,9 @@ from torch import Tensor
 from edgewise.graphs import AttentionGraph
 from edgewise.graphs.kept import kept
 
+STACKED = {"cpu": 2**19}
+"""Edges times heads up to which all heads are one graph; beyond, they take turns for the caches' sake."""
+
 
 class Pattern(NamedTuple):
     """A graph as a sparse matrix (CSR) of receivers against senders, and its transpose; all int32.
@@ -33,6 +36,23 @@ class Pattern(NamedTuple):
     sender_rows: Tensor
     sender_columns: Tensor
     by_sender: Tensor
+
+
+def runs_sparse(graph: AttentionGraph) -> bool:
+    """Whether PyTorch has the kernels there, and does not cut short a matrix with more edges than pairs."""
+    return graph.device.type in ("cpu", "cuda") and graph.num_edges <= graph.num_dst * graph.num_src
+
+
+def heads_at_once(graph: AttentionGraph, num_heads: int) -> int:
+    """All, or one of a graph with many edges."""
+    most = STACKED.get(graph.device.type, 2**31 - 1)  # an edge's number is an int32
+    return num_heads if graph.num_edges * num_heads <= most else 1
+
+
+def count_edges(graph: AttentionGraph, num_heads: int) -> tuple[float, float, float]:
+    """Edges, nodes (the mean of both sides), and turns that heads take: what ``csr`` costs."""
+    turns = num_heads // heads_at_once(graph, num_heads)
+    return graph.num_edges, (graph.num_dst + graph.num_src) / 2, turns
 
 
 @kept
