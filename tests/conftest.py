@@ -8,7 +8,8 @@ from hypothesis import settings
 from edgewise.graphs import dgl_available
 
 os.environ["MPLBACKEND"] = "agg"
-settings.register_profile("edgewise", deadline=None, derandomize=True, max_examples=60)
+NIGHTLY = bool(os.environ.get("EDGEWISE_NIGHTLY"))
+settings.register_profile("edgewise", deadline=None, derandomize=True, max_examples=80 if NIGHTLY else 25)
 settings.load_profile("edgewise")
 
 
@@ -33,7 +34,7 @@ def missing(marker):
         return "there is no CUDA device"
     if marker == "dgl" and not dgl_available():
         return "DGL cannot be imported here"
-    if marker == "nightly" and not os.environ.get("EDGEWISE_NIGHTLY"):
+    if marker == "nightly" and not NIGHTLY:
         return "make test NIGHTLY=1 runs them"
     return None
 

@@ -112,12 +112,12 @@ class GraphAttention(nn.Module):
         self.key, self.value = (linear(self.dim_context, fewer, bias) for _ in range(2))
         self.edge = linear(self.edge_dim, inner, False) if self.edge_dim else None
         self.out = linear(inner, self.dim_out, bias) if output == "project" else None
-        self.own = linear(self.dim_model, self.dim_out, bias) if skip else None
+        self.skip = linear(self.dim_model, self.dim_out, bias) if skip else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Draw each matrix from Glorot's uniform distribution; set biases to zero."""
-        for layer in filter(None, (self.query, self.key, self.value, self.edge, self.out, self.own)):
+        for layer in filter(None, (self.query, self.key, self.value, self.edge, self.out, self.skip)):
             nn.init.xavier_uniform_(layer.weight)
             if layer.bias is not None:
                 nn.init.zeros_(layer.bias)
@@ -182,7 +182,7 @@ class GraphAttention(nn.Module):
         heads = self._of_leading(received, query)  # [..., num_dst, h, d]
         joined = heads.mean(-2) if self.output == "mean" else heads.flatten(-2)
         y = joined if self.out is None else self.out(joined)
-        y = y if self.own is None else y + self.own(query)
+        y = y if self.skip is None else y + self.skip(query)
         if not need_weights:
             return y
         return y, self._of_leading(attention_weights(graph, q, k, **on_edges)[..., None], query).squeeze(-1)

@@ -34,7 +34,6 @@ def plain_greedy(model, source, limit):
 
 
 @given(lengths, st.booleans())
-@settings(max_examples=25)
 @torch.no_grad()
 def test_states_that_grow_equal_states_computed_at_once(sizes, norm_first):
     torch.manual_seed(len(sizes))
@@ -54,7 +53,6 @@ def test_targets_can_be_dropped_reordered_and_doubled():
 
 
 @given(st.integers(2, 6), st.integers(1, 6), st.data())
-@settings(max_examples=25)
 @torch.no_grad()
 def test_a_decoded_target_attends_to_exactly_its_in_edges(n, m, data):
     """Without an edge from the source: as matrices with that pair masked, in float64."""
@@ -199,7 +197,6 @@ class TestBeamSearch:
         st.sampled_from([5, 0, 0.5]),
         st.sampled_from([[EOS], [EOS, 3]]),
     )
-    @settings(max_examples=60)
     def test_it_equals_exhaustive_search_when_the_beam_covers_every_prefix(
         self, seed, penalty, n_best, max_repeats, offset, ends
     ):
@@ -230,7 +227,6 @@ class TestBeamSearch:
             decode(model, [[3, 4]], SOS, EOS)
 
     @given(st.integers(0, 200), st.integers(1, 2), st.integers(1, 6), st.integers(1, 3))
-    @settings(max_examples=30)
     def test_no_target_holds_a_loop_though_few_without_are_left(self, seed, most, beam, n_best):
         model = self.model(seed)
         model.generator.proj.bias.data[[SOS, EOS]] = -40.0

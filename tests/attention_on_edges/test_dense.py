@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from attention_on_edges.layers import layer_pair
@@ -58,7 +58,6 @@ def test_equals_torchs_transformer_in_value_and_gradient(norm_first):
     assert len(pairs) + 2 == len([p for p in model.parameters() if p.grad is not None])
 
 
-@settings(max_examples=30)
 @given(ragged, st.booleans())
 def test_graphs_and_matrices_give_the_same_logits_and_gradients(lengths, norm_first):
     batch = pool(*random_pairs(lengths))

@@ -1,7 +1,7 @@
 """DGL's three ways against masked attention in float64, value and gradient."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from attention_on_edges.dgl_engines import in_dgl
@@ -9,7 +9,6 @@ from support import check_propagation, edge_graphs, interval_graphs
 
 
 @pytest.mark.dgl
-@settings(max_examples=60)
 @given(st.one_of(edge_graphs(), interval_graphs()), st.integers(1, 4), st.integers(1, 5), st.booleans())
 def test_each_is_dense_attention_on_any_graph(graph, heads, width, large_scores):
     assert len(in_dgl()) == 3

@@ -74,7 +74,6 @@ def test_deleting_an_edge_is_masking_a_pair_in_the_whole_model(engine, which, go
 
 
 @given(lengths)
-@settings(max_examples=25)
 def test_a_ragged_batch_equals_its_sentences_one_by_one(lengths):
     model = small_model()
     sources, targets = random_pairs(lengths)
@@ -84,7 +83,6 @@ def test_a_ragged_batch_equals_its_sentences_one_by_one(lengths):
 
 
 @given(st.integers(1, 7), st.integers(1, 7), st.integers(0, 5))
-@settings(max_examples=25)
 def test_a_target_token_changes_no_output_before_it(n, m, seed):
     """By gradients: output t depends on the states of target tokens up to t, and on t itself."""
     model = small_model()

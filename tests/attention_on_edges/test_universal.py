@@ -278,7 +278,6 @@ class TestDecoding:
         st.sampled_from([-1.0, 0.5]),
         st.sampled_from(["act", "pondernet", "fixed"]),
     )
-    @settings(max_examples=25)
     @torch.no_grad()
     def test_states_that_grow_equal_states_computed_at_once(self, sizes, seed, bias, halting):
         model = universal(seed, bias=bias, halting=halting)

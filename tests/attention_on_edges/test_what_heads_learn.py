@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from attention_on_edges.corpora.tokenization import BPE
@@ -135,7 +135,6 @@ class TestAlignment:
         found = pool_words(weights, [range(2), range(2, 3)], [range(1), range(1, 3)])
         np.testing.assert_allclose(found, [[0.3, 0.7], [0.0, 1.0]])
 
-    @settings(max_examples=25)
     @given(
         st.lists(st.integers(1, 3), min_size=1, max_size=5),
         st.lists(st.integers(1, 3), min_size=1, max_size=5),
@@ -185,7 +184,6 @@ class TestSyntax:
         if tree:
             assert uuas([spanning_tree(weights)], [tree]) == 1
 
-    @settings(max_examples=30)
     @given(st.integers(0, 10_000))
     def test_the_spanning_tree_is_the_best_of_all(self, seed):
         weights = np.random.default_rng(seed).random((4, 4))

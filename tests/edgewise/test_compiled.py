@@ -79,7 +79,7 @@ def packed(seed, count):
 
 
 @pytest.mark.parametrize("engine", ["csr", "auto"])
-@pytest.mark.parametrize("planned", [True, False])
+@pytest.mark.parametrize("planned", [True, pytest.param(False, marks=pytest.mark.nightly)])
 @torch._dynamo.config.patch(recompile_limit=200)
 def test_forty_sets_of_packed_lengths_compile_a_handful_of_times(engine, planned, doubled):
     """Without a plan programs break where one is made; they are a few more, and not more and more."""
@@ -131,6 +131,7 @@ def test_a_graph_without_a_plan_is_not_exported_and_stays_as_it_was():
         assert model.layer(graph, x).isfinite().all()
 
 
+@pytest.mark.nightly
 def test_inductor_compiles_a_layer_for_packed_texts(tmp_path, monkeypatch, doubled):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     layer = from_torch(nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, norm_first=True))

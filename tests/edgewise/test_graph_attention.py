@@ -140,7 +140,7 @@ def test_equal_to_a_model_of_pyg(settings_, two_sets):
         (getattr(layer, ours), getattr(conv, theirs))
         for conv, layer in zip(convs, layers, strict=True)
         for ours, theirs in zip(
-            ("query", "key", "value", "edge", "own"),
+            ("query", "key", "value", "edge", "skip"),
             ("lin_query", "lin_key", "lin_value", "lin_edge", "lin_skip"),
             strict=True,
         )
@@ -174,7 +174,7 @@ def test_leading_dimensions_share_the_graph_and_weights_can_be_asked_for(across)
     values = layer.value(sent).unflatten(-1, (2, 2)).repeat_interleave(2, 1)[graph.src]
     values = values + layer.edge(on_edges["edge_attr"]).unflatten(-1, (4, 2))
     heads = torch.zeros(6, 4, 2).index_add(0, graph.dst, weights[1, 2][..., None] * values)
-    torch.testing.assert_close(layer.out(heads.flatten(1)) + layer.own(x), output[1, 2])
+    torch.testing.assert_close(layer.out(heads.flatten(1)) + layer.skip(x), output[1, 2])
     on_edges["edge_bias"] = torch.randn(graph.num_edges, 24)
     with pytest.raises(ValueError, match=r"edge_bias must be \[E, h\] = \[\d+, 4\], got \[\d+, 24\]"):
         layer(graph, query, context, **on_edges)

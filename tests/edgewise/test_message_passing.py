@@ -38,7 +38,7 @@ def way(request, monkeypatch):
     return request.param.split()[0]
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     graphs,
     st.integers(1, 8),
@@ -58,7 +58,6 @@ def test_biases_and_dropout_reach_every_tile_of_a_window(way):
 
 
 @engines
-@settings(max_examples=25)
 @given(edge_graphs(max_tokens=4, multi=True).filter(lambda g: g.has_multi_edges))
 def test_two_edges_of_a_pair_are_two_edges(engine, graph):
     fields = random_fields(graph, 2, 3)
@@ -78,7 +77,6 @@ def test_two_edges_of_a_pair_are_two_edges(engine, graph):
 
 @pytest.mark.parametrize("engine", ["auto", "scatter"])
 @pytest.mark.parametrize("stacked", [0, 2**19])
-@settings(max_examples=25)
 @given(edge_graphs(multi=True).filter(lambda g: g.num_edges), st.sampled_from([0.0, 0.4]), st.integers(1, 4))
 def test_attributes_of_edges_are_projected_and_added_to_keys_and_values(stacked, engine, graph, dropout, c):
     fields = random_fields(graph, 2, 3, torch.float64)
@@ -181,7 +179,6 @@ def test_biases_that_are_not_finite_do_what_they_do_to_a_dense_softmax(way, valu
 
 
 @pytest.mark.parametrize("rows", [(1, 1), (2, 3), (16, 256)])
-@settings(max_examples=40)
 @given(graph=st.one_of(graphs, edge_graphs(max_tokens=40)))
 def test_tiles_of_any_height_give_the_same_result(rows, graph):
     with pytest.MonkeyPatch.context() as patch:

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from edgewise.graphs import (
@@ -110,7 +110,6 @@ def test_runs(runs):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@settings(max_examples=60)
 @given(GRAPHS.filter(lambda g: g.num_src))
 def test_every_engine_is_dense_attention_under_the_mask(engine, graph):
     check_propagation(graph, engine, 2, 3)

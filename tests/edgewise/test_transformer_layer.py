@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from edgewise import GraphTransformerLayer, complete, from_torch, to_torch, window
@@ -18,7 +18,6 @@ def uneven(layer):
     return layer.double()
 
 
-@settings(max_examples=25)
 @given(edge_graphs().filter(lambda g: g.self_attention), st.sampled_from([1, 2]), st.booleans())
 def test_it_is_pytorchs_under_a_mask_with_all_gradients(graph, num_heads, norm_first):
     activation = torch.nn.functional.gelu if norm_first else torch.nn.functional.relu

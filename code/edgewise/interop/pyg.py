@@ -57,7 +57,7 @@ def from_pyg(conv: Any, engine: str = "auto") -> GraphAttention:
     )
     pairs = [(layer.query, conv.lin_query), (layer.key, conv.lin_key), (layer.value, conv.lin_value)]
     pairs += [(layer.edge, conv.lin_edge)] if layer.edge is not None else []
-    pairs += [(layer.own, conv.lin_skip)] if layer.own is not None else []
+    pairs += [(layer.skip, conv.lin_skip)] if layer.skip is not None else []
     for ours, theirs in pairs:
         take(ours, theirs.weight, theirs.bias)
     return layer.train(conv.training)

@@ -123,7 +123,7 @@ def to_torch(module: nn.Module) -> Any:
     if not isinstance(module, GraphAttention):
         raise TypeError(f"module must be a GraphAttention or come from from_torch, got {kind_of(module)}")
     grouped = module.num_kv_heads != module.num_heads or module.dim_out != module.dim_model
-    extra = module.scale is not None or module.edge is not None or module.own is not None
+    extra = module.scale is not None or module.edge is not None or module.skip is not None
     if grouped or extra or module.out is None:
         raise ValueError(f"nn.MultiheadAttention has no such layer as {module}")
     width, first = module.dim_context, module.query
