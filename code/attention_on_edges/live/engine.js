@@ -333,7 +333,7 @@
       if (last !== END && target.length === limit) return;
       logProb += logProbs[last];
       if (last !== END) target.push(last);
-      yield { ids: target, id: last, best, logProbs, logProb, finished: last === END };
+      yield { ids: target, logProbs, logProb, finished: last === END };
       if (last === END) return;
     }
   }
@@ -344,5 +344,5 @@
     return { model: new Transformer(config, readTensors(bytes)), tokenizer: new Tokenizer(merges) };
   }
 
-  globalThis.EdgewiseEngine = { Tokenizer, asTrained, greedy, load, START, END };
+  globalThis.EdgewiseEngine = { greedy, load, START, END };
 })();
