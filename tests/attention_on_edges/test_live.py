@@ -11,13 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attention_on_edges import corpora, runs
-from attention_on_edges.attention import MultiHeadAttention
 from attention_on_edges.decoding import beam_search, greedy
 from attention_on_edges.live import page as live
 from attention_on_edges.live.element import read
 from attention_on_edges.runs import artifacts
 from attention_on_edges.studies import load_study
-from attention_on_edges.studies.cut_translation import KINDS, CutTranslation, prune
+from attention_on_edges.studies.cut_translation import CutTranslation, prune
 from book_support import PLAIN, noisy
 from browser import PHONE, SCREEN, chromium
 
@@ -152,33 +151,6 @@ def test_its_guard_against_loops_is_pythons(engine, translators):
     assert found == [list(one) for one in expected] != [list(h.ids) for h in free]
 
 
-def weights_under(sentence, kept):
-    """Attention on every edge of a sentence whose edges are cut, by watching the dense layers: [E]."""
-    seen = {kind: [] for kind in KINDS}
-    model, hooks = sentence.model, []
-    places = [
-        ("e2e", "encoder", "self_attn"),
-        ("e2d", "decoder", "src_attn"),
-        ("d2d", "decoder", "self_attn"),
-    ]
-    for kind, side, part in places:
-        for layer in getattr(model, side).layers:
-            attention = getattr(layer, part)
-            assert isinstance(attention, MultiHeadAttention)
-            hook = lambda _, __, found, kind=kind: seen[kind].append(found[1][0])  # noqa: E731
-            hooks.append(attention.register_forward_hook(hook))
-    log_probs = sentence.log_probs(kept[None])[0]
-    for hook in hooks:
-        hook.remove()
-    stacked = {kind: torch.stack(found) for kind, found in seen.items()}
-    kinds, layers, heads, receivers, senders = sentence.edges.T
-    weights = torch.zeros(len(kept))
-    for number, kind in enumerate(KINDS):
-        rows = kinds == number
-        weights[rows] = stacked[kind][layers[rows], heads[rows], receivers[rows], senders[rows]]
-    return log_probs, weights
-
-
 def farthest(packed, expected):
     found = np.frombuffer(base64.b64decode(packed), np.float32)
     return np.abs(found - expected.detach().numpy().reshape(-1)).max()
@@ -186,7 +158,7 @@ def farthest(packed, expected):
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("sets", [8, pytest.param(40, marks=pytest.mark.nightly)])
-def test_probabilities_and_attention_are_pythons_whole_and_under_cuts(engine, translators, name, sets):
+def test_attention_is_pythons_and_so_are_probabilities_whole_and_under_cuts(engine, translators, name, sets):
     """The whole graph, and random sets of cuts, of which some leave receivers without an edge."""
     translator, chance = translators[name], random.Random(0)
     cases = [(text, None) for text in SENTENCES[name][:2]]
@@ -195,10 +167,8 @@ def test_probabilities_and_attention_are_pythons_whole_and_under_cuts(engine, tr
         sentence = CutTranslation(translator.model, translator.encode(text))
         generator = torch.Generator().manual_seed(number)
         kept = torch.rand(len(sentence.edges), generator=generator) > (share or -1)
-        log_probs, weights = weights_under(sentence, kept)
-        n, m = len(sentence.source), len(sentence.read)
-        layers, heads = int(sentence.edges[:, 1].max()) + 1, int(sentence.edges[:, 2].max()) + 1
-        sizes = {"layers": layers, "heads": heads, "n": n, "m": m}
+        layers, heads = (sentence.edges[:, 1:3].amax(0) + 1).tolist()
+        sizes = {"layers": layers, "heads": heads, "n": len(sentence.source), "m": len(sentence.read)}
         found = engine.evaluate(
             """([name, ids, forced, sizes, kept]) => {
                 const set = gone(sizes, kept), numbers = set.left(sizes.m);
@@ -212,8 +182,8 @@ def test_probabilities_and_attention_are_pythons_whole_and_under_cuts(engine, tr
             [name, sentence.source.tolist(), list(sentence.ids), sizes, kept.nonzero()[:, 0].tolist()],
         )  # fmt: skip
         assert found["numbers"] == kept.nonzero()[:, 0].tolist()
-        assert farthest(found["logProbs"], log_probs) < 1e-4
-        assert farthest(found["weights"], weights) < 1e-5
+        assert farthest(found["logProbs"], sentence.log_probs(kept[None])) < 1e-4
+        assert share or farthest(found["weights"], sentence.weights) < 1e-5
 
 
 # The page.

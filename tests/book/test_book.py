@@ -81,7 +81,7 @@ def test_headings_are_in_order(page):
 
 
 def test_images_have_alternative_text_and_captions(page):
-    """A live element's caption is the sentence beneath it; myst-nb gives a file's name where a cell has no text."""
+    """A live element's is the sentence beneath it; myst-nb gives a file's name where a cell has no text."""
     told = """all => all.map(image => {
         const figure = image.closest("figure, .edgewise-element");
         const caption = figure && figure.querySelector("figcaption, p");
