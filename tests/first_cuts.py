@@ -1,15 +1,18 @@
-"""What each single cut of the front page's sentence does: computed by the page's own engine, in Chromium.
+"""What each single cut of the front page's sentence does, and which edges are enough for it.
 
-``make first-cuts`` runs this file and writes ``book/studies/first-cuts.json``, which the page shows before
-any model is loaded, and ``book/_static/card.png``, the picture that other sites show of it. ``test_live.py``
-computes the outcomes again.
+Outcomes are computed by the page's own engine, in Chromium. ``make first-cuts`` runs this file and writes
+``book/studies/first-cuts.json``, which the page shows before its model is loaded, and
+``book/_static/card.png``, the picture that other sites show of it. ``test_live.py`` computes them again.
 """
 
+import json
 import time
 
 from attention_on_edges.live import page as live
+from attention_on_edges.live.element import read
 from attention_on_edges.runs import artifacts
-from attention_on_edges.studies.golf import HOLES
+from attention_on_edges.runs.running import load_translator
+from attention_on_edges.studies.cut_translation import CutTranslation, prune
 from attention_on_edges.studies.measurements import digest_of_weights
 from attention_on_edges.studies.results import Results
 from browser import chromium
@@ -35,9 +38,17 @@ COMPUTED = """async ([name, text]) => {
 }"""
 
 
+def enough(text: str) -> list[int]:
+    """The numbers of the edges that pruning leaves, as in chapter 9."""
+    translator = load_translator(artifacts.load(MODEL))
+    sentence = CutTranslation(translator.model, translator.encode(text))
+    return prune(sentence, sentence.weights.argsort()).nonzero()[:, 0].tolist()
+
+
 def main() -> None:
     """Compute all outcomes of the committed model and write them."""
     began, facts = time.monotonic(), artifacts.facts("cpu")
+    text = json.loads(read("home_page_texts.json"))["text"]
     with chromium() as browser:
         page = browser.new_page()
         for script in (
@@ -46,18 +57,18 @@ def main() -> None:
             *live.model_files(MODEL).values(),
         ):
             page.add_script_tag(content=script)
-        sentence, outcomes = page.evaluate(COMPUTED, [MODEL, HOLES[MODEL][0]])
+        sentence, outcomes = page.evaluate(COMPUTED, [MODEL, text])
         config = {
             "name": "first-cuts",
             "about": "What does each single cut of a sentence do to its translation?",
             "weights": digest_of_weights(artifacts.load(MODEL)),
-            "sentence": sentence,
+            "sentence": sentence | {"kept": enough(text)},
         }
         Results(config, outcomes, facts | {"seconds": time.monotonic() - began}).write(
             ROOT / "book" / "studies"
         )
         page = browser.new_page(viewport={"width": 1200, "height": 630})
-        page.set_content(f"<style>{CARD}</style><main>{live.front_page([MODEL], '.')}</main>")
+        page.set_content(f"<style>{CARD}</style><main>{live.front_page(MODEL, '.')}</main>")
         page.evaluate("document.querySelector('.chips button').click()")
         page.screenshot(path=ROOT / "book" / "_static" / "card.png")
 

@@ -7,32 +7,30 @@ PLACE = "_static/live"
 
 
 class Translator(SphinxDirective):
-    """``{translator} ARTIFACT ARTIFACT ...``: the first is shown at work before any is loaded."""
+    """``{translator} ARTIFACT``: shown at work before it is loaded."""
 
     required_arguments = 1
-    final_argument_whitespace = True
 
     def run(self):
-        """Make the markup; the models' files are written when the pages are."""
+        """Make the markup; the model's files are written when the pages are."""
         from attention_on_edges.live.page import front_page
 
-        names = self.arguments[0].split()
-        self.env.live_models = sorted({*getattr(self.env, "live_models", ()), *names})
+        name = self.arguments[0]
+        self.env.live_models = {*getattr(self.env, "live_models", ()), name}
         up = "../" * self.env.docname.count("/")
-        return [nodes.raw("", front_page(names, up + PLACE), format="html")]
+        return [nodes.raw("", front_page(name, up + PLACE), format="html")]
 
 
 def write_files(app, error):
-    """Write the scripts and the models' data into the built book."""
+    """Write the scripts and the model's data into the built book."""
     if error or app.builder.format != "html":
         return
     from attention_on_edges.live.page import model_files, script_file
 
     folder = app.outdir / PLACE
     folder.mkdir(parents=True, exist_ok=True)
-    names = getattr(app.env, "live_models", ())
     found = {"live.js": script_file()}
-    for name in names:
+    for name in getattr(app.env, "live_models", ()):
         found |= model_files(name)
     for name, text in found.items():
         (folder / name).write_text(text, encoding="utf-8")

@@ -60,15 +60,8 @@
       return { ...sentence, edges, lines: this.lines(sentence) };
     }
 
-    // The same in pieces instead of words, with the end as the last receiver.
-    inPieces(sentence) {
-      const { ids, run } = sentence, each = (list) => list.map((_, i) => [i]), target = [...run.ids, END].slice(0, run.logProbs.length);
-      const show = (list) => list.map((id) => (id === END ? "end" : this.tokenizer.show(id).replace(/^_/, "\u00a0")));
-      return { ...sentence, columns: each(ids), rows: each(target), source: show(ids), target: show(target) };
-    }
-
-    // All lines [kind, sender, receiver, weight] in a layer and head, or on average; `selves`: to the word itself too.
-    lines(sentence, [layer, head] = [ANY, ANY], selves = false) {
+    // All lines [kind, sender, receiver, weight] in a layer and head, or on average.
+    lines(sentence, [layer, head] = [ANY, ANY]) {
       const { columns, rows, run: { weights } } = sentence, [layers, heads] = this.counts, lines = [];
       const range = (chosen, count) => (chosen === ANY ? Array.from({ length: count }, (_, i) => i) : [chosen]);
       const [ls, hs] = [range(layer, layers), range(head, heads)];
@@ -85,33 +78,32 @@
         for (let s = -1; s < t; s++) lines.push(["d2d", s, t, weigh("d2d", row, s < 0 ? [0] : rows[s].map((r) => r + 1))]);
       });
       columns.forEach((row, r) => columns.forEach((senders, s) => {
-        if (r !== s || selves) lines.push(["e2e", s, r, weigh("e2e", row, senders)]);
+        if (r !== s) lines.push(["e2e", s, r, weigh("e2e", row, senders)]);
       }));
       return lines;
     }
 
     // What is left of all edges. A translation with cuts may grow longer than the one without.
-    edgeSet({ ids, run }, { cuts, reach, lighter, kept }) {
+    edgeSet({ ids, run }, { cuts, reach, kept }) {
       const written = run.logProbs.length, most = Math.max(written, 2 * ids.length + 11) + 9;
       const set = new EdgeSet(this.counts, ids.length, most);
       if (kept) set.keep(kept, written);
       cuts.forEach((cut) => set.cut(cut));
       if (reach !== null) set.narrow(reach);
-      if (lighter) {
-        const weight = ([kind, layer, head, receiver, sender]) => run.weights.get(`${kind} ${layer} ${receiver}`)[head][sender];
-        for (const edge of set.edges(undefined, written)) if (weight(edge) < lighter) set.cut(edge);
-      }
       return set;
     }
 
-    // The translation with cuts: {text, at, bars, left, set}; null if alive() is false in the meantime.
-    async outcome(sentence, state, { alive, bars = true }) {
+    // The translation with cuts: {text, at, bars, left, set}; null if alive() is false in the meantime. Bars are the next words where
+    // the text changes; where only some edges are kept and it does not, `at` is null and they are the words that lose most.
+    async outcome(sentence, state, { alive }) {
       const { run, ids, target, rows } = sentence, set = this.edgeSet(sentence, state), left = set.left(run.logProbs.length).length;
       const cut = await this.run(ids, { alive, edge: set.has });
       if (!cut) return null;
       const [after] = this.words(cut.ids), differs = [...target, ""].findIndex((word, i) => word !== (after[i] ?? ""));
+      const found = { text: this.tokenizer.decode(cut.ids).trim(), left, set };
+      if (state.kept && String(cut.ids) === String(run.ids)) return { ...found, at: null, bars: wordsThatLose(sentence, cut) };
       const at = differs < 0 ? receiverOf(state.cuts, rows) : differs, start = rows[at]?.[0] ?? run.ids.length;
-      return { text: this.tokenizer.decode(cut.ids).trim(), at, left, set, bars: bars ? this.nextWords(ids, run.ids.slice(0, start), set.has) : [] };
+      return { ...found, at, bars: this.nextWords(ids, run.ids.slice(0, start), set.has) };
     }
 
     // The likeliest next words after ids of the target: [word, probability on the whole graph, with cuts].
@@ -153,6 +145,12 @@
       best.length = Math.min(best.length, count);
     });
     return best;
+  }
+
+  // The words of a translation whose probability falls most: [word, on the whole graph, with cuts].
+  function wordsThatLose({ target, rows, run }, cut) {
+    const chance = ({ logProbs }, pieces) => Math.exp(pieces.reduce((sum, i) => sum + logProbs[i][run.ids[i]], 0));
+    return target.map((word, t) => [word, chance(run, rows[t]), chance(cut, rows[t])]).sort((a, b) => a[2] - a[1] - b[2] + b[1]).slice(0, 4);
   }
 
   // The word of the target that loses an edge, if it is one.

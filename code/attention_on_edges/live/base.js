@@ -2,7 +2,7 @@
 (() => {
   "use strict";
 
-  const SVG = "http://www.w3.org/2000/svg";
+  const SVG = "http://www.w3.org/2000/svg", CELL = 28;
 
   // Adds an element to a parent: of SVG inside SVG, else of HTML.
   function make(parent, tag, attributes = {}, text) {
@@ -53,50 +53,8 @@
     return input;
   }
 
-  // A run through moments 0 to last: a button plays it, or goes one on for those who want no motion, and a slider
-  // chooses. show(moment) draws it and writes the line `said`, which is not read out while it plays.
-  function play(parent, said, label, { last, name, wait = 900 }, show) {
-    const still = matchMedia("(prefers-reduced-motion: reduce)");
-    const bar = make(parent, "div", { class: "bar" }), button = make(bar, "button", { type: "button" });
-    const slider = slide(bar, label, { min: 0, max: last, value: last }, (moment) => { stop(); go(moment); });
-    const output = make(slider.parentNode, "output");
-    let timer = null, at = last;
-
-    function go(moment) {
-      at = moment;
-      slider.max = last;
-      slider.value = at;
-      output.textContent = name(at);
-      slider.setAttribute("aria-valuetext", name(at));
-      show(at);
-    }
-    function stop() {
-      clearInterval(timer);
-      timer = null;
-      button.textContent = still.matches ? "Next" : "Play";
-      said.setAttribute("aria-live", "polite");
-    }
-    const next = () => {
-      if (at === last - 1) stop();  // before the last is drawn, so that it is read out
-      go(at === last ? 0 : at + 1);
-    };
-    button.addEventListener("click", () => {
-      if (timer !== null) { stop(); return go(at); }
-      if (still.matches) return next();
-      button.textContent = "Pause";
-      said.setAttribute("aria-live", "off");
-      timer = setInterval(next, wait);
-      next();
-    });
-    still.addEventListener("change", stop);
-    stop();
-    go(last);
-    // Other data may have another number of moments; the run then begins anew at its end.
-    return { bar, go, stop, restart(count) { stop(); last = count; go(last); }, get at() { return at; } };
-  }
-
-  // A number as text: so many decimals, and a minus as long as a plus.
-  const number = (value, decimals = 2) => value.toFixed(decimals).replace("-", "−");
+  // A number as text: so many decimals, a minus as long as a plus, and none before a zero.
+  const number = (value, decimals = 2) => value.toFixed(decimals).replace(/^-(?=0\.?0*$)/, "").replace("-", "−");
 
   // Arrow keys move over the cells of a matrix, Enter and the space bar act on one. Returns a function that
   // puts them elsewhere, as when a cell was chosen by a click.
@@ -104,7 +62,7 @@
     let [row, column] = [0, 0];
     const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
     svg.addEventListener("keydown", (event) => {
-      if (event.key === "Enter" || event.key === " ") act?.(row, column);
+      if (event.key === "Enter" || event.key === " ") act(row, column);
       else if (steps[event.key]) {
         row = Math.min(Math.max(row + steps[event.key][0], 0), rows - 1);
         column = Math.min(Math.max(column + steps[event.key][1], 0), columns - 1);
@@ -116,7 +74,33 @@
     return (r, c) => { [row, column] = [r, c]; };
   }
 
-  globalThis.EdgewiseBase = {
-    SVG, breathe, choose, enhance, loadScript, make, number, play, plural, slide, walkCells,
-  };
+  // A matrix: rows attend, columns are attended to. move(row, column) is called by arrow keys, act by Enter and clicks, hover by
+  // the pointer. Returns the drawing, its `cells`, the `box` of a cell, and `point`, which puts the cursor on one.
+  function matrix(parent, rows, columns, label, { move, act, hover }) {
+    const room = (words) => 7 * Math.max(...words.map((word) => word.length)) + 8, upright = room(columns) > CELL + 8;
+    const left = 22 + room(rows), top = 34 + (upright ? room(columns) - 14 : 0), across = columns.length * CELL, down = rows.length * CELL;
+    const box = (r, c) => ({ x: left + c * CELL, y: top + r * CELL, width: CELL, height: CELL });
+    const svg = make(parent, "svg", { class: "matrix", role: "application", tabindex: 0, viewBox: `0 0 ${left + across + 2} ${top + down + 2}`, "aria-label": label });
+    svg.style.maxWidth = `${1.2 * (left + across)}px`;
+    make(svg, "text", { x: left + across / 2, y: 10 }, "attended to");
+    make(svg, "text", { transform: `translate(10 ${top + down / 2}) rotate(-90)` }, "attends");
+    columns.forEach((word, c) => make(svg, "text", { transform: `translate(${left + (c + 0.5) * CELL} ${top - (upright ? 6 : 10)})${upright ? " rotate(-90)" : ""}`, class: upright ? "start" : "" }, word));
+    const cells = rows.map((word, r) => {
+      make(svg, "text", { x: left - 6, y: top + (r + 0.5) * CELL, class: "end" }, word);
+      return columns.map((_, c) => {
+        const cell = make(svg, "rect", { class: "cell", ...box(r, c) });
+        cell.addEventListener("click", () => act(r, c));
+        cell.addEventListener("pointerenter", () => hover?.(r, c));
+        return cell;
+      });
+    });
+    const cursor = make(svg, "rect", { class: "cursor", ...box(0, 0), visibility: "hidden" }), walkTo = walkCells(svg, rows.length, columns.length, { move, act });
+    const point = (r, c) => {
+      for (const [name, value] of Object.entries({ ...box(r, c), visibility: "visible" })) cursor.setAttribute(name, value);
+      walkTo(r, c);
+    };
+    return { svg, cells, box, point };
+  }
+
+  globalThis.EdgewiseBase = { breathe, choose, enhance, loadScript, make, matrix, number, plural, slide, walkCells };
 })();

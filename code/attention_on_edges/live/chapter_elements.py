@@ -6,7 +6,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 
-from attention_on_edges.figures import PALETTE, draw_with_mask
+from attention_on_edges.figures import PALETTE, attention_maps, draw_with_mask
 from attention_on_edges.live.element import Element, png
 from edgewise.graphs import AttentionGraph
 
@@ -61,3 +61,55 @@ def one_receiver(tokens: Sequence[str], query: Any, key: Any, value: Any) -> Ele
     )
     data = {"title": "One receiver at work", "tokens": list(tokens), "first": first}
     return Element("receiver", data | {"q": q.tolist(), "k": k.tolist(), "v": v.tolist()}, png(figure), told)
+
+
+VIEWS = {"e2e": "source to source", "e2d": "source to target", "d2d": "target to target"}
+"""Names of the tutorial's modes, in the order of ``attention_of``."""
+
+
+def att_animation(
+    maps: Sequence[Sequence[np.ndarray]],
+    mode: str,
+    src: Sequence[str],
+    tgt: Sequence[str],
+    head_id: int,
+    moments: Sequence[str] | None = None,
+) -> Element:
+    """Show how one head's attention changes over the recorded maps (chapter 7).
+
+    All three graphs can be selected; it begins at the first moment. Without a script, the last one is a still
+    picture.
+
+    Parameters
+    ----------
+    maps : sequence of list of Tensor, from ``attention_of``
+        One ``[e2e, e2d, d2d]`` per moment, each [heads, receivers, senders]. Pairs whose weight is zero at
+        every moment are no edges, since a softmax is zero only where there is no edge.
+    mode : str
+        The graph that is shown first: ``"e2e"``, ``"e2d"`` or ``"d2d"``.
+    src, tgt : sequence of str
+        Source symbols, and those that the decoder read.
+    head_id : int
+        Which head.
+    moments : sequence of str, optional
+        What each moment is called; "epoch 1", "epoch 2", ... if not given.
+    """
+    ends = {"e2e": (src, src), "e2d": (tgt, src), "d2d": (tgt, tgt)}  # receivers, senders
+    weights = {m: np.stack([np.asarray(moment[i][head_id]) for moment in maps]) for i, m in enumerate(VIEWS)}
+    named = list(moments) if moments else [f"epoch {i + 1}" for i in range(len(maps))]
+    title, last = f"Attention of head {head_id}", weights[mode][-1]
+    told = (
+        f"{title}, {VIEWS[mode]}, {named[-1]}: {len(last)} tokens attend to {len(last[0])}; a token's "
+        f"largest weight is {last.max(1).mean():.2f} on average."
+    )
+    views = [
+        {
+            "name": VIEWS[m],
+            "receivers": list(ends[m][0]),
+            "senders": list(ends[m][1]),
+            "weights": np.where(w.any(0), w.astype(float).round(3), np.array(None)).tolist(),
+        }
+        for m, w in weights.items()
+    ]
+    data = {"title": title, "moments": named, "views": views, "shown": list(VIEWS).index(mode)}
+    return Element("player", data, png(attention_maps([last], *ends[mode])), told)

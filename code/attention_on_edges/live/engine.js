@@ -110,26 +110,7 @@
   // Some of the outputs of a linear layer, from number first on: [rows, count].
   function linear(x, { weight, bias }, first = 0, count = bias.length) {
     const width = weight.length / bias.length, rows = x.length / width, y = new Float32Array(rows * count);
-    let o = 0;
-    for (; o + 4 <= count; o += 4) {  // four at a time: each number of x is read once for all of them
-      const p = (first + o) * width, q = p + width, r = q + width, s = r + width;
-      for (let row = 0, from = 0; row < rows; row++, from += width) {
-        let a = 0, b = 0, c = 0, d = 0;
-        for (let j = 0; j < width; j++) {
-          const value = x[from + j];
-          a += value * weight[p + j];
-          b += value * weight[q + j];
-          c += value * weight[r + j];
-          d += value * weight[s + j];
-        }
-        const at = row * count + o, k = first + o;
-        y[at] = bias[k] + a;
-        y[at + 1] = bias[k + 1] + b;
-        y[at + 2] = bias[k + 2] + c;
-        y[at + 3] = bias[k + 3] + d;
-      }
-    }
-    for (; o < count; o++) {
+    for (let o = 0; o < count; o++) {
       const at = (first + o) * width;
       for (let row = 0, from = 0; row < rows; row++, from += width) {
         let sum = bias[first + o];
@@ -333,7 +314,7 @@
       if (last !== END && target.length === limit) return;
       logProb += logProbs[last];
       if (last !== END) target.push(last);
-      yield { ids: target, id: last, best, logProbs, logProb, finished: last === END };
+      yield { ids: target, logProbs, logProb, finished: last === END };
       if (last === END) return;
     }
   }
@@ -344,5 +325,5 @@
     return { model: new Transformer(config, readTensors(bytes)), tokenizer: new Tokenizer(merges) };
   }
 
-  globalThis.EdgewiseEngine = { Tokenizer, asTrained, greedy, load, START, END };
+  globalThis.EdgewiseEngine = { greedy, load, START, END };
 })();

@@ -3,11 +3,11 @@
 (() => {
   "use strict";
 
-  const { loadScript, make, plural } = EdgewiseBase;
-  const { ANY, KINDS, WHOLE, compareWords, cutLine, fromLink, keyOf, silence, toLink } = EdgewiseWords;
-  const { Picture, saveAsPicture } = EdgewisePicture;
-  const SHOWN = { scope: [ANY, ANY], pieces: false, every: false };
-  const LEAST = 0.1;  // lighter lines are hidden until asked for
+  const { choose, loadScript, make, plural } = EdgewiseBase;
+  const { ANY, WHOLE, compareWords, cutLine, fromLink, keyOf, silence, toLink } = EdgewiseWords;
+  const { Picture } = EdgewisePicture;
+  const ALL = [ANY, ANY];  // layers and heads
+  const LEAST = 0.1;  // lighter lines are hidden
   const TAP = matchMedia("(pointer: coarse)").matches ? "Tap" : "Click";
 
   const PAGE = `
@@ -15,17 +15,19 @@
     <p class="note" data-name="note" role="status"></p>
     <div class="chips" data-name="chips"></div>
     <div class="stage">
-      <div><p class="pointed" data-name="pointed" aria-live="polite"></p><div class="frame"><svg role="application" tabindex="0"></svg></div>
-        <div class="golf" data-name="golf" tabindex="-1" hidden></div></div>
+      <div><p class="pointed" data-name="pointed" aria-live="polite"></p><div class="frame"><svg role="application" tabindex="0"></svg></div></div>
       <div class="answer">
         <div class="before"><p class="label">The whole graph says</p><p class="said" data-name="whole"></p><p class="gloss" data-name="wholeGloss"></p></div>
         <div role="status"><p class="label" data-name="head"></p><p class="said" data-name="now"></p><p class="gloss" data-name="gloss"></p></div>
         <p class="label" data-name="next"></p><div class="bars" data-name="bars"></div>
-        <p class="why" data-name="why"></p><p class="score" data-name="score" role="status"></p>
+        <p class="why" data-name="why"></p>
         <p class="tools"><button data-do="undo">Undo</button><button data-do="reset">Reset</button><button data-do="share">Share</button> <span data-name="done" role="status"></span></p>
       </div>
     </div>
-    <div class="on"><details data-name="more"><summary>More</summary></details>
+    <div class="on"><details><summary>Layer and head</summary><div class="bar" data-name="scope"></div>
+        <p>A line is all edges from one word to another, as strong as its weight on average over layers and heads. Arcs above are within the source,
+          arcs below within the target; a word of the translation is drawn where it is written. Light lines, and those of a word to itself, are hidden.
+          When edges are cut, the weights of the receiver’s others grow to sum to one. Layers and heads count from 0.</p></details>
       <a href="01-attention.html">Why does this work? Read the first chapter</a> <a href="using.html">Put the layer into your own model</a></div>`;
 
   // Writes a text in which *such words* are emphasised.
@@ -35,23 +37,22 @@
     return box;
   }
 
-  const isWhole = ({ cuts, reach, lighter, kept }) => !cuts.length && reach === null && !lighter && !kept;
+  const isWhole = ({ cuts, reach, kept }) => !cuts.length && reach === null && !kept;
 
   // What is on the screen belongs together: `state`, what was asked for, the `sentence` that is drawn, and the `outcome` of
   // what is cut in it, null if nothing is. All of it changes at once, in show(), when an answer is there.
   class Front {
-    // known: models (label, training, typical, glosses, tries, files), holes of golf, first, chips, script.
+    // known: text, example, training, typical, chips, glosses, model, counts, files, first.
     constructor(root, known) {
-      const { first, models, holes } = known;
-      Object.assign(this, { root, known, turn: 0, history: [], loading: {}, loaded: {} });
-      this.view = { ...SHOWN, kinds: new Set(KINDS) };
+      const { first } = known;
+      Object.assign(this, { root, known, turn: 0, history: [], loading: null, answers: null, scope: ALL });
       this.ready = new Map(first.outcomes.map((outcome) => [outcome.key, outcome]));
-      this.start = { ...WHOLE, model: holes[0].model, text: first.text };
+      this.start = { ...WHOLE, text: first.text };
       this.build();
       this.field.value = first.text;
       this.show(this.start, first, null);
       const open = () => {
-        const wanted = fromLink(location.hash, models);
+        const wanted = fromLink(location.hash);
         if (wanted && toLink(wanted) !== toLink(this.state)) this.answer(wanted);
       };
       addEventListener("hashchange", open);
@@ -63,7 +64,7 @@
       box.innerHTML = PAGE;
       this.part = (name) => box.querySelector(`[data-name=${name}]`);
       this.svg = box.querySelector("svg");
-      const { elements } = box.querySelector("form"), { first, holes: [hole], chips: { line: [from, to], word } } = this.known;
+      const { elements } = box.querySelector("form"), { first, counts, chips: { line: [from, to], word } } = this.known;
       Object.assign(this, { field: elements.text, go: elements.go });
       elements.text.form.addEventListener("submit", (event) => {
         event.preventDefault();
@@ -71,11 +72,11 @@
         else this.change({ ...WHOLE, text: this.field.value });
       });
       this.picture = new Picture(this.svg, {
-        line: (line) => this.cut(() => cutLine(this.drawn, line, this.view.scope)),
-        word: (side, number) => this.cut(() => silence(this.drawn, side, number, this.view.scope)),
+        line: (line) => this.cut(() => cutLine(this.sentence, line, this.scope)),
+        word: (side, number) => this.cut(() => silence(this.sentence, side, number, this.scope)),
         name: (text) => {
           const hint = TAP === "Tap" ? "Tap a line twice to cut it, a word once to silence it." : "Click a line to cut it, a word to silence it.";
-          this.part("pointed").textContent = text || hint + (this.view.kinds.size < 3 || this.view.scope.some((n) => n !== ANY) ? " Not all is shown: see More." : "");
+          this.part("pointed").textContent = text || hint + (this.isSpecial ? " Not all layers and heads are shown." : "");
         },
       });
       const chip = (label, act) => emphasise(make(this.part("chips"), "button", { type: "button" }), label).addEventListener("click", act);
@@ -83,22 +84,25 @@
       chip(`Cut *${from} → ${to}*`, () => this.change({ ...this.start, cuts: cutLine(first, this.hint) }));
       chip(`Silence *${word}*`, () => this.change({ ...this.start, cuts: silence(first, "source", first.source.indexOf(word)) }));
       chip("Cut all lines across", () => this.change({ ...WHOLE, text: this.field.value, cuts: [["e2d", ANY, ANY, ANY, ANY]] }));
-      chip(`${hole.par.length} of ${first.edges.toLocaleString("en")} edges are enough. Can you do it with ${hole.par.length - 1}?`, () => this.play());
-      const actions = { undo: () => this.undo(), reset: () => {
-        Object.assign(this.view, SHOWN, { kinds: new Set(KINDS) });
-        return this.change(WHOLE);
-      }, share: () => this.share() };
+      chip(`Keep ${first.kept.length} of ${first.edges.toLocaleString("en")} edges: they are enough`, () => this.change({ ...this.start, kept: first.kept }));
+      this.selects = ["Layer", "Head"].map((noun, i) => choose(this.part("scope"), noun, [[ANY, "all"], ...Array.from({ length: counts[i] }, (_, n) => [n, n])], (n) => {
+        this.scope = this.scope.with(i, Number(n));
+        this.answer(this.state, null);
+      }));
+      const actions = { undo: () => this.answer(this.history.at(-1), null), share: () => this.share(), reset: () => {
+        this.scope = ALL;
+        this.selects.forEach((select) => { select.value = ANY; });
+        this.change(WHOLE);
+      } };
       for (const button of box.querySelectorAll("[data-do]")) button.addEventListener("click", actions[button.dataset.do]);
-      this.part("more").addEventListener("toggle", () => this.part("more").open && this.more());
       new ResizeObserver(() => this.picture.room !== this.svg.parentNode.clientWidth && this.draw()).observe(this.svg.parentNode);
     }
 
-    // Cuts what edges() names, or mends it if all of it is cut. What was typed and not yet sent is translated first; then
-    // only what fits any sentence is cut.
-    async cut(edges, fitsAny = false) {
+    // Cuts what edges() names, or mends it if all of it is cut. What was typed and not yet sent is translated first.
+    async cut(edges) {
       if (this.field.value !== this.state.text) {
-        if (!(await this.change({ ...WHOLE, text: this.field.value }))) return;
-        if (!fitsAny) return this.note(`${this.part("note").textContent} This is what you have typed: now cut a line of it.`.trim());
+        if (await this.change({ ...WHOLE, text: this.field.value })) this.note(`${this.part("note").textContent} This is what you have typed: now cut a line of it.`.trim());
+        return;
       }
       const cuts = edges(), own = new Set(cuts.map(String)), there = new Set(this.state.cuts.map(String));
       const rest = this.state.cuts.filter((cut) => !own.has(String(cut)));
@@ -109,10 +113,6 @@
 
     change(part, from = this.state) {
       return this.answer({ ...this.state, ...part }, from);
-    }
-
-    undo() {
-      return this.answer(this.history.at(-1), null);
     }
 
     stop() {
@@ -134,19 +134,19 @@
     // Shows what a state says, and whether that came to an end; `from` is the state that undo goes back to.
     async answer(wanted, from = this.state) {
       const turn = ++this.turn, alive = () => turn === this.turn, typed = this.field.value, { first } = this.known;
-      const plain = !this.isSpecial && !this.golf?.open && toLink({ ...wanted, cuts: [] }) === toLink(this.start);
+      const plain = !this.isSpecial && toLink({ ...wanted, cuts: [] }) === toLink(this.start);
       const outcome = isWhole(wanted) ? null : this.ready.get(keyOf(wanted.cuts));
       let found = { sentence: first, outcome, note: "" };
       this.note("");
       this.setUnderWay(null);
       if (!plain || outcome === undefined) {
         this.setUnderWay(wanted.text);
-        const answers = await this.need(wanted.model, alive);
+        const answers = await this.need(alive);
         found = answers && alive() && (await this.compute(answers, wanted, alive));
         if (!alive()) return false;
         this.setUnderWay(null);
         if (!found) return false;
-      } else if (outcome) this.load(wanted.model).catch(() => {});  // for what comes next, which says so if it fails
+      } else if (outcome) this.load().catch(() => {});  // for what comes next, which says so if it fails
       if (wanted === this.history.at(-1)) this.history.pop();
       else if (from && from !== this.history.at(-1) && toLink(from) !== toLink(wanted)) this.history.push(from);
       if (this.field.value === typed) this.field.value = wanted.text;
@@ -158,64 +158,61 @@
 
     // A sentence, translated once, and what is left of it; null if it cannot be read or is no longer wanted.
     async compute(answers, wanted, alive) {
-      const { model } = wanted, { typical, training } = this.known.models[model], { text, left, rest } = answers.read(wanted.text);
-      const example = `Try “${this.known.holes.findLast((hole) => hole.model === model && hole.text !== wanted.text).text}”`;
+      const { typical, training } = this.known, { text, left, rest } = answers.read(wanted.text), example = `Try “${this.known.example}”`;
       if (!text) {
         const why = rest ? "That is one word of more than 60 pieces" : wanted.text.trim() ? "There is nothing here that this translator can read" : "Type an English sentence";
         this.note(`${why}. ${example}`);
         return null;
       }
-      const key = [model, text].join();
-      if (this.translated?.key !== key) {
+      if (this.translated?.text !== text) {
         const sentence = await answers.translate(text, { alive, watch: (ids) => this.note(`${answers.tokenizer.decode(ids)} …`) });
         if (!sentence) return null;
-        this.translated = { key, sentence };
+        this.translated = sentence;
       }
-      const { sentence } = this.translated, notes = [];
+      const sentence = this.translated, notes = [];
       if (left) notes.push(`Translated without “${left}”, which it cannot read.`);
       if (rest) notes.push(`Translated without the end, “${rest.slice(0, 40)}…”: 60 pieces of text are the most.`);
       if (sentence.certainty < typical) notes.push(`The model is unsure of this one: it has learned ${training}. ${example}`);
-      this.view.scope = this.view.scope.map((n, i) => (n < answers.counts[i] ? n : ANY));
       const outcome = isWhole(wanted) ? null : await answers.outcome(sentence, wanted, { alive });
       return { sentence, outcome, note: notes.join(" ") };
     }
 
-    // A model's answers; null, with a line at the field, if they cannot be had.
-    async need(name, alive = () => true) {
+    // The model's answers; null, with a line at the field, if they cannot be had.
+    async need(alive) {
       try {
-        return await this.load(name);
+        return await this.load();
       } catch (error) {
         if (alive()) this.note(`The translator cannot be loaded: ${error.message}.`);
         return null;
       }
     }
 
-    // Loads the engine and a model, once.
-    load(name) {
-      const files = [this.known.script, ...this.known.models[name].files];
+    // Loads the engine and the model, once.
+    load() {
+      const { files, model } = this.known;
       const get = async () => {
         let done = 0;
         const tell = () => { this.part("pointed").textContent = `Loading the translator: ${Math.round((100 * done++) / files.length)} %`; };
         tell();
         await Promise.all(files.map((file) => loadScript(file).then(tell)));
-        this.loaded[name] = new EdgewiseAnswers.Answers(EdgewiseEngine.load(globalThis.EdgewiseModels[name]));
-        delete globalThis.EdgewiseModels[name];
-        return this.loaded[name];
+        this.answers = new EdgewiseAnswers.Answers(EdgewiseEngine.load(globalThis.EdgewiseModels[model]));
+        delete globalThis.EdgewiseModels[model];
+        return this.answers;
       };
-      this.loading[name] ??= get().catch((error) => { delete this.loading[name]; throw error; }).finally(() => this.picture.choose(this.picture.chosen));
-      return this.loading[name];
+      this.loading ??= get().catch((error) => { this.loading = null; throw error; }).finally(() => this.picture.choose(this.picture.chosen));
+      return this.loading;
     }
 
     show(state, sentence, outcome) {
       Object.assign(this, { state, sentence, outcome });
       this.draw();
-      const { glosses, tries } = this.known.models[state.model], isStart = state.model === this.start.model && state.text === this.start.text;
+      const { glosses } = this.known, isStart = state.text === this.start.text;
       const said = outcome?.text ?? sentence.said, same = said === sentence.said;
       this.root.classList.toggle("broken", Boolean(outcome));
       this.part("done").textContent = "";
       this.part("whole").textContent = sentence.said;
       emphasise(this.part("wholeGloss"), glosses[sentence.said] ?? "");
-      this.part("head").textContent = outcome ? "With what you cut" : `${TAP} ${isStart ? "the pulsing line" : "a line"}${TAP === "Tap" ? " twice" : ""}`;
+      this.part("head").textContent = outcome ? (state.kept ? "With these edges alone" : "With what you cut") : `${TAP} ${isStart ? "the pulsing line" : "a line"}${TAP === "Tap" ? " twice" : ""}`;
       const now = this.part("now");
       now.replaceChildren();
       for (const [word, where] of outcome ? compareWords(sentence.said, said) : []) {
@@ -224,17 +221,14 @@
       }
       emphasise(this.part("gloss"), !outcome ? "or a word, to silence it." : same ? "Not a word changes." : glosses[said] ?? "");
       this.showNext(outcome ?? (isStart ? this.ready.get(keyOf(cutLine(this.known.first, this.hint))) : null));
-      const prepared = tries.find((one) => toLink({ ...WHOLE, ...one, model: state.model }) === toLink(state));
-      this.part("why").textContent = outcome ? prepared?.says ?? this.why(same) : "";
-      this.golf?.score(same);
-      this.behind?.update();
-      for (const [name, is] of [["undo", !this.history.length], ["reset", isWhole(state) && !this.isSpecial && this.view.kinds.size === 3]]) this.root.querySelector(`[data-do=${name}]`).disabled = is;
+      this.part("why").textContent = outcome ? this.why(same) : "";
+      for (const [name, is] of [["undo", !this.history.length], ["reset", isWhole(state) && !this.isSpecial]]) this.root.querySelector(`[data-do=${name}]`).disabled = is;
     }
 
-    // Bars of the likeliest next words where an outcome changes the text: filled now, outlined before.
+    // Bars of the outcome's words, mostly the likeliest next ones: filled now, outlined before.
     showNext(outcome) {
       const { sentence, part } = this, after = outcome && sentence.target[outcome.at - 1], both = Boolean(this.outcome), bars = part("bars");
-      part("next").textContent = outcome ? `The next word ${after ? `after “${after}”` : "at the start"}` : "";
+      part("next").textContent = !outcome ? "" : outcome.at === null ? "Words that lose most probability" : `The next word ${after ? `after “${after}”` : "at the start"}`;
       bars.replaceChildren();
       for (const [word, before, now] of (outcome?.bars ?? []).filter(([, p]) => both || p > 0.01)) {
         const bar = (share, name) => make(box, "i", { class: name, style: `width:${Math.max(0.5, 100 * share)}%` }), [was, is] = [before, now].map((p) => Math.round(100 * p));
@@ -246,8 +240,9 @@
       }
     }
 
-    // How much attention went along a single line that is cut.
+    // How many edges are kept, or how much attention went along a single line that is cut.
     why(same) {
+      if (this.state.kept) return `${plural(this.outcome.left, "edge")} of ${this.sentence.edges.toLocaleString("en")} are left, on ${plural(this.picture.lines.length, "line")}: an edge is of one layer and one head.`;
       const { source, target, lines } = this.sentence, key = keyOf(this.state.cuts), line = lines.find((one) => keyOf(cutLine(this.sentence, one)) === key);
       if (!line) return "";
       const [kind, sender, receiver, weight] = line, from = kind === "d2d" ? ["the start", ...target][sender + 1] : source[sender];
@@ -255,10 +250,9 @@
       return kind === "e2e" ? `“${source[receiver]}” ${share}.` : `To write “${target[receiver]}”, the model ${share}${same ? "" : ", and now that is gone"}.`;
     }
 
-    // Whether more than words and averages are asked for: then the model itself has to be there.
+    // Whether a layer or a head is chosen: then the model itself has to be there.
     get isSpecial() {
-      const { pieces, every, scope } = this.view;
-      return pieces || every || scope.some((n) => n !== ANY);
+      return this.scope.some((n) => n !== ANY);
     }
 
     // Whether all edges of a cut are gone.
@@ -270,43 +264,24 @@
 
     // Draws the sentence if it is another or is to be shown otherwise, and marks what is cut.
     draw() {
-      const { view, sentence, state, outcome } = this, answers = this.loaded[state.model], room = this.svg.parentNode.clientWidth;
-      const drawnWith = JSON.stringify([state.model, sentence.text, Boolean(sentence.run), view, [...view.kinds], room]);
+      const { scope, sentence, state, outcome } = this, room = this.svg.parentNode.clientWidth;
+      const gone = (line) => Boolean(outcome) && cutLine(sentence, line, scope).every((cut) => this.isGone(cut));
+      const drawnWith = JSON.stringify([sentence.text, Boolean(sentence.run), scope, state.kept, room]);
       if (drawnWith !== this.drawnWith) {
-        this.drawn = sentence.run && view.pieces ? answers.inPieces(sentence) : sentence;
-        if (sentence.run && this.isSpecial) this.drawn = { ...this.drawn, lines: answers.lines(this.drawn, view.scope, view.every) };
-        this.picture.show(this.drawn, view.every ? 0 : LEAST, view.kinds);
+        this.drawn = this.isSpecial && sentence.run ? { ...sentence, lines: this.answers.lines(sentence, scope) } : sentence;
+        this.picture.show(this.drawn, (line) => (state.kept ? !gone(line) : line[3] >= LEAST));
         this.picture.choose(-1);
         this.drawnWith = drawnWith;
       }
       const cuts = new Set(state.cuts.map(String)), spoken = (outcome?.text ?? sentence.said).split(/\s+|(?=[.,!?;:])/);
-      const hint = isWhole(state) && state.model === this.start.model && sentence.text === this.start.text ? this.hint : [];
+      const hint = isWhole(state) && sentence.text === this.start.text ? this.hint : [];
       this.picture.mark({
-        gone: (line) => Boolean(outcome) && cutLine(this.drawn, line, view.scope).every((cut) => this.isGone(cut)),
-        silent: (side, word) => silence(this.drawn, side, word, view.scope).every((cut) => cuts.has(String(cut))),
-        lost: (word) => !view.pieces && !spoken.includes(sentence.target[word]),
-        hinted: (line) => !view.pieces && line.slice(0, 3).join() === hint.join(),
+        gone,
+        silent: (side, word) => silence(sentence, side, word, scope).every((cut) => cuts.has(String(cut))),
+        lost: (word) => !spoken.includes(sentence.target[word]),
+        hinted: (line) => line.slice(0, 3).join() === hint.join(),
       });
       this.svg.setAttribute("aria-label", `“${sentence.text}” becomes “${sentence.said}”: ${plural(this.picture.lines.length, "line")} between words. Arrow keys move from line to line, Enter cuts or mends, S silences the word that a line comes from.`);
-    }
-
-    // What comes with the engine: golf, and the rest behind "More".
-    async play() {
-      const { model, text } = this.known.holes[0], turn = ++this.turn, alive = () => turn === this.turn;
-      this.setUnderWay(text);
-      const answers = await this.need(model, alive);
-      if (!alive()) return;
-      this.setUnderWay(null);
-      if (!answers) return;
-      this.golf ??= new EdgewiseGolf.Golf(this, this.part("golf"));
-      this.golf.show(true);
-      await this.change({ ...WHOLE, model, text });
-    }
-
-    async more() {
-      if (!(await this.need(this.state.model))) return;
-      this.behind ??= new EdgewiseMore.More(this, this.part("more"));
-      this.behind.update();
     }
 
     async share() {
@@ -316,11 +291,6 @@
       } catch {  // not allowed to write there
         this.part("done").textContent = "See the address bar.";
       }
-    }
-
-    save() {
-      const texts = [this.sentence.text, this.sentence.said, ...(this.outcome ? [`cut: ${this.outcome.text}`] : []), location.href];
-      saveAsPicture(this.svg, this.root.previousElementSibling.textContent, texts, "attention.svg");
     }
   }
 

@@ -38,7 +38,7 @@
     }
   }
 
-  enhance("one_pass", (root, { source, read, next, rows, cut, lens, temperatures, embedded, widths: [wide, narrow], runs }) => {
+  enhance("one_pass", (root, { source, read, next, rows, cut, lens, embedded, widths: [wide, narrow], runs }) => {
     const last = rows.length - 1, senders = source.map(([word]) => word), places = read.map(([word]) => word);
     const back = (r) => rows[r][1] === "self-attention", differs = (r, p) => run.tops[r][p][0][0] !== runs[0].tops[r][p][0][0];
     let run = runs[0], step = last, row = last - 1, place = cut[0], head = null;
@@ -53,8 +53,7 @@
       text.split(" ").forEach((word, w) => make(item, word === final[w] ? "span" : "b", {}, `${word} `));
     });
 
-    const bar = make(root, "div", { class: "bar" }), onward = make(bar, "button", { type: "button" });
-    const whole = make(bar, "button", { type: "button" }, "All steps");
+    const bar = make(root, "div", { class: "bar" }), steps = slide(bar, "Step", { min: 0, max: last, value: last }, go);
     const toggle = make(bar, "button", { type: "button" }, `Cut ${senders[cut[1]]} → ${next[cut[0]]}`);
     const said = make(root, "p", { class: "said", "aria-live": "polite" });
     const grid = make(root, "div", { role: "grid", style: `--places:${places.length}`, "aria-label": "What each state would write: a row for each step, a column for each place" });
@@ -83,20 +82,13 @@
       make(section, "span", { class: "title" }, name);
       return { section, box: make(section, "div") };
     });
-    const heat = slide(writes.section, "Temperature", { min: 0, max: temperatures.length - 1, value: temperatures.indexOf(1) }, likeliest);
-    const shown = make(heat.parentNode, "output");
     const heads = choose(works.section, "Head", Object.values(runs[0].dots)[0].map((_, h) => [h, h]), (h) => { head = Number(h); work(); });
     works.box.before(heads.parentNode);
 
     function likeliest() {
-      const t = heat.value, words = run.tops[row][place];
-      const found = words.map(([word, p], i) => [word, row < last ? p : Math.exp(run.logits[place][i] / temperatures[t] - run.totals[place][t]),
-        word === next[place] ? "next" : word === places[place] ? "read" : "other"]);
+      const found = run.tops[row][place].map(([word, p]) => [word, p, word === next[place] ? "next" : word === places[place] ? "read" : "other"]);
       writes.box.replaceChildren();
       bars(writes.box, [...found, ["all others", Math.max(0, 1 - found.map(([, p]) => p).reduce(add)), "other"]]);
-      heat.parentNode.hidden = row < last;
-      shown.textContent = `T = ${temperatures[t]}`;
-      heat.setAttribute("aria-valuetext", temperatures[t]);
     }
 
     function work() {
@@ -140,8 +132,8 @@
         cell.setAttribute("aria-selected", chosen);
         cell.tabIndex = chosen ? 0 : -1;
       }));
-      onward.textContent = step === last ? "First step" : "Next step";
-      whole.setAttribute("aria-disabled", step === last);
+      steps.value = step;
+      steps.setAttribute("aria-valuetext", labels[step].join(", "));
       toggle.setAttribute("aria-pressed", run !== runs[0]);
       which.textContent = `After ${quoted(places[place])}: ${labels[row].join(", ")}`;
       likeliest();
@@ -160,8 +152,6 @@
         + `Now ${count("read")} of ${places.length} places would write the word they have read, ${count("next")} the word to be written.`;
     }
     const walkTo = walkCells(grid, rows.length, places.length, { move: (r, p) => { select(r, p); lines[r][p].focus(); } });
-    onward.addEventListener("click", () => go(step === last ? 0 : step + 1));
-    whole.addEventListener("click", () => { if (step < last) go(last); });
     toggle.addEventListener("click", () => {
       run = run === runs[0] ? runs[1] : runs[0];
       show();

@@ -15,8 +15,6 @@ from attention_on_edges.studies.lens import as_words, decoder_states, encoder_st
 LIKELIEST, NUMBERS = 5, 3
 """Words told of a state, and numbers told of a vector."""
 
-TEMPERATURES = (0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0)
-
 
 @torch.no_grad()
 def one_pass(translator: Translator, text: str, cut: tuple[str, str]) -> Element:
@@ -48,7 +46,6 @@ def one_pass(translator: Translator, text: str, cut: tuple[str, str]) -> Element
         "rows": rows_of(model),
         "cut": edge,
         "lens": [_said(translator, memory) for memory in memories],
-        "temperatures": TEMPERATURES,
         "embedded": [_rounded(vectors[:, :NUMBERS], 2) for vectors in embedded],
         "widths": [attention.dim_model, attention.d_k],
         "runs": [_run(translator, read, words, memories[-1], one) for one in (None, edge)],
@@ -86,9 +83,8 @@ def _run(
     dict
         ``said``, the translation that the model decodes; ``tops`` [rows][places], the likeliest words with
         probabilities, and ``kinds``: whether the first one is the word that was ``read``, the ``next`` or an
-        ``other``; ``logits`` of the last row, the largest of each place, and for each temperature T the
-        logarithm of the sum of all exp(logit / T), ``totals``; for each row of attention ``dots``
-        [heads][receivers][senders], q times k, and ``values`` [heads][senders], the first of their numbers.
+        ``other``; for each row of attention ``dots`` [heads][receivers][senders], q times k, and ``values``
+        [heads][senders], the first of their numbers.
     """
     model = translator.model
     states = decoder_states(model, read, memory, cut)
@@ -104,8 +100,6 @@ def _run(
         ]
         for row in tops
     ]
-    logits = model.generator.logits(model.decoder.norm(states[-1]))
-    totals = torch.stack([(logits / t).logsumexp(-1) for t in TEMPERATURES], -1)
     dots, values = {}, {}
     for row, (number, name) in enumerate(rows_of(model)):
         if number is not None and name != "feed-forward":
@@ -115,10 +109,8 @@ def _run(
             fields = attention.get(x, "q") | attention.get(memory if across else x, "kv")
             dots[row] = _rounded(torch.einsum("nhd,mhd->hnm", fields["q"], fields["k"]), 3)
             values[row] = _rounded(fields["v"].transpose(0, 1)[..., :NUMBERS], 2)
-    return {
-        "said": _said(translator, memory, cut), "tops": tops, "kinds": kinds, "dots": dots, "values": values,
-        "logits": _rounded(logits.topk(LIKELIEST).values, 4), "totals": _rounded(totals, 4),
-    }  # fmt: skip
+    said = _said(translator, memory, cut)
+    return {"said": said, "tops": tops, "kinds": kinds, "dots": dots, "values": values}
 
 
 def _names(data: Mapping[str, Any]) -> list[str]:

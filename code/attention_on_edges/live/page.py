@@ -12,7 +12,7 @@ from attention_on_edges.runs import artifacts
 from attention_on_edges.studies import load_study
 
 IN_PAGE = ("base.js", "words.js", "picture.js", "front.js")
-LOADED = ("engine.js", "cuts.js", "answers.js", "golf.js", "more.js")
+LOADED = ("engine.js", "cuts.js", "answers.js")
 """In the order in which they need each other."""
 
 PARTS = 8
@@ -45,30 +45,21 @@ def model_files(name: str) -> dict[str, str]:
 
 
 @cache
-def known(names: tuple[str, ...], place: str) -> dict[str, Any]:
-    """What the page needs to know before a model is loaded; ``place`` is the folder of the models' files.
+def known(name: str, place: str) -> dict[str, Any]:
+    """What the page needs to know before the model is loaded; ``place`` is the folder of the model's files.
 
-    Sentences to try are those of edge golf, each with the edges that par keeps; the first is shown at once,
-    with the outcome of each single cut.
+    Its first sentence comes with the outcome of each single cut, and with the edges that are enough for it.
     """
-    prepared = json.loads(read("home_page_texts.json"))
-    models = {}
-    for name in names:
-        models[name] = prepared["models"][name] | {"files": [f"{place}/{file}" for file in model_files(name)]}
-    holes = [
-        {"model": name, "text": row["text"], "par": row["kept"]}
-        for name in names
-        for row in load_study(f"golf-{name}").rows
-    ]
-    cuts = load_study("first-cuts")
+    cuts, model = load_study("first-cuts"), artifacts.load(name).config["model"]
     first = cuts.config["sentence"] | {"outcomes": cuts.rows}
-    facts = {"models": models, "holes": holes, "first": first, "chips": prepared["chips"]}
-    return facts | {"script": f"{place}/live.js"}
+    files = [f"{place}/live.js", *(f"{place}/{file}" for file in model_files(name))]
+    facts = {"model": name, "counts": [model["N"], model["h"]], "files": files, "first": first}
+    return json.loads(read("home_page_texts.json")) | facts
 
 
-def front_page(names: Sequence[str], place: str) -> str:
+def front_page(name: str, place: str) -> str:
     """The translator of the front page as HTML."""
-    facts = known(tuple(names), place)
+    facts = known(name, place)
     first = facts["first"]
     data = json.dumps(facts, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     told = f"“{first['text']}” becomes “{first['said']}”. With scripts, a line between words can be cut here."

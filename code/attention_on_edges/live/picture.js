@@ -2,7 +2,7 @@
 (() => {
   "use strict";
 
-  const { SVG, make } = EdgewiseBase;
+  const { make } = EdgewiseBase;
   const LETTER = 0.54, GAP = 11, DOT = 22;  // widths: of a letter in ems, between words, of the start
 
   // The middles of words in a row; wider than the room if they need it.
@@ -47,9 +47,8 @@
       svg.addEventListener("blur", () => this.choose(-1));
     }
 
-    // sentence: source and target words, lines [kind, sender, receiver, weight]; least: the weight from which a line
-    // shows; kinds: which graphs do.
-    show(sentence, least, kinds) {
+    // sentence: source and target words, lines [kind, sender, receiver, weight], of which those show that `shows`.
+    show(sentence, shows) {
       const { svg } = this, room = svg.parentNode.clientWidth || 700, narrow = room < 500;
       const [largest, smallest, arch, between] = narrow ? [16, 14, 56, 122] : [20, 15, 84, 170];
       let size = largest + 1, xs, xt;
@@ -68,10 +67,9 @@
         if (kind === "e2d") return `M${xs.middles[sender]} ${top + 10}L${xt.middles[receiver]} ${bottom - size - 2}`;
         const up = kind === "e2e", x = up ? xs.middles : xt.middles, y = up ? top - size - 3 : bottom + 10;
         const a = sender < 0 ? DOT / 2 + 4 : x[sender], b = x[receiver], high = (1.33 * arch * (1 - Math.exp(-(Math.abs(a - b) + 0.1 * room) / (0.45 * room)))) * (up ? -1 : 1);
-        if (a === b) return `M${a - 6} ${y}C${a - 18} ${y + 2 * high} ${a + 18} ${y + 2 * high} ${a + 6} ${y}`;
         return `M${a} ${y}C${a} ${y + high} ${b} ${y + high} ${b} ${y}`;
       };
-      const shown = sentence.lines.filter(([kind, , , weight]) => weight >= least && kinds.has(kind)).sort((a, b) => a[3] - b[3]);
+      const shown = sentence.lines.filter(shows).sort((a, b) => a[3] - b[3]);
       this.lines = shown.map((line) => {
         const [kind, , , weight] = line, d = place(line);
         const drawn = make(svg, "path", { class: `line ${kind}`, d, "stroke-width": (1 + 8 * weight).toFixed(1), "stroke-opacity": (0.25 + 0.75 * weight).toFixed(2) });
@@ -140,20 +138,5 @@
   const receiverOf = ([kind, , receiver]) => KIND_ORDER.indexOf(kind) * 1e3 + receiver;
   const rank = (line) => receiverOf(line) * 1e3 + line[1];
 
-  // Offers a drawing as a file, with its style and lines of text below it.
-  function saveAsPicture(svg, style, texts, name) {
-    const copy = svg.cloneNode(true), [, , width, height] = svg.getAttribute("viewBox").split(" ").map(Number);
-    copy.setAttribute("class", "edgewise-front");
-    copy.setAttribute("viewBox", `0 0 ${width} ${height + 26 * texts.length}`);
-    copy.querySelectorAll(".hit, rect").forEach((hit) => hit.remove());
-    texts.forEach((text, i) => make(copy, "text", { class: "told", x: 6, y: height + 26 * i + 14, style: `font-size:${Math.min(16, (1.8 * width) / text.length)}px` }, text));
-    copy.prepend(Object.assign(document.createElementNS(SVG, "style"), { textContent: style }));
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(new Blob([new XMLSerializer().serializeToString(copy)], { type: "image/svg+xml" }));
-    link.download = name;
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href));
-  }
-
-  globalThis.EdgewisePicture = { Picture, saveAsPicture };
+  globalThis.EdgewisePicture = { Picture };
 })();

@@ -8,7 +8,7 @@
 
   const ANY = -1;
   const KINDS = ["e2e", "e2d", "d2d"];
-  const WHOLE = { cuts: [], reach: null, lighter: 0, kept: null };  // nothing is cut
+  const WHOLE = { cuts: [], reach: null, kept: null };  // nothing is cut
   const MOST_CUTS = 2000, MOST_TEXT = 5000;
 
   // Pieces by the word or mark that they belong to.
@@ -54,27 +54,25 @@
     return words;
   }
 
-  // A state as the part of an address after #, and back; null if it is none. `models`: those that there are.
-  function toLink({ model, text, cuts, reach, lighter, kept }) {
-    const parts = new URLSearchParams({ model, text });
+  // A state as the part of an address after #, and back; null if it is none.
+  function toLink({ text, cuts, reach, kept }) {
+    const parts = new URLSearchParams({ text });
     if (cuts.length) parts.set("cut", cuts.map((cut) => cut.join(".")).join("_"));
     if (reach !== null) parts.set("window", reach);
-    if (lighter) parts.set("lighter", lighter);
     if (kept) parts.set("keep", kept.join("."));
     return `#live?${parts}`;
   }
 
-  function fromLink(link, models) {
-    const parts = new URLSearchParams(link.startsWith("#live?") ? link.slice(6) : ""), model = parts.get("model");
-    if (!Object.hasOwn(models, model ?? "")) return null;
+  function fromLink(link) {
+    if (!link.startsWith("#live?")) return null;
+    const parts = new URLSearchParams(link.slice(6)), reach = parts.get("window");
     const number = (text) => (/^-?\d{1,5}$/.test(text) ? Number(text) : NaN);
     const numbers = (name, by) => (parts.get(name) ?? "").split(by).slice(0, MOST_CUTS);
-    const [reach, lighter] = ["window", "lighter"].map((name) => Math.abs(parseFloat(parts.get(name))));
     const cuts = numbers("cut", "_").map((cut) => cut.split(".")).filter(([kind, ...rest]) => KINDS.includes(kind) && rest.length === 4)
       .map(([kind, ...rest]) => [kind, ...rest.map(number)]).filter((cut) => !cut.some(Number.isNaN));
     return {
-      model, text: (parts.get("text") ?? "").slice(0, MOST_TEXT), cuts, reach: reach in [0, 1, 2, 3] ? reach : null,
-      lighter: lighter <= 1 ? lighter : 0, kept: parts.has("keep") ? numbers("keep", ".").map(number).filter((n) => n >= 0) : null,
+      text: (parts.get("text") ?? "").slice(0, MOST_TEXT), cuts, reach: /^\d$/.test(reach) ? Number(reach) : null,
+      kept: parts.has("keep") ? numbers("keep", ".").map(number).filter((n) => n >= 0) : null,
     };
   }
 

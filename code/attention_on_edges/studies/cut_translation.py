@@ -251,16 +251,3 @@ def _cut(sentence: CutTranslation, kept: Tensor, chunks: Sequence[Tensor]) -> Te
         return together
     half = len(possible) // 2
     return _cut(sentence, _cut(sentence, kept, possible[:half]), possible[half:])
-
-
-def refine(sentence: CutTranslation, kept: Tensor, rounds: int) -> Tensor:
-    """Give some edges back at random and prune again, in random order; keep what is smaller: bool [E]."""
-    generator = torch.Generator().manual_seed(0)
-    for _ in range(rounds):
-        order = torch.randperm(len(kept), generator=generator)
-        trial = kept.clone()
-        trial[order[:48]] = True
-        trial = prune(sentence, torch.randperm(len(kept), generator=generator), trial)
-        if trial.sum() <= kept.sum():
-            kept = trial
-    return kept

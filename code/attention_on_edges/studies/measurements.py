@@ -18,7 +18,6 @@ from attention_on_edges.runs.scores import tokenised, translate, validated_searc
 from attention_on_edges.studies.alignment import CHOSEN_ON, measure_alignment
 from attention_on_edges.studies.bleu import measure_bleu, paired_tests
 from attention_on_edges.studies.circuits import SENTENCES, measure_circuits
-from attention_on_edges.studies.golf import measure_golf
 from attention_on_edges.studies.heads import measure_pruning
 from attention_on_edges.studies.lens import measure_lens
 from attention_on_edges.studies.results import Results, Rows
@@ -149,7 +148,7 @@ def _gold_captions(artifact: Artifact) -> Rows:
     return rows + measure_syntax({"trained": model, "drawn": drawn}, data, splits)
 
 
-_FEW, _KEEP = "How few edges does a translation need?", "How few edges keep these translations?"
+_FEW = "How few edges does a translation need?"
 
 _WRITES = "What would a state write, if the decoder stopped there?"
 
@@ -179,9 +178,7 @@ MEASUREMENTS = {
         ("gold-captions", "Do heads align and parse the grammar's captions?", "multi30k", _gold_captions),
         ("syntax", "Does an encoder's attention follow syntax?", "multi30k", _syntax),
         ("circuits-tatoeba", _FEW, "tatoeba", _circuits),
-        ("golf-tatoeba", _KEEP, "tatoeba", measure_golf),
         ("circuits-multi30k", _FEW, "multi30k", _circuits),
-        ("golf-multi30k", _KEEP, "multi30k", measure_golf),
         ("lens-tatoeba", _WRITES, "tatoeba", lambda artifact: _lens(artifact, 300)),
         ("lens-multi30k", _WRITES, "multi30k", lambda artifact: _lens(artifact, 200)),
     )
