@@ -51,7 +51,7 @@ def test_no_answer_is_known_before_its_depth():
         assert torch.equal(same, batch.depth > steps)
 
 
-@pytest.mark.parametrize("kind", ["act", "pondernet", "fixed", "ordinary"])
+@pytest.mark.parametrize("kind", ["act", "fixed", "ordinary"])
 def test_training_is_repeatable_and_lowers_the_loss(kind):
     config = FitConfig(30, 4, rate=0.01, warmup=5)
     model, again = (train_chains(kind, 3, 0.01, config) for _ in range(2))

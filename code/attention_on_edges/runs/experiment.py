@@ -51,16 +51,13 @@ class UniversalConfig:
     eps: float = 0.01
     bias: float = 1.0
     halting: str = "act"
-    prior: float = 0.3
     ponder_weight: float = 0.01
     ponder_warmup: int = 0
     norm_first: bool = True
     shared: bool = False
 
     def __post_init__(self) -> None:
-        check_halting(
-            self.max_steps, self.eps, self.halting, self.prior, self.ponder_weight, self.ponder_warmup
-        )
+        check_halting(self.max_steps, self.eps, self.halting, self.ponder_weight, self.ponder_warmup)
 
     def build(self, vocab_size: int) -> UTransformer:
         """Return a model of this size."""

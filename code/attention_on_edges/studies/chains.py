@@ -79,11 +79,11 @@ class ChainReader(UTransformer):
     def __init__(self, halting: str, max_steps: int, weight: float):
         layer, _ = layer_pair(DIM, DIM_FF, HEADS, 0.0)
         encoder: Any = Encoder(layer, 1)  # in place of a decoder, too
-        unit = None if halting == "fixed" else HaltingUnit(DIM, 1.0 if halting == "act" else -1.0)
+        unit = None if halting == "fixed" else HaltingUnit(DIM)
         words, places = Embeddings(1, DIM), PositionalEncoding(DIM, 0.0)  # words are not used
         super().__init__(
             encoder, encoder, words, words, places, places, Generator(DIM, VALUES), None, unit, max_steps,
-            halting=halting, prior=0.2, ponder_weight=weight, ponder_warmup=300, engine="scatter",
+            halting=halting, ponder_weight=weight, ponder_warmup=300, engine="scatter",
         )  # fmt: skip
         draw_weights(self)
         self.fields = nn.ModuleList(nn.Embedding(size, DIM) for size in (2, VALUES))
@@ -101,14 +101,7 @@ class ChainReader(UTransformer):
     def loss(self, batch: ChainBatch, step: int) -> Tensor:
         """Return the loss per token, after ``step`` updates, that of halting included."""
         output = self.run(batch)
-        several = self.predictions(output)
-        if several is None:
-            loss = cross_entropy(self.generator.logits(output.hidden), batch.answers)
-        else:
-            states, weights = several
-            logits = self.generator.logits(states).flatten(0, 1)
-            each = cross_entropy(logits, batch.answers.repeat(len(states)), reduction="none")
-            loss = (each.view_as(weights) * weights).sum(0).mean()
+        loss = cross_entropy(self.generator.logits(output.hidden), batch.answers)
         extra = self.extra_loss(output, step)
         return loss if extra is None else loss + extra
 
@@ -219,7 +212,6 @@ def _by_depth(values: Tensor, depth: Tensor) -> list[float]:
 
 KINDS = {
     "ACT": ("act", 10, 0.05),
-    "PonderNet": ("pondernet", 10, 0.3),
     "3 steps": ("fixed", 3, 0.0),
     "6 steps": ("fixed", 6, 0.0),
     "10 steps": ("fixed", 10, 0.0),
@@ -230,7 +222,7 @@ KINDS = {
 
 
 def chain_runs() -> list[ChainRun]:
-    """All runs: seven models, three seeds."""
+    """All runs: six models, three seeds."""
     return [
         ChainRun(name, *settings, replace(TRAINING, seed=seed))
         for name, settings in KINDS.items()
