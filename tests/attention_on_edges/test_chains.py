@@ -10,8 +10,8 @@ from attention_on_edges.studies.chains import (
     TOKENS,
     VALUES,
     ChainReader,
-    ChainRun,
     draw_chains,
+    measure_chains,
     rank_correlation,
     train_chains,
 )
@@ -73,7 +73,7 @@ def test_rank_correlation_is_scipys():
 
 
 def test_the_study_tests_longer_chains_with_more_steps():
-    row = ChainRun("x", "fixed", 3, 0.0, FitConfig(2, 1)).figures()
+    row = measure_chains(FitConfig(2, 1), "fixed", 3, 0.0)
     assert (row["steps"], row["steps longer"]) == (3.0, 6.0)
     assert [len(row[f"right by depth{name}"]) for name in ("", " longer")] == [7, 13]
     assert row["rank"] == 0

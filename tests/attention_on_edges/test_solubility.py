@@ -10,7 +10,13 @@ from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles
 from attention_on_edges.corpora.graph_data import Molecule, molecules, read_molecule
 from attention_on_edges.studies import solubility
 from attention_on_edges.studies.fitting import FitConfig
-from attention_on_edges.studies.solubility import KINDS, MoleculeModel, MoleculeRun, pairs_of, side_by_side
+from attention_on_edges.studies.solubility import (
+    KINDS,
+    MoleculeModel,
+    measure_molecules,
+    pairs_of,
+    side_by_side,
+)
 
 ASPIRIN, SALT = (read_molecule(smiles, 0.0) for smiles in ("CC(=O)Oc1ccccc1C(=O)O", "[Na+].[Cl-]"))
 
@@ -93,7 +99,7 @@ def test_scaffolds_are_in_one_split_and_a_model_learns(monkeypatch):
     drawn, fit_on = [], solubility.batches
     monkeypatch.setattr(solubility, "batches", lambda data, *rest: drawn.append(data) or fit_on(data, *rest))
     answers = torch.tensor([one.solubility for one in solubility.data_of("bonds")["train"]])
-    figures = MoleculeRun("x", "bonds", FitConfig(150, 32, 1e-3)).figures()
+    figures = measure_molecules(FitConfig(150, 32, 1e-3), "bonds")
     assert len(drawn) == 1
     assert drawn[0] is solubility.data_of("bonds")["train"]
     assert figures["train"] < 0.65 * float(answers.std())

@@ -98,17 +98,8 @@ class Search:
     length_offset: float = 5
 
 
-class Described:
-    """Base of a study's entries: their configuration as JSON."""
-
-    @property
-    def config(self: Any) -> dict[str, Any]:
-        """The configuration, as JSON."""
-        return json.loads(json.dumps(asdict(self)))
-
-
 @dataclass(frozen=True)
-class Experiment(Described):
+class Experiment:
     """A named training run.
 
     Attributes
@@ -140,6 +131,11 @@ class Experiment(Described):
     tokenizer: TokenizerConfig | None = None
     tests: tuple[str, ...] = ("test",)
     search: Search | None = None
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The configuration, as JSON."""
+        return json.loads(json.dumps(asdict(self)))
 
     @classmethod
     def of(cls, config: Mapping[str, Any], where: Path | str = "configuration") -> "Experiment":

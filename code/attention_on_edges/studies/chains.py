@@ -14,8 +14,7 @@ from attention_on_edges.layers import Embeddings, Generator, PositionalEncoding,
 from attention_on_edges.models.halting import HaltingUnit
 from attention_on_edges.models.transformer import Encoder, Output
 from attention_on_edges.models.universal import Encoding, UTransformer
-from attention_on_edges.runs.experiment import Described
-from attention_on_edges.studies.fitting import FitConfig, fit
+from attention_on_edges.studies.fitting import FitConfig, FitRun, fit
 from attention_on_edges.studies.gat_steps import STEPS, NodeBatch, StepModel
 from edgewise.graphs import AttentionGraph
 
@@ -133,7 +132,19 @@ TRAINING = FitConfig(1000, 16)
 def train_chains(
     model: str, steps: int, weight: float = 0.0, config: FitConfig = TRAINING
 ) -> ChainReader | OrdinaryReader:
-    """Train a new model to find the end of chains; arguments as in :class:`ChainRun`."""
+    """Train a new model to find the end of chains.
+
+    Parameters
+    ----------
+    model : str
+        A halting rule of :class:`ChainReader`, or ``"ordinary"``.
+    steps : int
+        Most steps, or layers.
+    weight : float
+        Of the loss of halting.
+    config : FitConfig
+        How it is trained, on so many graphs at a time.
+    """
     make: Callable[[], ChainReader | OrdinaryReader] = partial(ChainReader, model, steps, weight)
     if model == "ordinary":
         make = partial(OrdinaryReader, steps)
@@ -151,59 +162,34 @@ def rank_correlation(one: Tensor, two: Tensor) -> float:
     return float((ranks[0] * ranks[1]).sum() / spread) if spread > 0 else 0.0
 
 
-@dataclass(frozen=True)
-class ChainRun(Described):
-    """A model that follows pointers, tested on new graphs and on longer chains.
+def measure_chains(training: FitConfig, model: str, steps: int, weight: float) -> dict[str, Any]:
+    """Train; test on new graphs and on longer chains.
 
-    Attributes
-    ----------
-    name : str
-        Its variant in the study.
-    model : str
-        A halting rule of :class:`ChainReader`, or ``"ordinary"``.
-    steps : int
-        Most steps, or layers.
-    weight : float
-        Of the loss of halting.
-    training : FitConfig
-        How it is trained, on so many graphs at a time.
+    For chains as in training, and for ``longer`` ones: the share of tokens that are ``right``, mean
+    ``steps``, the ``rank`` correlation of steps and depth, and both of the former for each depth. Then
+    seconds of training, and of answering the graphs as in training.
     """
-
-    name: str
-    model: str
-    steps: int
-    weight: float
-    training: FitConfig
-
-    def figures(self) -> dict[str, Any]:
-        """Train and test.
-
-        For chains as in training, and for ``longer`` ones: the share of tokens that are ``right``, mean
-        ``steps``, the ``rank`` correlation of steps and depth, and both of the former for each depth. Then
-        seconds of training, and of answering the graphs as in training.
-        """
-        began = time.perf_counter()
-        model = train_chains(self.model, self.steps, self.weight, self.training)
-        row: dict[str, Any] = {"training seconds": time.perf_counter() - began}
-        for name, deepest in (("", DEEPEST), (" longer", LONGER[0])):
-            batch = draw_chains(TEST_GRAPHS, deepest, torch.Generator().manual_seed(TEST_SEED))
-            if name and isinstance(model, ChainReader):
-                fixed = self.model == "fixed"
-                model.max_steps = self.steps * LONGER[0] // DEEPEST if fixed else LONGER[1]
-            with torch.no_grad():
-                began = time.perf_counter()
-                found, steps = model.answer(batch)
-                seconds = time.perf_counter() - began
-            right = found == batch.answers
-            row |= {
-                f"right{name}": float(right.double().mean()),
-                f"steps{name}": float(steps.double().mean()),
-                f"rank{name}": rank_correlation(steps, batch.depth),
-                f"right by depth{name}": _by_depth(right, batch.depth),
-                f"steps by depth{name}": _by_depth(steps, batch.depth),
-                f"seconds{name}": seconds,
-            }
-        return row
+    began = time.perf_counter()
+    reader = train_chains(model, steps, weight, training)
+    row: dict[str, Any] = {"training seconds": time.perf_counter() - began}
+    for name, deepest in (("", DEEPEST), (" longer", LONGER[0])):
+        batch = draw_chains(TEST_GRAPHS, deepest, torch.Generator().manual_seed(TEST_SEED))
+        if name and isinstance(reader, ChainReader):
+            reader.max_steps = steps * LONGER[0] // DEEPEST if model == "fixed" else LONGER[1]
+        with torch.no_grad():
+            began = time.perf_counter()
+            found, taken = reader.answer(batch)
+            seconds = time.perf_counter() - began
+        right = found == batch.answers
+        row |= {
+            f"right{name}": float(right.double().mean()),
+            f"steps{name}": float(taken.double().mean()),
+            f"rank{name}": rank_correlation(taken, batch.depth),
+            f"right by depth{name}": _by_depth(right, batch.depth),
+            f"steps by depth{name}": _by_depth(taken, batch.depth),
+            f"seconds{name}": seconds,
+        }
+    return row
 
 
 def _by_depth(values: Tensor, depth: Tensor) -> list[float]:
@@ -221,10 +207,15 @@ KINDS = {
 """Adaptive depth, a fixed number of steps of one layer, and different layers."""
 
 
-def chain_runs() -> list[ChainRun]:
+def chain_runs() -> list[FitRun]:
     """All runs: six models, three seeds."""
     return [
-        ChainRun(name, *settings, replace(TRAINING, seed=seed))
-        for name, settings in KINDS.items()
+        FitRun(
+            name,
+            measure_chains,
+            replace(TRAINING, seed=seed),
+            {"model": model, "steps": steps, "weight": weight},
+        )
+        for name, (model, steps, weight) in KINDS.items()
         for seed in range(3)
     ]
