@@ -99,17 +99,6 @@ def test_two_hops_ask_a_neighbour_of_a_neighbour():
     assert all(mask[i, i] for i in range(48))
 
 
-def test_strings_are_sorted():
-    batch = STEP_TASKS["sorting"].draw(4, torch.Generator().manual_seed(1))
-    letters, places = batch.symbols.T
-    lengths = batch.enc.to_mask().sum(1)[places == 0].tolist()
-    assert 8 <= min(lengths) <= max(lengths) <= 16
-    parts = (x.split(lengths) for x in (letters, places, batch.answers))
-    for string, place, answer in zip(*parts, strict=True):
-        assert sorted(string.tolist()) == answer.tolist()
-        assert place.tolist() == list(range(len(place)))
-
-
 def test_a_run_learns_takes_the_rate_that_is_better_on_validation_and_is_repeatable(monkeypatch):
     monkeypatch.setattr(gat_steps, "TEST_GRAPHS", 50)
     training, rates = FitConfig(40, 8, warmup=10), (1e-9, 1e-2)

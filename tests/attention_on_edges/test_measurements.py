@@ -209,13 +209,6 @@ class TestSyntax:
         assert (det["offset"], det["baseline"]) == (1, 1.0)
         assert relations["obj"]["offset"] == -1
 
-    def test_heads_and_offsets_are_chosen_on_the_other_split(self, model, data, monkeypatch):
-        monkeypatch.setattr(syntax, "COMMON", 1)
-        other = replace(self.PARSE, heads=(2, 2, -1, 2))
-        rows = measure_syntax({"trained": model}, data, {"valid": [self.PARSE], "test": [other]})
-        det = next(r for r in rows if r.get("relation") == "det")
-        assert (det["offset"], det["baseline"]) == (1, 0.0)
-
 
 class TestRunning:
     def test_figures_are_kept_with_what_they_were_measured_on(self, tmp_path, monkeypatch):

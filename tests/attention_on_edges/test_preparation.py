@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from attention_on_edges import corpora, runs
 from attention_on_edges.corpora.preparation import moses, plain, prepared
@@ -44,13 +42,6 @@ def test_plain_text_comes_back_but_for_its_case():
         texts, there = ([pair[number] for pair in c.splits["train"]] for c in (corpus, ours))
         assert texts != there
         assert plain(there, language) == [text.lower() for text in texts]
-
-
-@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=40))
-def test_any_text_can_be_prepared(text):
-    (line,) = moses([text], "en")
-    assert line == line.strip()
-    assert "\n" not in plain([line], "de")[0]
 
 
 def test_a_model_of_prepared_text_reads_and_writes_plain_text(tmp_path, monkeypatch):

@@ -20,7 +20,7 @@ from attention_on_edges.runs import EXPERIMENTS, Experiment, load_data, scores
 from attention_on_edges.training.checkpoint_files import CheckpointError
 from processes import in_team
 
-TINY = runs.reduced(EXPERIMENTS["wmt14"])
+TINY = runs.reduced(EXPERIMENTS["wmt14-base"])
 
 
 @pytest.fixture
@@ -140,11 +140,3 @@ def test_a_run_leaves_an_artifact_and_refuses_another_tokenizer(own_cache, tmp_p
     learned.write_text(BPE.train((german for _, german in data.corpus.splits["valid"]), 400).to_json())
     with pytest.raises(CheckpointError, match="data"):
         runs.start(TINY, tmp_path, resume=True)
-
-
-@pytest.mark.corpus
-def test_the_sample_of_wmt14(own_cache):
-    data = load_data(replace(TINY, task="wmt14", tokenizer=replace(TINY.tokenizer, vocab_size=1000)))
-    assert 9000 < len(data.splits["train"]) < 10_000
-    batch = next(data.by_tokens(GraphPool(), "train", 4096, True))
-    assert 3000 < batch.n_tokens <= 4096
