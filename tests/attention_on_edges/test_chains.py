@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from scipy.stats import spearmanr
 
 from attention_on_edges.studies.chains import (
     TOKENS,
@@ -12,7 +11,6 @@ from attention_on_edges.studies.chains import (
     ChainReader,
     draw_chains,
     measure_chains,
-    rank_correlation,
     train_chains,
 )
 from attention_on_edges.studies.fitting import FitConfig, fit
@@ -64,12 +62,6 @@ def test_training_is_repeatable_and_lowers_the_loss(kind):
     assert 1 <= int(steps.min()) <= int(steps.max()) <= 3
     if kind in ("fixed", "ordinary"):
         assert set(steps.tolist()) == {3}
-
-
-def test_rank_correlation_is_scipys():
-    one, two = torch.randint(6, (2, 40), generator=torch.Generator().manual_seed(0))  # with ties
-    assert rank_correlation(one, two) == pytest.approx(spearmanr(one, two).statistic)
-    assert rank_correlation(one, torch.ones(40)) == 0
 
 
 def test_the_study_tests_longer_chains_with_more_steps():

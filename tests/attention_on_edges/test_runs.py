@@ -77,28 +77,6 @@ def test_a_matrix_with_three_names_is_kept_once(tmp_path):
     assert runs.figures(model, data, "test") == pytest.approx(artifact.metrics["test"], rel=1e-5)
 
 
-def test_weights_of_another_model_are_refused():
-    model = TINY.build(29)
-    weights = dict(model.named_parameters())
-    name = "encoder.norm.weight"
-    for wrong in (
-        {n: x for n, x in weights.items() if n != name},
-        weights | {"more": weights[name]},
-        weights | {name: torch.ones(1)},
-    ):
-        with pytest.raises(ValueError, match="weights must be those of the model"):
-            runs.load_weights(model, wrong)
-
-
-def test_the_same_seed_builds_the_same_model_and_another_one_does_not():
-    data = load_data(TINY)
-    one, two = TINY.build(data.vocab_size), TINY.build(data.vocab_size)
-    other = replace(TINY, training=replace(TINY.training, seed=1)).build(data.vocab_size)
-    weight = "encoder.layers.0.self_attn.in_proj.weight"
-    assert torch.equal(one.state_dict()[weight], two.state_dict()[weight])
-    assert not torch.equal(one.state_dict()[weight], other.state_dict()[weight])
-
-
 @pytest.mark.parametrize("other", ["pairs", "vocabulary"])
 def test_a_run_does_not_go_on_with_other_data(other, tmp_path, monkeypatch):
     runs.start(TINY, tmp_path).train(max_steps=2)

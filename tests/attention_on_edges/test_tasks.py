@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from attention_on_edges.pool import GraphPool
-from attention_on_edges.tasks import EOS, LETTERS, SOS, get_dataset, pairs_of_length
+from attention_on_edges.tasks import EOS, LETTERS, SOS, get_dataset
 
 pool = GraphPool()
 
@@ -122,12 +122,3 @@ def test_orders_can_be_drawn_again(bucketed):
     data.order_state = state
     assert first() == one
     assert first() == two
-
-
-def test_pairs_of_one_length():
-    for name, answer in (("copy", list), ("sort", sorted)):
-        pairs = pairs_of_length(name, 30, 5)
-        assert [len(source) for source, _ in pairs] == [30] * 5
-        assert all(target == answer(source) for source, target in pairs)
-        assert pairs == pairs_of_length(name, 30, 5)
-        assert pairs != pairs_of_length(name, 30, 5, seed=1)

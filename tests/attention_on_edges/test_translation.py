@@ -165,15 +165,6 @@ def translator(folder):
 
 
 class TestTranslator:
-    def test_lists_are_sorted_and_in_the_order_of_the_texts(self, translator):
-        texts = ["A man rides a bike through the park.", "A dog", "Two women are sitting."]
-        found = translator(texts, beam=3, n_best=3)
-        assert [len(lists) for lists in found] == [3, 3, 3]
-        for text, lists in zip(texts, found, strict=True):
-            assert translator([text], beam=3, n_best=3)[0][0].text == lists[0].text
-            scores = [t.hypothesis.score for t in lists if t.hypothesis.finished]
-            assert scores == sorted(scores, reverse=True)
-
     def test_attention_is_that_of_the_rows_that_wrote_the_pieces(self, translator):
         text = "A man rides a bike."
         pieces = translator.splitter.split("Ein Mann")
