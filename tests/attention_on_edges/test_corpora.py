@@ -153,15 +153,14 @@ class TestSplits:
 
 
 def test_all_of_wmt14_is_read_part_by_part_from_its_archives(monkeypatch, cache, tmp_path):
-    def part(name, english, german):
+    def part(name, *texts):
         path = tmp_path / "mine" / name
         path.parent.mkdir(exist_ok=True)
         with tarfile.open(path, "w:gz") as archive:
-            for member, lines in (("t/x.en", english), ("t/x.de", german)):
+            for side, lines in zip(wmt14.SIDES, texts, strict=True):
                 (tmp_path / "plain").write_text(lines)
-                archive.add(tmp_path / "plain", member)
-        file = File(name, hashlib.sha256(path.read_bytes()).hexdigest(), ("http://127.0.0.1:9",))
-        return wmt14.Part(file, ("t/x.en", "t/x.de"))
+                archive.add(tmp_path / "plain", side)
+        return wmt14.Part(File(name, hashlib.sha256(path.read_bytes()).hexdigest(), ()), wmt14.SIDES)
 
     monkeypatch.setenv("EDGEWISE_DATA", str(tmp_path / "mine"))
     monkeypatch.setattr(wmt14, "TRAINING", [part("one", "a\n\nb\n", "A\nX\nB\n"), part("two", "c\n", "C\n")])

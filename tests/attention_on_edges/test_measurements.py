@@ -1,27 +1,25 @@
 """Measurements of chapters 8 to 10: models whose attention is planted, so that the figures are known."""
 
-import json
 from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner
 
-from attention_on_edges.cli.app import app
 from attention_on_edges.corpora import captions
 from attention_on_edges.corpora.gold_annotations import AlignedPair, Parse
 from attention_on_edges.corpora.text_dataset import TextDataset
 from attention_on_edges.corpora.tokenization import BPE
 from attention_on_edges.runs import ModelConfig, artifacts
+from attention_on_edges.runs.json_files import read_json
 from attention_on_edges.runs.metrics import bleu, tokenized_bleu
 from attention_on_edges.studies import MEASUREMENTS, alignment, load_study, measurements, syntax
 from attention_on_edges.studies import heads as heads_study
 from attention_on_edges.studies.alignment import measure_alignment
 from attention_on_edges.studies.bleu import measure_bleu
 from attention_on_edges.studies.heads import heads_of, measure_pruning
-from attention_on_edges.studies.measurements import measure_windows
+from attention_on_edges.studies.measurements import measure_windows, run_measurement
 from attention_on_edges.studies.syntax import measure_syntax
 
 
@@ -183,26 +181,16 @@ class TestSyntax:
         assert relations["obj"]["offset"] == -1
 
 
-class TestRunning:
-    def test_figures_are_kept_with_what_they_were_measured_on(self, tmp_path, monkeypatch):
-        seen = []
+def test_figures_are_kept_with_what_they_were_measured_on(tmp_path):
+    planted = replace(MEASUREMENTS["pruning"], measure=lambda artifact: [{"kind": artifact.name}])
+    found = read_json(run_measurement(planted, tmp_path))
+    assert found["rows"] == [{"kind": "multi30k"}]
+    assert found["config"]["weights"] == measurements.digest_of_weights(artifacts.load("multi30k"))
 
-        def measure(artifact):
-            seen.append(artifact.name)
-            return [{"kind": "whole", "bleu": 1.5}]
 
-        monkeypatch.setitem(MEASUREMENTS, "pruning", replace(MEASUREMENTS["pruning"], measure=measure))
-        result = CliRunner().invoke(app, ["study", "pruning", "--out", str(tmp_path)])
-        assert result.output.strip() == str(tmp_path / "pruning.json")
-        found = json.loads((tmp_path / "pruning.json").read_text("utf-8"))
-        assert seen == ["multi30k"] == [found["config"]["artifact"]]
-        assert found["rows"] == [{"kind": "whole", "bleu": 1.5}]
-        assert found["config"]["weights"] == measurements.digest_of_weights(artifacts.load("multi30k"))
-        assert found["provenance"]["seconds"] >= 0
-
-    def test_committed_figures_are_of_the_committed_models(self):
-        for name, measurement in MEASUREMENTS.items():
-            results = load_study(name)
-            artifact = artifacts.load(measurement.artifact)
-            assert results.config["weights"] == measurements.digest_of_weights(artifact), name
-            assert not results.provenance["changed"], name
+def test_committed_figures_are_of_the_committed_models():
+    for name, measurement in MEASUREMENTS.items():
+        results = load_study(name)
+        artifact = artifacts.load(measurement.artifact)
+        assert results.config["weights"] == measurements.digest_of_weights(artifact), name
+        assert not results.provenance["changed"], name

@@ -153,21 +153,6 @@ def test_a_configuration_that_fits_no_model_is_refused(part, change, message, fi
         runs.restore_model(changed, 29)
 
 
-def test_a_folder_does_not_shadow_a_model_nor_take_its_name(finished, tmp_path, monkeypatch):
-    _, artifact = finished
-    parts = artifact.config, artifact.metrics, artifact.provenance
-    for name in ("copy", "sort"):
-        artifacts.write(tmp_path / "committed" / name, artifacts.halved(artifact.weights), *parts)
-    monkeypatch.setattr(artifacts, "artifacts_folder", lambda: tmp_path / "committed")
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "copy").mkdir()
-    assert artifacts.load("copy").folder == tmp_path / "committed" / "copy"
-    assert artifacts.load("./committed/copy").name == "copy"
-    for name, message in (("./copy", "does not exist"), ("sort", "another model"), ("x", "are: copy, sort")):
-        with pytest.raises(InputError, match=message):
-            artifacts.load(name)
-
-
 def test_experiments_go_by_their_names_and_through_json():
     for name, experiment in EXPERIMENTS.items():
         assert experiment.name == name

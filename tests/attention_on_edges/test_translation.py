@@ -88,24 +88,6 @@ def test_batches_hold_the_text(corpus):
         assert sorted(seen) == sorted(corpus.splits["train"])
 
 
-def test_segmentations_are_resampled_in_training_only_and_repeat_from_the_same_state(corpus):
-    splitter = BPE.train((text for pair in corpus.splits["train"] for text in pair), 400)
-    data = TextDataset(corpus, splitter, 0.3)
-
-    def drawn(mode):
-        return [data.draw_pair(i, mode) for i in range(10)]
-
-    state = data.order_state
-    first = drawn("train")
-    assert first != drawn("train")
-    data.order_state = state
-    assert drawn("train") == first
-    assert drawn("valid") == drawn("valid") == data.splits["valid"]
-    usual = sum(len(target) for _, target in data.splits["train"][:10])
-    assert sum(len(target) for _, target in first) > usual
-    assert TextDataset(corpus, splitter).draw_pair(0, "train") == data.splits["train"][0]
-
-
 def test_a_run_on_text_leaves_an_artifact_that_translates_without_the_corpus(small, tmp_path, monkeypatch):
     run = runs.start(TINY, tmp_path)
     run.train()

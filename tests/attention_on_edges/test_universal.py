@@ -144,22 +144,6 @@ def test_it_equals_loops_over_single_tokens(halting, sizes, seed, bias, eps, nor
     assert_equals_scalar(model.train(), batch_of(sizes, seed))
 
 
-@pytest.mark.parametrize(
-    ("options", "steps"),
-    [
-        ({"bias": 20.0}, {1}),
-        ({"bias": -20.0}, {4}),
-        ({"bias": -1.0}, {2, 3, 4}),
-        ({"max_steps": 1}, {1}),
-        ({"halting": "fixed"}, {4}),
-    ],
-    ids=str,
-)
-def test_patterns_of_halting(options, steps):
-    output = assert_equals_scalar(universal(4, **options), batch_of([(4, 4), (3, 3), (1, 1)]))
-    assert {n for side in output.pondered.values() for n in side.steps.tolist()} == steps
-
-
 def test_work_follows_the_active_tokens():
     model, seen = universal(4, bias=-1.0), {"ff": [], "halt": []}
     for name, module in (("ff", model.encoder.layers[0].feed_forward), ("halt", model.halt_enc)):

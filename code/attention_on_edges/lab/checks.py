@@ -7,8 +7,8 @@ from attention_on_edges.lab import given
 from attention_on_edges.lab.exam import FF, LAYERS, SOURCES, TARGETS, D, Exam, H, Part, Task
 from attention_on_edges.lab.report import Report
 
-PARALLEL = ("values", "other lengths", "in parallel", "gradients")
-STACK = ("submodules", "values", "other lengths", "dropout", "gradients")
+PARALLEL = ("values", "in parallel", "gradients")
+STACK = ("submodules", "values", "dropout", "gradients")
 
 TASKS = {
     1: Task(given.MultiHeadAttention, (H, D), PARALLEL, senders=2),
@@ -41,7 +41,7 @@ TASKS = {
     6: Task(
         given.Transformer,
         (SOURCES, TARGETS, LAYERS, D, FF, H, 0.5),
-        ("submodules", "values", "other lengths", "in parallel", "dropout", "decoding", "gradients"),
+        ("submodules", "values", "in parallel", "dropout", "decoding", "gradients"),
         parts=tuple(
             Part(f"{side}.{i}", task, inputs)
             for i in range(LAYERS)
