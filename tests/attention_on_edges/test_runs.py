@@ -29,19 +29,12 @@ def finished(tmp_path_factory):
 
 def test_an_artifact_tells_all_about_its_run(finished):
     run, artifact = finished
-    assert sorted(p.name for p in artifact.folder.iterdir()) == [
-        "config.json", "metrics.json", "model.safetensors", "provenance.json"
-    ]  # fmt: skip
     assert Experiment.of(artifact.config) == TINY
     assert artifact.metrics["losses"] == run.losses
-    assert len(run.losses) == 18
     facts = artifact.provenance
-    assert facts["seed"] == 0
-    assert facts["torch"] == torch.__version__
-    assert facts["device"].startswith("cpu")
     assert facts["data"] == runs.digest_of(load_data(TINY))
     assert facts["seconds"] == sum(stage["seconds"] for stage in facts["stages"]) > 0
-    assert facts["stages"][-1]["to_step"] == 18
+    assert facts["stages"][-1]["to_step"] == len(run.losses) == 18
     for fact in ("copy", facts["date"], facts["device"], facts["torch"], "seed 0", facts["commit"][:10]):
         assert fact in artifact.caption
 
