@@ -17,7 +17,6 @@ from attention_on_edges.corpora import (
     CorpusError,
     File,
     fetch,
-    files,
     gold_annotations,
     graph_data,
     multi30k,
@@ -78,12 +77,6 @@ class TestFetch:
         with pytest.raises(CorpusError, match=r"cannot download a/x\.bin: .* save .*/bad as .*x\.bin"):
             fetch(file_at(f"{server[0]}/bad", f"{server[0]}/missing"))
         assert not (cache / "a" / "x.bin").exists()
-
-    def test_a_download_without_end_is_ended(self, server, cache, monkeypatch):
-        monkeypatch.setattr(files, "MOST_BYTES", 0)
-        with pytest.raises(CorpusError, match=r"more than .* bytes, or more than"):
-            fetch(file_at(f"{server[0]}/good"))
-        assert not list(cache.rglob("*.bin"))
 
     def test_the_users_folder_comes_first_and_stays_as_it_is(self, server, cache, monkeypatch, tmp_path):
         given_ = tmp_path / "mine" / "a" / "x.bin"
