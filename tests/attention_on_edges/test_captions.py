@@ -1,9 +1,7 @@
-import re
-
 import pytest
 
 from attention_on_edges import corpora
-from attention_on_edges.corpora.captions import captions, gold_captions, noun_links
+from attention_on_edges.corpora.captions import captions, gold_captions
 from attention_on_edges.corpora.files import json_digest
 from attention_on_edges.studies import gold_tree
 from book_support import corpus_of
@@ -19,8 +17,6 @@ def test_the_captions_are_the_frozen_ones():
     assert json_digest(PAIRS) == "ebd64863f6ba2f5b581cc947e8f90c9c9806a82e231dd68b6f8516d7480c7186"
     assert captions(300) == PAIRS[:300]
     assert [(" ".join(a.source), " ".join(a.target)) for a, _ in GOLD.values()] == PAIRS
-    with pytest.raises(ValueError, match="count must be at most 10000, got 10001"):
-        captions(10_001)
 
 
 def test_splits_share_no_sentence():
@@ -41,14 +37,6 @@ BY_HAND = (
         "are-setzen taking-ab. off-setzen before-vor before-dem before-Abendessen dinner.-vor dinner.-dem",
         (1, 4, 4, 4, -1, 4, 8, 8, 4, 10, 4),
         "det nsubj aux advmod root compound:prt det amod obj case advmod",
-    ),
-    (
-        "Three friendly waiters are getting into the car while a mother is drinking coffee.",
-        "Three-Drei friendly-freundliche waiters-Kellner getting-steigen into-ins car-Auto while-während "
-        "a-eine mother-Mutter drinking-trinkt. coffee.-Kaffee",
-        "are-steigen getting-ein, the-ins is-trinkt. drinking-Kaffee coffee.-trinkt.",
-        (2, 2, 4, 4, -1, 7, 7, 4, 12, 10, 12, 12, 4, 12),
-        "det amod nsubj aux root case det obl mark det nsubj aux advcl obj",
     ),
     (
         "The friendly policewoman who is wearing a cap is giving a horse the banana in the garden.",
@@ -78,15 +66,6 @@ def test_all_parses_are_trees_and_every_word_has_a_link():
         assert aligned.sure <= aligned.possible
         assert {i for i, _ in aligned.possible} == set(range(len(aligned.source)))
         assert {j for _, j in aligned.possible} == set(range(len(aligned.target)))
-
-
-def test_nouns_are_linked_to_nouns():
-    for pair in PAIRS[::50]:
-        source, target = (re.findall(r"\w+", side) for side in pair)
-        links = noun_links(pair)
-        assert links
-        assert all(target[j][0].isupper() for _, j in links), pair
-        assert {"the", "is", "are"}.isdisjoint(source[i] for i, _ in links)
 
 
 @pytest.mark.corpus

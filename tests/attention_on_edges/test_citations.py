@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attention_on_edges.studies import citations
-from attention_on_edges.studies.citations import LinkRun, Links, adjacency
+from attention_on_edges.studies.citations import Links, adjacency, measure_links
 from attention_on_edges.studies.fitting import FitConfig
 
 ONES = [torch.tensor([[0, 1]])] * 4
@@ -70,7 +70,7 @@ def test_citations_held_back_are_found_better_than_by_chance():
     assert links.papers == 2708
     assert len(set().union(*parts)) == sum(map(len, parts))
     figures = {
-        name: LinkRun(name, FitConfig(30, 448, 3e-3, warmup=10, seed=3)).figures()["test"]
+        name: measure_links(name, FitConfig(30, 448, 3e-3, warmup=10, seed=3))["test"]
         for name in ("common neighbours", "random walks", "attention along citations")
     }
     assert 0.6 < figures["common neighbours"] < figures["random walks"] < 0.9
@@ -79,8 +79,8 @@ def test_citations_held_back_are_found_better_than_by_chance():
 
 @pytest.mark.corpus
 def test_the_test_sees_known_links_alone():
-    links, run = citations.hold_out(3), LinkRun("attention along citations", FitConfig(1, 448, seed=3))
-    seen = citations.learned(run, links).args[0]
+    links = citations.hold_out(3)
+    seen = citations.learned("attention along citations", FitConfig(1, 448, seed=3), links).args[0]
     edges = set(zip(seen.graph.src.tolist(), seen.graph.dst.tolist(), strict=True))
     known = {pair for a, b in links.known.tolist() for pair in ((a, b), (b, a))}
     assert edges == known | {(i, i) for i in range(links.papers)}

@@ -2,7 +2,6 @@ import gzip
 import hashlib
 import http.server
 import os
-import re
 import tarfile
 import threading
 import zipfile
@@ -18,7 +17,6 @@ from attention_on_edges.corpora import (
     CorpusError,
     File,
     fetch,
-    files,
     gold_annotations,
     graph_data,
     multi30k,
@@ -80,19 +78,6 @@ class TestFetch:
             fetch(file_at(f"{server[0]}/bad", f"{server[0]}/missing"))
         assert not (cache / "a" / "x.bin").exists()
 
-    @pytest.mark.parametrize("bound", ["MOST_BYTES", "MOST_SECONDS"])
-    def test_a_download_without_end_is_ended(self, bound, server, cache, monkeypatch):
-        monkeypatch.setattr(files, bound, 0)
-        with pytest.raises(CorpusError, match=r"more than .* bytes, or more than"):
-            fetch(file_at(f"{server[0]}/good"))
-        assert not list(cache.rglob("*.bin"))
-
-    def test_an_empty_home_names_no_folder(self, cache, monkeypatch):
-        for name, value in (("EDGEWISE_CACHE", ""), ("XDG_CACHE_HOME", ""), ("HOME", "")):
-            monkeypatch.setenv(name, value)
-        with pytest.raises(CorpusError, match="no home folder"):
-            files.cache_folder()
-
     def test_the_users_folder_comes_first_and_stays_as_it_is(self, server, cache, monkeypatch, tmp_path):
         given_ = tmp_path / "mine" / "a" / "x.bin"
         given_.parent.mkdir(parents=True)
@@ -104,9 +89,6 @@ class TestFetch:
         with pytest.raises(CorpusError, match="another version"):
             fetch(file)
         assert given_.read_bytes() == b"bad"
-        monkeypatch.setenv("EDGEWISE_DATA", str(tmp_path / "nowhere"))
-        with pytest.raises(CorpusError, match="EDGEWISE_DATA must name a folder"):
-            fetch(file)
         assert server[1] == []
 
 
@@ -157,12 +139,6 @@ class TestSplits:
         assert sum(map(len, keys.values())) == len(set.union(*keys.values()))
         assert tatoeba.split_by_source(pairs[::-1], sizes, seed) == splits
 
-    def test_the_seed_draws_another_split_in_another_order(self):
-        pairs = [(f"word {i}", "mot") for i in range(50)]
-        one, other = (tatoeba.split_by_source(pairs, {"test": 10}, seed) for seed in (0, 1))
-        assert one["test"] != other["test"]
-        assert one["train"] != sorted(one["train"])
-
     def test_what_differs_in_capitals_and_punctuation_alone_is_one_source(self):
         assert tatoeba.source_key("It's OK, Tom!") == tatoeba.source_key("its ok  tom")
         assert tatoeba.source_key("Go!") != tatoeba.source_key("Goes!")
@@ -170,15 +146,14 @@ class TestSplits:
 
 
 def test_all_of_wmt14_is_read_part_by_part_from_its_archives(monkeypatch, cache, tmp_path):
-    def part(name, english, german):
+    def part(name, *texts):
         path = tmp_path / "mine" / name
         path.parent.mkdir(exist_ok=True)
         with tarfile.open(path, "w:gz") as archive:
-            for member, lines in (("t/x.en", english), ("t/x.de", german)):
+            for side, lines in zip(wmt14.SIDES, texts, strict=True):
                 (tmp_path / "plain").write_text(lines)
-                archive.add(tmp_path / "plain", member)
-        file = File(name, hashlib.sha256(path.read_bytes()).hexdigest(), ("http://127.0.0.1:9",))
-        return wmt14.Part(file, ("t/x.en", "t/x.de"))
+                archive.add(tmp_path / "plain", side)
+        return wmt14.Part(File(name, hashlib.sha256(path.read_bytes()).hexdigest(), ()), wmt14.SIDES)
 
     monkeypatch.setenv("EDGEWISE_DATA", str(tmp_path / "mine"))
     monkeypatch.setattr(wmt14, "TRAINING", [part("one", "a\n\nb\n", "A\nX\nB\n"), part("two", "c\n", "C\n")])
@@ -231,7 +206,6 @@ ALL_FILES = [
     *multi30k.FILES.values(),
     tatoeba.ARCHIVE,
     wmt14.NEWSTEST2014.archive,
-    *(file for files in wmt14.SAMPLE.values() for file in files),
     gold_annotations.HANSARDS_TEXT,
     gold_annotations.HANSARDS_GOLD,
     *gold_annotations.EWT.values(),
@@ -255,39 +229,12 @@ class TestRealFiles:
         del sizes["train"]
         assert {name: len(split) for name, split in found.tokenised.items()} == sizes
 
-    def test_multi30k_tokenised_lines_are_those_of_the_raw_text(self):
-        found = corpus_of("multi30k")
-        for name, tokenised in found.tokenised.items():
-            for raw, tokens in zip(found.splits[name], tokenised, strict=True):
-                for a, b in zip(raw, tokens, strict=True):
-                    letters = [re.sub(r"&\w+;|\W|_", "", side.lower()) for side in (a, b)]
-                    assert letters[0] == letters[1]
-
     def test_tatoeba_has_all_pairs_once_and_no_source_twice(self):
         splits = corpus_of("tatoeba").splits
         assert sum(map(len, splits.values())) == 166_979  # 151 lines differ from others in white space alone
         keys = [{tatoeba.source_key(s) for s, _ in split} for split in splits.values()]
         assert len(keys[1]) == len(keys[2]) == 2000
         assert len(set.union(*keys)) == sum(map(len, keys))
-        lengths = [len(source) for source, _ in splits["train"]]
-        thousand = [sum(lengths[i : i + 1000]) / 1000 for i in (0, len(lengths) - 1000)]
-        assert abs(thousand[0] - thousand[1]) < 3  # the file itself is sorted by length
-
-    def test_wmt14_sample_is_plain_text(self):
-        splits = corpus_of("wmt14").splits
-        assert {n: len(s) for n, s in splits.items()} == {"train": 10_000, "valid": 3000, "test": 3003}
-        assert not re.search(r"&(quot|apos|amp|lt|gt|#\d+);", str(splits))
-        assert not any(" ," in side or " ." in side[-2:] for pair in splits["valid"] for side in pair)
-
-    @pytest.mark.parametrize("name", ["multi30k", "tatoeba", "wmt14"])
-    def test_every_sentence_is_clean_and_says_something(self, name):
-        found = corpus_of(name)
-        for split in (*found.splits.values(), *found.tokenised.values()):
-            for pair in split:
-                for side in pair:
-                    assert side
-                    assert side == text.clean(side)
-                    assert not re.search("[\u00a0\u202f\u2009\t]", side)
 
     def test_molecules_and_citations_are_as_published(self):
         found = graph_data.molecules()

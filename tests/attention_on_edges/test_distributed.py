@@ -32,7 +32,6 @@ COURSES = {
     ),
     "one sentence": (SMALL, ODD, 6),
     "halting": (ACT, ODD, 6),
-    "PonderNet": (ACT | {"halting": "pondernet"}, ODD, 6),
 }
 
 

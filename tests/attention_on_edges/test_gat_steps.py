@@ -6,7 +6,7 @@ import torch
 from torch.nn.functional import elu
 from torch_geometric.nn import GATv2Conv
 
-from attention_on_edges.studies import STUDIES, gat_steps
+from attention_on_edges.studies import gat_steps
 from attention_on_edges.studies.fitting import FitConfig
 from attention_on_edges.studies.gat_steps import (
     BY_GATV2,
@@ -19,8 +19,9 @@ from attention_on_edges.studies.gat_steps import (
     WITHOUT,
     GATv2Layer,
     StepLayer,
-    StepsRun,
+    measure_steps,
     nodes_right,
+    train_steps,
 )
 from edgewise import GraphTransformerLayer
 from edgewise.graphs import complete
@@ -103,29 +104,11 @@ def test_two_hops_ask_a_neighbour_of_a_neighbour():
     assert all(mask[i, i] for i in range(48))
 
 
-def test_strings_are_sorted():
-    batch = STEP_TASKS["sorting"].draw(4, torch.Generator().manual_seed(1))
-    letters, places = batch.symbols.T
-    lengths = batch.enc.to_mask().sum(1)[places == 0].tolist()
-    assert 8 <= min(lengths) <= max(lengths) <= 16
-    parts = (x.split(lengths) for x in (letters, places, batch.answers))
-    for string, place, answer in zip(*parts, strict=True):
-        assert sorted(string.tolist()) == answer.tolist()
-        assert place.tolist() == list(range(len(place)))
-
-
-def test_the_study_adds_and_leaves_out_every_step():
-    assert [len(steps) for steps in LADDER.values()] == [0, 1, 2, 3, 4, 5]
-    assert [set(STEPS) - set(steps) for steps in WITHOUT.values()] == [{step} for step in STEPS[:-1]]
-    entries = STUDIES["gat-steps"].entries
-    assert len({(e.task, e.steps, e.training.seed) for e in entries}) == len(entries) == 72
-    assert len({(replace(e.training, seed=0), e.rates) for e in entries}) == 1
-
-
 def test_a_run_learns_takes_the_rate_that_is_better_on_validation_and_is_repeatable(monkeypatch):
     monkeypatch.setattr(gat_steps, "TEST_GRAPHS", 50)
-    run = StepsRun("x", "sorting", STEPS, FitConfig(40, 8, warmup=10), (1e-9, 1e-2))
-    found, models = run.figures(), {rate: run.train(rate) for rate in run.rates}
+    training, rates = FitConfig(40, 8, warmup=10), (1e-9, 1e-2)
+    found = measure_steps(training, "sorting", STEPS, rates)
+    models = {rate: train_steps(replace(training, rate=rate), "sorting", STEPS) for rate in rates}
     valid = {rate: nodes_right(model, "sorting", VALIDATION) for rate, model in models.items()}
     assert found == {"rate": 1e-2, "right": nodes_right(models[1e-2], "sorting", TEST)}
     assert valid[1e-2] > 0.15 > valid[1e-9]

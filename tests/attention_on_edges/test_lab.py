@@ -5,9 +5,6 @@ import re
 
 import pytest
 import torch
-from hypothesis import given as over
-from hypothesis import settings
-from hypothesis import strategies as st
 from IPython.core.interactiveshell import InteractiveShell
 from torch import nn
 from torch.nn import functional as F
@@ -21,15 +18,14 @@ from support import assert_equal_as_stated
 HEADS = 3
 
 
-def check(task, subject, **options):
-    return getattr(lab, f"task{task}")(subject, **options)
+def check(task, subject):
+    return getattr(lab, f"task{task}")(subject)
 
 
 def said(report):
     """What a report says of the steps that failed."""
-    return " / ".join(
-        f"{f.step}: {f.message}" for f in report.findings if f.status in ("wrong", "unfinished")
-    )
+    failed = [f for f in report.findings if f.status in ("wrong", "unfinished")]
+    return " / ".join(f"{f.step}: {f.message}" for f in failed)
 
 
 def edited(task, *edits):
@@ -40,17 +36,7 @@ def edited(task, *edits):
 
 # Right solutions
 
-
-@pytest.mark.parametrize("task", TASKS)
-@settings(max_examples=3)
-@over(seed=st.integers(0, 10_000))
-def test_model_solutions_pass(task, seed):
-    report = check(task, TASKS[task], seed=seed)
-    assert report, report
-    assert {finding.status for finding in report.findings} == {"ok"}
-
-
-OTHER_WAYS = {
+RIGHT = {f"task {task}": (task,) for task in TASKS} | {
     "PyTorch's own attention": (
         1,
         ("scores = q @ k.transpose(-2, -1) / math.sqrt(self.d_k)", "scores = 0"),
@@ -70,10 +56,12 @@ OTHER_WAYS = {
 }
 
 
-@pytest.mark.parametrize("name", OTHER_WAYS)
-def test_other_right_ways_pass(name):
-    task, *edits = OTHER_WAYS[name]
-    assert check(task, edited(task, *edits)), name
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_solutions_pass(name):
+    task, *edits = RIGHT[name]
+    report = check(task, edited(task, *edits))
+    assert report, report
+    assert {finding.status for finding in report.findings} == {"ok"}
 
 
 # The model solutions, held against PyTorch
@@ -105,7 +93,7 @@ def copy_stack(ours):
 
 def shaken(task, seed=5):
     """The model solution with the random parameters of the checks, in double precision."""
-    return getattr(lab.checks, f"_Task{task}")(TASKS[task], seed).fresh().double()
+    return exam.Exam(task, lab.checks.TASKS[task], TASKS[task], seed).fresh().double()
 
 
 def assert_same(inputs, ours, theirs):
@@ -169,86 +157,49 @@ def test_greedy_decoding_is_what_teacher_forcing_calls_most_probable():
 # Wrong solutions
 
 
-@pytest.mark.parametrize(("task", "name"), [(t, name) for t, slips in lab.SLIPS.items() for name in slips])
-def test_each_slip_is_told_by_its_message_and_by_no_other(task, name):
-    message, *edits = lab.SLIPS[task][name]
+@pytest.mark.parametrize(("task", "slip"), [(t, slip) for t, slips in lab.SLIPS.items() for slip in slips])
+def test_each_slip_is_told_by_its_own_sentence(task, slip):
+    message, *edits = slip
     report = check(task, edited(task, *edits))
-    wrong = [f.message for f in report.findings if f.status in ("wrong", "unfinished")]
-    where = "With batch 2, n 1 and m 1: " if name == "squeezed" else ""
-    assert wrong == [where + message]
+    assert [f.message for f in report.findings if f.status == "wrong"] == [message]
 
 
-LOOP = "torch.stack([s.softmax(-1) @ x for s, x in zip(scores.unbind({0}), v.unbind({0}))], {0})"
 ATTEND = f"{SOFTMAX} @ v"
+LOOP = "torch.stack([s.softmax(-1) @ x for s, x in zip(scores.unbind({0}), v.unbind({0}))], {0})"
 
 WRONG = [
-    (
-        1,
-        [(CUT, "x.reshape(len(x), self.h, -1, self.d_k)"), (JOIN, "context.reshape(query.shape)")],
-        "heads are transposed with the tokens.*And: .*joined without",
-    ),
     (1, [(" / math.sqrt(self.d_k)", ""), (SOFTMAX, "scores.softmax(-2)")], "√d_k. And: The softmax runs"),
-    (1, [(ATTEND, LOOP.format(1))], "heads in parallel: .*one after the other"),
-    (1, [(ATTEND, LOOP.format(0))], "heads in parallel: More sentences take"),
+    (1, [(ATTEND, LOOP.format(1))], "in parallel: More heads take"),
+    (1, [(ATTEND, LOOP.format(0))], "in parallel: More sentences take"),
     (1, [("self.w_o(context", "self.w_o(context.detach()")], "gradients: No gradient reaches input 1"),
     (
         2,
         [("self.inner(x).relu()", "(self.inner(x) + self.inner(x).detach()).relu() / 2")],
         "gradients: The output is right, but the gradient of input 1 is not",
     ),
-    (
-        2,
-        [("return self.outer(self.inner(x).relu())", "return self.outer(self.inner(x).relu()).detach()")],
-        "No gradient flows back",
-    ),
-    (
-        2,
-        [("return self", "self.outer = nn.Linear(8, 12).to(x)\n        return self")],
-        "made in `forward`",
-    ),
-    (
-        2,
-        [
-            ("return self.outer(self.inner(x)", "return torch.cat([self.outer(self.inner(y)"),
-            (".relu())", ".relu()) for y in x.split(1, 1)], 1)"),
-        ],
-        "in parallel: More tokens take",
-    ),
+    (2, [("self.inner(x).relu())", "self.inner(x).relu()).detach()")], "No gradient flows back"),
+    (2, [("return ", "while True:\n            x = x + 1\n        return ")], "does a loop never end"),
+    (2, [("return ", "x += 1\n        return ")], "changes a tensor that it was given"),
+    (2, [("return ", "")], "returns a NoneType.*`return` missing"),
+    (2, [("return ", "return x[0]  # ")], r"a tensor \[5, 12\], but a tensor \[2, 5, 12\] is asked for"),
+    (2, [("def forward", "def forwards")], "values: `forward` is yet to be written"),
+    (2, [("self.inner = ", "self.first = ")], "`inner.weight` should be .8, 12., but is missing"),
     (3, [("self.dropout(self.feed", "F.dropout(self.feed")], "values: Two runs .*F"),
-    (4, [("-torch.inf", "-50.0")], "large scores: .*not small enough"),
-    (4, [("-torch.inf", "-2.0")], "values: The numbers are wrong"),
+    (4, [("-torch.inf", "-50.0")], "large scores: .*changes when a later token does"),
     (4, [("scores.masked_fill(later, -torch.inf)", "scores + later * -torch.inf")], r"are nan.* 0 \* inf"),
-    (
-        4,
-        [
-            ("scores.masked_fill(later, -torch.inf)", "scores"),
-            (
-                "context = scores.softmax(-1)",
-                "w = scores.softmax(-1)\n        w = w.tril() if maskout else w\n"
-                "        context = w / w.sum(-1, keepdim=True)",
-            ),
-        ],
-        "large scores: Where scores are large, the output is not finite",
-    ),
-    (
-        5,
-        [(", maskout=True", ""), ("memory, memory)", "memory, memory, maskout=True)")],
-        "not switched on .* And: `maskout` is on in the cross-attention",
-    ),
     (6, [("[:, -1:].argmax", "[:, -1:].argmin")], "decoding: The numbers are wrong"),
 ]
 
 
 @pytest.mark.parametrize(("task", "edits", "message"), WRONG)
-def test_typical_wrong_solutions_are_told_what_is_wrong(task, edits, message):
+def test_wrong_solutions_are_told_what_is_wrong(task, edits, message):
     report = check(task, edited(task, *edits))
     assert re.search(message, said(report)), report
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_decoding_that_watches_one_sentence_only_is_noticed(seed):
-    report = check(6, edited(6, ("not ended.all()", "not ended[0, 0]")), seed=seed)
-    assert "as soon as one sentence" in said(report)
+@pytest.mark.parametrize("subject", [None, given.FeedForward(12, 8)])
+def test_what_is_no_class_is_reported_never_raised(subject):
+    assert "Error" in said(check(2, subject))
 
 
 def test_faults_of_a_part_are_looked_for_in_their_own_task():
@@ -264,46 +215,11 @@ def test_faults_of_a_part_are_looked_for_in_their_own_task():
 
     wrong = edited(1, (" / math.sqrt(self.d_k)", ""))
     unmasked = edited(4, ("if maskout:", "if False:"))
-    blank = edited(1, ("q, k, v = self", "raise NotImplementedError\n        q, k, v = self"))
     for task in (3, 5):
         report = check(task, own_parts(TASKS[task], wrong))
         assert re.search("`(self_)?attention` by itself gives wrong numbers: see task 1", said(report))
-        report = check(task, own_parts(TASKS[task], blank))
-        assert (report.status, said(report)) == ("unfinished", "submodules: `forward` is yet to be written.")
     assert "see task 4" in said(check(5, own_parts(given.DecoderStack, unmasked)))
     assert check(3, own_parts(given.EncoderStack, unmasked))
-
-
-# Broken code
-
-
-class Renamed(nn.Module):
-    def __init__(self, dim_model, dim_ff):
-        super().__init__()
-        self.first = nn.Linear(dim_model, dim_ff)
-
-
-BROKEN = [
-    (Renamed, "`inner.weight` should be .8, 12., but is missing. Keep `__init__` as given"),
-    (edited(2, ("return ", "while True:\n            x = x + 1\n        return ")), "does a loop never end"),
-    (edited(2, ("return ", "x += 1\n        return ")), "changes a tensor that it was given"),
-    (edited(2, ("return ", "")), "returns a NoneType.*`return` missing"),
-    (
-        edited(2, ("return ", "return x[0]  # ")),
-        r"a tensor \[5, 12\], but a tensor \[2, 5, 12\] is asked for",
-    ),
-    (edited(2, ("(self, x: Tensor)", "(self)")), r"TypeError: .* takes 1 positional argument"),
-    (edited(2, ("def forward", "def forwards")), "values: `forward` is yet to be written"),
-    (given.FeedForward(12, 8), "Error"),
-    (None, "TypeError"),
-]
-
-
-@pytest.mark.parametrize(("subject", "message"), BROKEN)
-def test_broken_code_is_reported_never_raised(subject, message):
-    report = check(2, subject)
-    assert not report
-    assert re.search(message, said(report)), report
 
 
 CELL = """\
@@ -314,11 +230,7 @@ class FeedForward(nn.Module):
         self.outer = nn.Linear(dim_ff, dim_model)
 
     def forward(self, x):
-        y = self.inner(x)
-        return self.helper(y)
-
-    def helper(self, y):
-        return self.outer(y @ y)
+        return self.outer(x @ x)
 
 report = lab.task2(FeedForward)
 """
@@ -329,7 +241,7 @@ def test_the_readers_line_is_told_as_it_stands_in_the_cell():
     shell.run_cell("from torch import nn\nfrom attention_on_edges import lab")
     shell.run_cell(CELL, silent=True).raise_error()
     first = shell.user_ns["report"].findings[0]
-    assert (first.status, first.line) == ("wrong", "line 12, in helper: return self.outer(y @ y)")
+    assert (first.status, first.line) == ("wrong", "line 8, in forward: return self.outer(x @ x)")
 
 
 def test_a_check_leaves_no_trace():
@@ -345,16 +257,9 @@ def test_a_check_leaves_no_trace():
 # Reports
 
 
-def test_a_report_is_true_only_when_all_is_well():
-    ok, wrong, open_ = (lab.Finding("a", status) for status in ("ok", "wrong", "unfinished"))
-    for findings, status in (((ok,), "passed"), ((ok, open_), "unfinished"), ((open_, wrong), "wrong")):
-        report = lab.Report("Task", findings)
-        assert report.status == status
-        assert bool(report) == (status == "passed")
-
-
 def test_reports_tell_in_words_what_they_tell_by_signs():
     report = check(1, edited(1, (" / math.sqrt(self.d_k)", "")))
+    assert (report.status, bool(report)) == ("wrong", False)
     assert repr(report).splitlines()[:2] == [
         "Task 1, MultiHeadAttention: not right yet",
         "  ✗ values: wrong. The scores are not divided by √d_k.",
@@ -367,22 +272,12 @@ def test_reports_tell_in_words_what_they_tell_by_signs():
 def test_nothing_of_the_readers_becomes_markup():
     finding = lab.Finding("<b>", "wrong", "<script>alert(1)</script> `<u>`", 'x = "<i>" & y')
     page = lab.Report('<"title">', (finding,))._repr_html_()
-    assert set(re.findall(r"<(\w+)", page)) == {
-        "style",
-        "div",
-        "p",
-        "strong",
-        "ul",
-        "li",
-        "span",
-        "pre",
-        "code",
-    }
+    ours = ["style", "div", "p", "strong", "ul", "li", "span", "pre", "code"]
+    assert set(re.findall(r"<(\w+)", page)) == set(ours)
 
 
 def test_equal_means_what_the_book_says():
     wanted = torch.tensor([100.0, 0.0], dtype=torch.float64)
     assert exam.near(torch.tensor([100.0009, 0.0]), wanted)
-    assert not exam.near(torch.tensor([100.0011, 0.0]), wanted)
-    assert not exam.near(torch.tensor([100.0]), wanted)
-    assert not exam.near(torch.tensor([100.0, math.nan]), wanted)
+    for other in ([100.0011, 0.0], [100.0], [100.0, math.nan]):
+        assert not exam.near(torch.tensor(other), wanted)

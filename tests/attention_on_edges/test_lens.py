@@ -6,7 +6,6 @@ import torch
 from attention_on_edges.decoding import greedy
 from attention_on_edges.models import dense
 from attention_on_edges.runs import ModelConfig
-from attention_on_edges.studies import load_study
 from attention_on_edges.studies.cut_translation import KINDS, CutTranslation
 from attention_on_edges.studies.lens import (
     as_words,
@@ -85,16 +84,3 @@ def test_shares_are_counted_over_every_place(model):
     assert decoder[-1]["next"] == 1
     assert encoder[-1]["same"] == 1
     assert all(row["same"] * len(SOURCES) % 1 == 0 for row in encoder)
-
-
-@pytest.mark.parametrize("name", ["tatoeba", "multi30k"])
-def test_committed_shares_go_from_what_is_read_to_what_is_next(name):
-    rows = load_study(f"lens-{name}").rows
-    read, following = ([row[key] for row in rows if row["side"] == "decoder"] for key in ("read", "next"))
-    same = [row["same"] for row in rows if row["side"] == "encoder"]
-    assert len(read) == 3 * (len(same) - 1) + 1
-    assert read[0] > 0.99 > 0.01 > following[0]
-    assert following[-1] == 1 > 0.01 > read[-1]
-    assert following == sorted(following)
-    assert same == sorted(same)
-    assert same[-1] == 1

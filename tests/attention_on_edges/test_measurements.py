@@ -1,29 +1,25 @@
 """Measurements of chapters 8 to 10: models whose attention is planted, so that the figures are known."""
 
-import json
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner
 
-from attention_on_edges.cli.app import app
 from attention_on_edges.corpora import captions
 from attention_on_edges.corpora.gold_annotations import AlignedPair, Parse
 from attention_on_edges.corpora.text_dataset import TextDataset
 from attention_on_edges.corpora.tokenization import BPE
 from attention_on_edges.runs import ModelConfig, artifacts
+from attention_on_edges.runs.json_files import read_json
 from attention_on_edges.runs.metrics import bleu, tokenized_bleu
 from attention_on_edges.studies import MEASUREMENTS, alignment, load_study, measurements, syntax
-from attention_on_edges.studies import bleu as bleu_study
 from attention_on_edges.studies import heads as heads_study
 from attention_on_edges.studies.alignment import measure_alignment
-from attention_on_edges.studies.bleu import measure_bleu, paired_tests
+from attention_on_edges.studies.bleu import measure_bleu
 from attention_on_edges.studies.heads import heads_of, measure_pruning
-from attention_on_edges.studies.measurements import measure_windows
+from attention_on_edges.studies.measurements import measure_windows, run_measurement
 from attention_on_edges.studies.syntax import measure_syntax
 
 
@@ -55,10 +51,9 @@ def test_windows_grow_narrower_and_the_widest_changes_nothing(model, data):
 
 class TestPruning:
     def test_every_order_leaves_out_what_it_says(self, model, data, monkeypatch):
-        """Each head left out spoils one more translation: its number in the list of heads, and all before."""
-        heads = heads_of(model)
+        """A translation is spoiled for each head left out."""
+        heads, out = heads_of(model), []
         weight = {head: (7 * i) % len(heads) + 1.0 for i, head in enumerate(heads)}  # no two alike
-        out = []
 
         @contextmanager
         def without_heads(_, left_out):
@@ -66,9 +61,8 @@ class TestPruning:
             yield
 
         def translate(_, data, sources):
-            spoiled = sum(int(weight[head]) for head in out[-1]) % 20
             references = [target for _, target in data.corpus.splits["test"]]
-            return ["nichts davon stimmt hier ."] * spoiled + references[spoiled:]
+            return ["nichts davon stimmt hier ."] * len(out[-1]) + references[len(out[-1]) :]
 
         monkeypatch.setattr(heads_study, "without_heads", without_heads)
         monkeypatch.setattr(heads_study, "translate", translate)
@@ -77,38 +71,15 @@ class TestPruning:
         assert whole == {"kind": "whole", "bleu": pytest.approx(100), "heads": 12}
         ones, orders = rows[:12], rows[12:]
         assert out[1:13] == [[head] for head in heads]
-        assert [(r["graph"], r["layer"], r["head"], r["importance"]) for r in ones] == [
-            (head.graph, head.layer, head.number, weight[head]) for head in heads
-        ]
-        by_harm = sorted(ones, key=lambda r: r["importance"])
-        assert all(a["bleu"] > b["bleu"] for a, b in pairwise(by_harm))
-        assert by_harm[-1]["p"] < 0.01
+        assert [row["importance"] for row in ones] == [*weight.values()]
+        assert all(row["bleu"] < 100 for row in ones)
         kinds = (("least first", 0), ("most first", 0), ("random", 0), ("random", 1))
-        assert [(r["kind"], r["seed"], r["removed"]) for r in orders] == [
-            (*kind, count) for kind in kinds for count in (5, 10)
-        ]
+        found = [(r["kind"], r["seed"], r["removed"]) for r in orders]
+        assert found == [(*kind, count) for kind in kinds for count in (5, 10)]
         ranked = sorted(heads, key=weight.get)
         assert out[13:17] == [ranked[:5], ranked[:10], ranked[:-6:-1], ranked[:-11:-1]]
-        assert set(out[17]) < set(out[18]) <= set(heads)
+        assert set(out[17]) < set(out[18])
         assert out[17] != out[19]
-
-    def test_p_values_count_differences_both_ways(self, monkeypatch):
-        """Of systems that differ by chance, a tenth has p below 0.1; one-sided it would be a fifth."""
-        monkeypatch.setattr(bleu_study, "TRIALS", 300)
-        monkeypatch.setattr(bleu_study, "RESAMPLES", 100)
-        references = [f"satz nummer {i} steht hier und da ." for i in range(60)]
-        generator = np.random.default_rng(0)
-        wrong = generator.random((2, 60, 60)) < 0.3
-        systems = [
-            [
-                ["etwas ganz anderes als das ." if w else r for w, r in zip(row, references, strict=True)]
-                for row in half
-            ]
-            for half in wrong
-        ]
-        values = [paired_tests(a, [b], references)[1].p_value for a, b in zip(*systems, strict=True)]
-        assert 0.35 < np.mean(values) < 0.65
-        assert paired_tests(references, [[x + "  " for x in references]], references)[1].p_value == 1
 
 
 def test_bleu_comes_with_its_interval_and_brevity_penalty():
@@ -209,34 +180,17 @@ class TestSyntax:
         assert (det["offset"], det["baseline"]) == (1, 1.0)
         assert relations["obj"]["offset"] == -1
 
-    def test_heads_and_offsets_are_chosen_on_the_other_split(self, model, data, monkeypatch):
-        monkeypatch.setattr(syntax, "COMMON", 1)
-        other = replace(self.PARSE, heads=(2, 2, -1, 2))
-        rows = measure_syntax({"trained": model}, data, {"valid": [self.PARSE], "test": [other]})
-        det = next(r for r in rows if r.get("relation") == "det")
-        assert (det["offset"], det["baseline"]) == (1, 0.0)
+
+def test_figures_are_kept_with_what_they_were_measured_on(tmp_path):
+    planted = replace(MEASUREMENTS["pruning"], measure=lambda artifact: [{"kind": artifact.name}])
+    found = read_json(run_measurement(planted, tmp_path))
+    assert found["rows"] == [{"kind": "multi30k"}]
+    assert found["config"]["weights"] == measurements.digest_of_weights(artifacts.load("multi30k"))
 
 
-class TestRunning:
-    def test_figures_are_kept_with_what_they_were_measured_on(self, tmp_path, monkeypatch):
-        seen = []
-
-        def measure(artifact):
-            seen.append(artifact.name)
-            return [{"kind": "whole", "bleu": 1.5}]
-
-        monkeypatch.setitem(MEASUREMENTS, "pruning", replace(MEASUREMENTS["pruning"], measure=measure))
-        result = CliRunner().invoke(app, ["study", "pruning", "--out", str(tmp_path)])
-        assert result.output.strip() == str(tmp_path / "pruning.json")
-        found = json.loads((tmp_path / "pruning.json").read_text("utf-8"))
-        assert seen == ["multi30k"] == [found["config"]["artifact"]]
-        assert found["rows"] == [{"kind": "whole", "bleu": 1.5}]
-        assert found["config"]["weights"] == measurements.digest_of_weights(artifacts.load("multi30k"))
-        assert found["provenance"]["seconds"] >= 0
-
-    def test_committed_figures_are_of_the_committed_models(self):
-        for name, measurement in MEASUREMENTS.items():
-            results = load_study(name)
-            artifact = artifacts.load(measurement.artifact)
-            assert results.config["weights"] == measurements.digest_of_weights(artifact), name
-            assert not results.provenance["changed"], name
+def test_committed_figures_are_of_the_committed_models():
+    for name, measurement in MEASUREMENTS.items():
+        results = load_study(name)
+        artifact = artifacts.load(measurement.artifact)
+        assert results.config["weights"] == measurements.digest_of_weights(artifact), name
+        assert not results.provenance["changed"], name

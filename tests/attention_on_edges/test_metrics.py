@@ -3,7 +3,6 @@ import pytest
 from attention_on_edges.runs.metrics import (
     alignment_error_rate,
     bleu,
-    chrf,
     exact_match,
     token_accuracy,
     tokenized_bleu,
@@ -34,13 +33,6 @@ def test_bad_input(score, predictions, references):
 class TestBleu:
     references = ("A man rides a bike through the park .", "Two dogs play in the snow .")
 
-    def test_bounds_and_case(self):
-        assert bleu(self.references, self.references).value == pytest.approx(100)
-        shouted = [line.upper() for line in self.references]
-        assert bleu(shouted, self.references).value < 10
-        assert bleu(shouted, self.references, lowercase=True).value == pytest.approx(100)
-        assert chrf(self.references, self.references).value == pytest.approx(100)
-
     def test_it_is_the_geometric_mean_of_precisions_times_the_brevity_penalty(self):
         found = ["the cat sat on the red mat today"]
         wanted = ["the cat sat on the mat today"]
@@ -49,18 +41,6 @@ class TestBleu:
         for p in precisions:
             expected *= p**0.25
         assert tokenized_bleu(found, wanted).value == pytest.approx(expected)
-
-    def test_the_corpus_is_scored_as_one(self):
-        found = ["A man runs fast today .", "x"]
-        one, other = (bleu([a], [b]).value for a, b in zip(found, self.references, strict=True))
-        together = bleu(found, self.references).value
-        assert together != pytest.approx((one + other) / 2)
-
-    def test_signatures_say_how(self):
-        assert "tok:13a" in bleu(["a"], ["a"]).signature
-        assert "case:lc" in bleu(["a"], ["a"], lowercase=True).signature
-        assert "tok:none" in tokenized_bleu(["a"], ["a"]).signature
-        assert "nrefs:1" in str(chrf(["a"], ["a"]))
 
 
 class TestAlignment:

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from attention_on_edges import corpora, runs
 from attention_on_edges.corpora.preparation import moses, plain, prepared
@@ -46,13 +44,6 @@ def test_plain_text_comes_back_but_for_its_case():
         assert plain(there, language) == [text.lower() for text in texts]
 
 
-@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=40))
-def test_any_text_can_be_prepared(text):
-    (line,) = moses([text], "en")
-    assert line == line.strip()
-    assert "\n" not in plain([line], "de")[0]
-
-
 def test_a_model_of_prepared_text_reads_and_writes_plain_text(tmp_path, monkeypatch):
     torch.set_num_threads(1)
     full = corpora.load("captions", train=150, valid=10, test=10)
@@ -71,15 +62,10 @@ def test_a_model_of_prepared_text_reads_and_writes_plain_text(tmp_path, monkeypa
     run.train()
     assert run.data.corpus.splits["test"] == published["test"]
     artifact = runs.finish(run, tiny)
-    assert Experiment.of(artifact.config) == tiny
     assert artifact.metrics["test"]["references_reproduced"] == 1
-    model, data = runs.restore(artifact)
-    assert runs.figures(model, data, "test", search=runs.search_of(artifact)) == pytest.approx(
-        artifact.metrics["test"], rel=1e-5
-    )
     translator = runs.load_translator(artifact)
     source = full.splits["test"][0][0]
     assert source != source.lower()
-    assert translator.encode(source) == data.encode(data.splitter.split(moses([source], "en")[0]))
+    assert translator.split(source) == run.data.splitter.split(moses([source], "en")[0])
     (found,) = translator([source])[0]
-    assert found.text == plain([data.splitter.join(found.pieces)], "de")[0]
+    assert found.text == plain([run.data.splitter.join(found.pieces)], "de")[0]

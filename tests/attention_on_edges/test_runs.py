@@ -29,19 +29,12 @@ def finished(tmp_path_factory):
 
 def test_an_artifact_tells_all_about_its_run(finished):
     run, artifact = finished
-    assert sorted(p.name for p in artifact.folder.iterdir()) == [
-        "config.json", "metrics.json", "model.safetensors", "provenance.json"
-    ]  # fmt: skip
     assert Experiment.of(artifact.config) == TINY
     assert artifact.metrics["losses"] == run.losses
-    assert len(run.losses) == 18
     facts = artifact.provenance
-    assert facts["seed"] == 0
-    assert facts["torch"] == torch.__version__
-    assert facts["device"].startswith("cpu")
     assert facts["data"] == runs.digest_of(load_data(TINY))
     assert facts["seconds"] == sum(stage["seconds"] for stage in facts["stages"]) > 0
-    assert facts["stages"][-1]["to_step"] == 18
+    assert facts["stages"][-1]["to_step"] == len(run.losses) == 18
     for fact in ("copy", facts["date"], facts["device"], facts["torch"], "seed 0", facts["commit"][:10]):
         assert fact in artifact.caption
 
@@ -77,28 +70,6 @@ def test_a_matrix_with_three_names_is_kept_once(tmp_path):
     assert runs.figures(model, data, "test") == pytest.approx(artifact.metrics["test"], rel=1e-5)
 
 
-def test_weights_of_another_model_are_refused():
-    model = TINY.build(29)
-    weights = dict(model.named_parameters())
-    name = "encoder.norm.weight"
-    for wrong in (
-        {n: x for n, x in weights.items() if n != name},
-        weights | {"more": weights[name]},
-        weights | {name: torch.ones(1)},
-    ):
-        with pytest.raises(ValueError, match="weights must be those of the model"):
-            runs.load_weights(model, wrong)
-
-
-def test_the_same_seed_builds_the_same_model_and_another_one_does_not():
-    data = load_data(TINY)
-    one, two = TINY.build(data.vocab_size), TINY.build(data.vocab_size)
-    other = replace(TINY, training=replace(TINY.training, seed=1)).build(data.vocab_size)
-    weight = "encoder.layers.0.self_attn.in_proj.weight"
-    assert torch.equal(one.state_dict()[weight], two.state_dict()[weight])
-    assert not torch.equal(one.state_dict()[weight], other.state_dict()[weight])
-
-
 @pytest.mark.parametrize("other", ["pairs", "vocabulary"])
 def test_a_run_does_not_go_on_with_other_data(other, tmp_path, monkeypatch):
     runs.start(TINY, tmp_path).train(max_steps=2)
@@ -110,14 +81,6 @@ def test_a_run_does_not_go_on_with_other_data(other, tmp_path, monkeypatch):
     monkeypatch.setattr("attention_on_edges.runs.running.load_data", lambda *given: data)
     with pytest.raises(CheckpointError, match=rf"data\.{other} is '[0-9a-f]+' there and '[0-9a-f]+' here"):
         runs.start(TINY, tmp_path, resume=True)
-
-
-def test_an_unfinished_run_leaves_no_artifact(tmp_path):
-    run = runs.start(TINY, tmp_path)
-    run.train(max_steps=2)
-    with pytest.raises(ValueError, match="is not finished: 0 of 1 epochs"):
-        runs.finish(run, TINY)
-    assert not (tmp_path / "artifact").exists()
 
 
 def test_a_write_that_breaks_off_leaves_the_old_artifact(finished, tmp_path, monkeypatch):
@@ -141,7 +104,7 @@ def test_a_write_that_breaks_off_leaves_the_old_artifact(finished, tmp_path, mon
     assert [p.name for p in tmp_path.iterdir()] == ["copy"]
 
 
-@pytest.mark.parametrize("file", ["config.json", "metrics.json", "model.safetensors", "tokenizer.json"])
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors", "tokenizer.json"])
 def test_a_file_of_another_model_is_refused_by_name(file, finished, tmp_path):
     """Of the same size, in the place of the one that was written; a tokenizer, for instance."""
     _, artifact = finished
@@ -170,11 +133,8 @@ def test_weights_that_are_not_numbers_are_refused(finished, tmp_path):
     ("part", "change", "message"),
     [
         ("model", {"N": 0}, "model: N must be at least 1"),
-        ("model", {"N": "2"}, "model: N must be an integer"),
-        ("model", {"h": 3}, "model: .*divisible"),
         ("model", {"N": 2}, "weights must be those of the model"),
         ("training", {"more": 1}, "training: .*'more'"),
-        ("tokenizer", {"vocab_size": 3}, "tokenizer: vocab_size must be at least 256, got 3"),
     ],
 )
 def test_a_configuration_that_fits_no_model_is_refused(part, change, message, finished, tmp_path):
@@ -184,28 +144,6 @@ def test_a_configuration_that_fits_no_model_is_refused(part, change, message, fi
     changed = artifacts.write(tmp_path / "copy", weights, config, artifact.metrics, artifact.provenance)
     with pytest.raises(InputError, match=message):
         runs.restore_model(changed, 29)
-
-
-def test_a_folder_does_not_shadow_a_model_nor_take_its_name(finished, tmp_path, monkeypatch):
-    _, artifact = finished
-    parts = artifact.config, artifact.metrics, artifact.provenance
-    for name in ("copy", "sort"):
-        artifacts.write(tmp_path / "committed" / name, artifacts.halved(artifact.weights), *parts)
-    monkeypatch.setattr(artifacts, "artifacts_folder", lambda: tmp_path / "committed")
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "copy").mkdir()
-    assert artifacts.load("copy").folder == tmp_path / "committed" / "copy"
-    assert artifacts.load("./committed/copy").name == "copy"
-    for name, message in (("./copy", "does not exist"), ("sort", "another model"), ("x", "are: copy, sort")):
-        with pytest.raises(InputError, match=message):
-            artifacts.load(name)
-
-
-def test_outside_of_a_clone_there_are_no_models(monkeypatch):
-    monkeypatch.setattr(artifacts, "artifacts_folder", lambda: None)
-    with pytest.raises(ValueError, match="come with a clone of the book"):
-        artifacts.load("copy")
-    assert artifacts.names() == []
 
 
 def test_experiments_go_by_their_names_and_through_json():

@@ -4,26 +4,27 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.nn.functional import one_hot
 
 from attention_on_edges.corpora.gold_annotations import Parse
-from attention_on_edges.decoding import greedy
-from attention_on_edges.models.reader import Questions, Reader
+from attention_on_edges.models.reader import Reader
 from attention_on_edges.models.sparse_translator import on_source_graph, partitions
 from attention_on_edges.models.transformer import make_model
 from attention_on_edges.pool import GraphPool
-from attention_on_edges.studies import LONG_GRAPHS, ReaderRun, TaggerRun, grammar_edges, recall
+from attention_on_edges.studies import grammar_edges, recall
 from attention_on_edges.studies.fitting import FitConfig
-from attention_on_edges.studies.grammar_edges import WORD_GRAPHS, Tags, shared_links
+from attention_on_edges.studies.grammar_edges import WORD_GRAPHS, Tags, measure_tagger, shared_links
 from attention_on_edges.studies.recall import (
     FIRST,
     GAP,
-    HUB,
     NUM_HUBS,
     NUM_QUESTIONS,
-    PERIOD,
     SPAN,
     TASKS,
     LongData,
+    accuracy,
+    measure_reader,
+    train_reader,
 )
 from edgewise.graphs import (
     bigbird,
@@ -70,25 +71,6 @@ class TestTexts:
             assert sorted(keys) == sorted(pairs)
             assert [FIRST + 256 + 16 + pairs[key] for key in keys] == wanted
 
-    @pytest.mark.parametrize("task", TASKS)
-    def test_longer_texts_show_no_new_symbol_or_position(self, task):
-        ids, positions, answers = TASKS[task].draw(700, 20, seeded())
-        assert int(positions.max()) == PERIOD - 1
-        assert max(int(ids.max()), int(answers.max())) < TASKS[task].vocab_size
-        assert bool((ids[:, :NUM_HUBS] == HUB).all())
-        assert answers.unique().numel() == 16
-
-    def test_places_and_order_of_recall_are_drawn_alike(self):
-        """Nothing but the text tells the answer: any place may hold a pair, and no order is kept."""
-        ids, _, _ = TASKS["recall"].draw(32, 2000, seeded())
-        held = (ids[:, NUM_HUBS:-NUM_QUESTIONS] != GAP).float().mean(0)
-        torch.testing.assert_close(held, torch.full_like(held, 0.5), atol=0.06, rtol=0)
-        pairs = [(row[NUM_HUBS:-NUM_QUESTIONS] - FIRST) for row in ids]
-        in_text = torch.stack([p[p >= 0] // 16 for p in pairs])
-        asked = ids[:, -NUM_QUESTIONS:] - FIRST - 256
-        same = (in_text[:, :, None] == asked[:, None]).float().mean(0)
-        torch.testing.assert_close(same, torch.full_like(same, 1 / 8), atol=0.04, rtol=0)
-
     @pytest.mark.parametrize("name", GRAPHS)
     @pytest.mark.parametrize("task", TASKS)
     def test_a_batch_packs_texts_and_additional_tokens(self, name, task):
@@ -103,30 +85,8 @@ class TestTexts:
         assert torch.equal(batch.src[0][batch.asked].view(3, -1), ids[:, -NUM_QUESTIONS:])
         assert torch.equal(batch.tgt_y.view(3, -1), answers)
 
-    def test_graphs_are_made_once_and_texts_anew(self):
-        asked = []
-        batches = LongData("copy", lambda n: asked.append(n) or complete(n)).batches((30, 40), 120, seeded())
-        first, _, third, fourth = (next(batches) for _ in range(4))
-        assert asked == [30, 40]
-        assert [len(b.src[0]) for b in (first, fourth)] == [120, 120]
-        assert first.enc is third.enc
-        assert not torch.equal(first.src[0], third.src[0])
-
 
 class TestReader:
-    @pytest.mark.parametrize("name", GRAPHS)
-    @torch.no_grad()
-    def test_texts_of_a_batch_do_not_meet(self, name):
-        model = Reader(TASKS["recall"].vocab_size, 300, dim_model=16, dim_ff=16).eval()
-        data = LongData("recall", GRAPHS[name])
-        both, one = data.batch(30, 2, seeded()), data.batch(30, 1, seeded())
-        together, every = model(both), len(one.src[0])
-        for text in range(2):
-            src = tuple(x[text * every : (text + 1) * every] for x in both.src)
-            mine = together[text * NUM_QUESTIONS : (text + 1) * NUM_QUESTIONS]
-            alone = model(Questions(one.enc, src, one.asked, one.tgt_y))
-            torch.testing.assert_close(alone, mine, atol=1e-5, rtol=1e-5)
-
     @pytest.mark.parametrize("name", GRAPHS)
     def test_an_answer_depends_on_its_receptive_field_and_on_nothing_else(self, name):
         """With two layers, gradients reach an answer from just those tokens that the graph lets through."""
@@ -141,25 +101,16 @@ class TestReader:
 
     def test_it_learns_to_copy_and_is_tested_on_new_texts(self, monkeypatch):
         monkeypatch.setattr(recall, "LENGTHS", (26, 32))
-        run = ReaderRun("", "copy", "complete", FitConfig(150, 256, 6e-3, warmup=30), tested=(48,), texts=8)
-        model, losses = run.train()
+        training, where = FitConfig(150, 256, 6e-3, warmup=30), ("copy", "complete")
+        model, losses = train_reader(training, *where)
         assert losses[-1] < 0.7 * losses[0]
-        found = run.figures()
-        assert found == {
-            "loss": sum(losses[-100:]) / 100,
-            "edges 48": 48,
-            "right 48": run.accuracy(model, 48),
-        }
-        assert found["right 48"] > 3 / 16
-        model.forward = lambda batch: torch.nn.functional.one_hot(batch.tgt_y, 21).roll(1, 0).float()
-        assert run.accuracy(model, 48) < 0.2
-        model.forward = lambda batch: torch.nn.functional.one_hot(batch.tgt_y, 21).float()
-        assert run.accuracy(model, 48) == 1
-
-    def test_sparse_graphs_have_about_as_many_edges(self):
-        for name, graph_of in LONG_GRAPHS.items():
-            edges = graph_of(512).num_edges / 512
-            assert edges == 512 if name == "complete" else 35 < edges < 60, (name, edges)
+        right = accuracy(model, *where, 48, 8)
+        figures = {"loss": sum(losses[-100:]) / 100, "edges 48": 48, "right 48": right}
+        assert measure_reader(training, *where, (48,), 8) == figures
+        assert right > 3 / 16
+        for shift, expected in ((1, 0.2), (0, 1)):
+            model.forward = lambda batch, n=shift: one_hot(batch.tgt_y, 21).roll(n, 0).float()
+            assert (accuracy(model, *where, 48, 8) < expected) == bool(shift)
 
 
 PARSES = [
@@ -186,13 +137,6 @@ class TestTags:
         parts = [dependency_tree(parse.heads).to_mask() for parse in PARSES[:2]]
         assert torch.equal(batch.enc.to_mask(), torch.block_diag(*parts).bool())
 
-    @pytest.mark.parametrize("name", WORD_GRAPHS)
-    def test_sparse_graphs_have_as_many_edges(self, name):
-        for n in (1, 2, 7, 30):
-            graph = WORD_GRAPHS[name](parse_of(range(-1, n - 1)))
-            assert graph.num_edges == {"complete": n * n, "itself": n}.get(name, 3 * n - 2)
-            assert bool(receptive_field(graph, n)[n].all()) == (name != "itself" or n == 1)
-
     @given(st.integers(2, 40), st.integers(0, 100))
     def test_the_control_for_locality_has_the_distances_of_the_parse(self, n, seed):
         generator = seeded(seed)
@@ -212,14 +156,6 @@ class TestTags:
         assert shared_links([parse], "same distances") <= 2 / 11
         assert shared_links([parse_of((1, -1, 1))], "same distances") == 1  # there is nothing else
 
-    def test_every_sentence_comes_once_before_any_comes_again(self):
-        many = [Parse((str(i),) * 4, (1, 2, 3, -1), ("dep",) * 4) for i in range(12)]
-        batches = Tags(many, "complete").batches(16, seeded())
-        seen = [next(batches).src[0].tolist() for _ in range(6)]
-        for half in (seen[:3], seen[3:]):
-            assert sorted(i for ids in half for i in ids) == sorted([*range(1, 13)] * 4)
-        assert seen[:3] != seen[3:]
-
     def test_a_tagger_learns_along_the_tree_what_words_alone_do_not_say(self, monkeypatch):
         """What relates "b" is decided by its head alone, which stands anywhere in the sentence."""
         generator = seeded()
@@ -237,7 +173,7 @@ class TestTags:
         }
         monkeypatch.setattr(grammar_edges, "treebank", splits.get)
         training = FitConfig(60, 256, 6e-3, warmup=20)
-        tree, whole = (TaggerRun("", graph, training).figures() for graph in ("tree", "complete"))
+        tree, whole = (measure_tagger(training, graph) for graph in ("tree", "complete"))
         assert tree["right"] > 0.95
         assert whole["right"] < 0.75
         assert (tree["edges"], tree["shared"], whole["edges"]) == ((3 * 8 - 2) / 8, 1, 8)
@@ -273,15 +209,6 @@ class TestSparseTransformer:
         moved = (states - other).abs().sum(1) > 1e-6
         assert moved.tolist() == [False] * 6 + [True] * 5 + [False] * 4
 
-    @torch.no_grad()
-    def test_partitions_are_each_sentence_s_own(self):
-        model = on_source_graph(self.plain, "binary partition", 1)
-        torch.nn.init.normal_(model.span)
-        states = model.encode(self.batch)["enc"]
-        for i, source in enumerate(self.sources):
-            alone = model.encode(GraphPool()([source], [[1, 2]]))["enc"]
-            torch.testing.assert_close(states[self.batch.sentence(i)[0]], alone, atol=1e-5, rtol=1e-5)
-
     @given(st.lists(st.integers(1, 20), min_size=1, max_size=4), st.integers(1, 3))
     def test_partitions_hold_those_of_the_sentences(self, sizes, k):
         graph, first, spans = partitions(sizes, k), 0, sum(sizes)
@@ -294,20 +221,3 @@ class TestSparseTransformer:
             first, spans = first + n, spans + more
         assert spans == graph.num_src
         assert graph.num_edges == sum(binary_partition(n, k).num_edges for n in sizes)
-
-    def test_spans_are_attended_to_and_learned(self):
-        model = on_source_graph(self.plain, "binary partition", 1)
-        model.hidden(self.batch).sum().backward()
-        assert float(model.span.grad.abs().sum()) > 0
-
-    @pytest.mark.parametrize(("graph", "reach"), [("window", 1), ("binary partition", 2)])
-    @torch.no_grad()
-    def test_attention_and_decoding_run_on_it(self, graph, reach):
-        model = on_source_graph(self.plain, graph, reach)
-        weights, _, _ = model.attention_of(self.batch, 2)
-        kinds = {"window": window(9, 1, 1), "binary partition": binary_partition(9, 2)}
-        assert torch.equal(weights[0] > 0, kinds[graph].to_mask()[:9, :9])
-        whole = model(self.batch).argmax(1)
-        first = [int(whole[self.batch.sentence(i)[1].start]) for i in range(3)]
-        decoded = greedy(model, self.sources, 1, 2, 1)
-        assert [found.ids[0] if found.ids else 2 for found in decoded] == first

@@ -4,9 +4,8 @@ import json
 import pytest
 import torch
 
-from attention_on_edges import tasks
 from attention_on_edges.pool import GraphPool
-from attention_on_edges.tasks import EOS, LETTERS, SOS, TranslationDataset, get_dataset, pairs_of_length
+from attention_on_edges.tasks import EOS, LETTERS, SOS, get_dataset
 
 pool = GraphPool()
 
@@ -30,12 +29,6 @@ def test_splits_lengths_and_answers(dataset):
     counts = torch.bincount(torch.tensor([LETTERS.index(x) for s, _ in data.splits["train"] for x in s]))
     assert len(counts) == 26
     assert counts.max() / counts.min() < 1.1
-
-
-def test_splits_do_not_repeat_each_other():
-    data = get_dataset("copy")
-    seen = [{tuple(source) for source, _ in data.splits[mode] if len(source) > 6} for mode in data.splits]
-    assert not seen[0] & (seen[1] | seen[2])
 
 
 def test_the_same_seed_gives_the_same_data_and_order():
@@ -67,11 +60,6 @@ def test_sequences_by_id_are_what_the_batches_hold():
     assert data.decode(batch.tgt_y[tgt].tolist()) == target[1:]
 
 
-def test_no_sequence_is_empty(monkeypatch):
-    monkeypatch.setattr(tasks, "MEAN_LENGTH", 0)
-    assert min(len(source) for source, _ in get_dataset("copy").splits["train"]) == 1
-
-
 def test_device_in_both_spellings():
     data = get_dataset("copy")
     for spelling in ({"device": "meta"}, {"devices": ["meta"]}):
@@ -85,16 +73,7 @@ copy = get_dataset("copy")
     ("call", "error", "message"),
     [
         (lambda: copy(pool, "dev"), ValueError, "mode must be one of 'train', 'valid', 'test'; got 'dev'"),
-        (lambda: copy(pool, devices="cpu"), TypeError, "devices must be a list of one device, got 'cpu'"),
-        (lambda: copy(pool, devices=["cpu", "cpu"]), ValueError, "devices must name one device"),
-        (
-            lambda: copy.get_seq_by_id(1000, "valid"),
-            ValueError,
-            r"idx must lie in 0\.\.999 for mode 'valid', got 1000",
-        ),
         (lambda: copy.encode(["a", "ß"]), ValueError, "symbols must be in the vocabulary, got .'ß'."),
-        (lambda: copy.decode([29]), ValueError, r"id must lie in 0\.\.28, got 29"),
-        (lambda: TranslationDataset({}, "aa"), ValueError, "symbols must be distinct"),
     ],
 )
 def test_bad_input(call, error, message):
@@ -123,13 +102,6 @@ def test_batches_by_tokens_hold_every_pair_once_and_no_more_tokens(bucketed):
         assert (means == sorted(means)) == (bucketed and mode == "valid")
 
 
-def test_a_sentence_longer_than_the_budget_is_a_batch_of_its_own():
-    data = get_dataset("copy")
-    batches = list(data.by_tokens(GraphPool(), "valid", 1))
-    assert len(batches) == 1000
-    assert all(batch.n_sentences == 1 for batch in batches)
-
-
 @pytest.mark.parametrize("bucketed", [False, True])
 def test_orders_can_be_drawn_again(bucketed):
     data = get_dataset("copy")
@@ -144,12 +116,3 @@ def test_orders_can_be_drawn_again(bucketed):
     data.order_state = state
     assert first() == one
     assert first() == two
-
-
-def test_pairs_of_one_length():
-    for name, answer in (("copy", list), ("sort", sorted)):
-        pairs = pairs_of_length(name, 30, 5)
-        assert [len(source) for source, _ in pairs] == [30] * 5
-        assert all(target == answer(source) for source, target in pairs)
-        assert pairs == pairs_of_length(name, 30, 5)
-        assert pairs != pairs_of_length(name, 30, 5, seed=1)

@@ -6,8 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attention_on_edges.corpora.tokenization import BPE
-from attention_on_edges.runs import artifacts, restore_splitter
-from book_support import corpus_of
 
 LINES = [
     "A man rides a bike.",
@@ -32,21 +30,6 @@ def test_any_text_comes_back(bpe, line):
     assert bpe.join(bpe.split(line)) == line
 
 
-@pytest.mark.corpus
-@pytest.mark.parametrize("step", [40, pytest.param(1, marks=pytest.mark.nightly)])
-def test_every_line_of_every_corpus_comes_back(step):
-    """In every run one line of 40, and the first that holds each character."""
-    found = [corpus_of(name) for name in ("multi30k", "tatoeba")]
-    pieces = restore_splitter(artifacts.load("multi30k"))
-    parts = [pairs for corpus in found for pairs in (*corpus.splits.values(), *corpus.tokenised.values())]
-    lines = {line for pairs in parts for pair in pairs for line in pair}
-    assert len(lines) > 300_000
-    lines = sorted(lines)
-    first = {character: line for line in reversed(lines) for character in set(line)}
-    tried = {*lines[::step], *first.values()}
-    assert not [line for line in tried if pieces.join(pieces.split(line)) != line]
-
-
 def test_it_learns_frequent_words_and_one_vocabulary_for_both_languages(bpe):
     assert len(bpe.symbols) == len(set(bpe.symbols)) == 330
     pieces = bpe.split("A man is riding a horse.")
@@ -54,11 +37,6 @@ def test_it_learns_frequent_words_and_one_vocabulary_for_both_languages(bpe):
     assert set(pieces) <= set(bpe.symbols)
     assert "_riding" in bpe.show(pieces)
     assert bpe.show(bpe.split("fährt"))[0].startswith("_f")
-
-
-def test_the_first_word_is_split_like_any_other(bpe):
-    assert bpe.split("bike bike")[: len(bpe.split("bike"))] == bpe.split("bike")
-    assert bpe.split("bike bike") == 2 * bpe.split("bike")
 
 
 def test_training_is_deterministic_and_files_hold_all_of_it(bpe, tmp_path):

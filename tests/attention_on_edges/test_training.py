@@ -70,25 +70,6 @@ class TestOutputLoss:
         for grad, reference in zip(grads, wanted, strict=True):
             torch.testing.assert_close(grad.double(), reference, atol=1e-5, rtol=1e-5)
 
-    @given(st.integers(1, 20), st.integers(3, 9), st.integers(1, 200))
-    def test_tokens_may_be_weighted_and_the_weights_learned(self, tokens, vocab, chunk):
-        torch.manual_seed(tokens)
-        criterion = LabelSmoothing(vocab, 2, 0.1)
-        target = torch.randint(0, vocab, (tokens,))
-        exact = [torch.randn(s, dtype=torch.float64) for s in ((tokens, 5), (vocab, 5), (vocab,), (tokens,))]
-        exact = [x.requires_grad_() for x in exact]
-        logits = exact[0] @ exact[1].T + exact[2]
-        rows = [criterion(row.log_softmax(0)[None], t[None]) for row, t in zip(logits, target, strict=True)]
-        expected = (torch.stack(rows) * exact[3]).sum()
-        given = [x.detach().float().requires_grad_() for x in exact]
-        loss, correct = output_loss(*given[:3], target, criterion, chunk, weights=given[3])
-        assert loss.item() == pytest.approx(expected.item(), abs=1e-4, rel=1e-5)
-        right = (logits.argmax(1) == target) & (target != 2)
-        assert correct == pytest.approx(exact[3][right].sum().item(), abs=1e-5)
-        grads, wanted = torch.autograd.grad(3 * loss, given), torch.autograd.grad(3 * expected, exact)
-        for grad, reference in zip(grads, wanted, strict=True):
-            torch.testing.assert_close(grad.double(), reference, atol=1e-4, rtol=1e-4)
-
     def test_of_equal_predictions_the_first_counts(self):
         torch.manual_seed(0)
         hidden, weight, target = (torch.randint(0, 3, size).float() for size in ((200, 4), (9, 4), (200,)))

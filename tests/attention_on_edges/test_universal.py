@@ -1,16 +1,13 @@
-import copy
 import math
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.distributions import Categorical, kl_divergence
-from torch.optim.swa_utils import AveragedModel
+from torch.nn.functional import nll_loss
 
-from attention_on_edges.decoding import Continuation, beam_search, continuation_of, greedy
-from attention_on_edges.models.halting import StepCount, ponder
-from attention_on_edges.models.transformer import make_model
+from attention_on_edges.decoding import beam_search, continuation_of, greedy
+from attention_on_edges.models.halting import StepCount
 from attention_on_edges.models.universal import make_universal_model
 from attention_on_edges.pool import GraphPool
 from attention_on_edges.training import Trainer, TrainingConfig, take_step
@@ -65,14 +62,11 @@ class Scalar:
 
     def run(self, side, ids, source=None):
         """Final states of one sentence."""
-        model, rule = self.model, self.model.halting
+        model = self.model
         stack = model.encoder if side == "enc" else model.decoder
         halt = model.halt_enc if side == "enc" else model.halt_dec
         embed = model.src_embed if side == "enc" else model.tgt_embed
-        median = rule == "pondernet" and side == "dec" and not model.training
-        threshold = 0.5 if median else 1 - model.eps
-        if rule == "fixed" or (rule == "pondernet" and model.training):
-            threshold = math.inf
+        threshold = 1 - model.eps
         layer, x = stack.layers[0], list(embed(ids))
         chances, states, halted = ([[] for _ in ids], [[] for _ in ids], [False] * len(ids))
         for n in range(model.max_steps):
@@ -84,12 +78,12 @@ class Scalar:
                     continue
                 x[i] = self.step(side, layer, fields, i, read[i], source)
                 p = halt(x[i][None])[0] if halt else NONE
-                chances[i].append(p * (1 - sum(chances[i])) if rule == "pondernet" else p)
+                chances[i].append(p)
                 states[i].append(x[i])
             halted = [sum(p.item() for p in own) >= threshold for own in chances]
         table = torch.zeros(len(ids), model.max_steps).double()
         for i, own in enumerate(chances):
-            if rule == "fixed" or median:
+            if model.halting == "fixed":
                 own = [NONE] * len(own)
             row = torch.stack([*own[:-1], 1 - sum(own[:-1], NONE)])
             table = table.index_put((torch.tensor(i), torch.arange(len(own))), row)
@@ -107,17 +101,12 @@ class Scalar:
         return torch.stack(states)
 
     def extra_loss(self):
-        """Steps plus remainder, or the divergence from a geometric distribution, per token."""
-        model, weights = self.model, torch.cat([*self.weights.values()])
-        steps = torch.tensor(self.steps["enc"] + self.steps["dec"])
-        if model.halting == "act":
-            remainders = weights.gather(1, steps[:, None] - 1).squeeze(1)
-            return model.ponder_weight * (steps + remainders).mean()
-        if model.halting == "fixed" or not model.training:
+        """Steps plus remainder per token."""
+        if self.model.halting == "fixed":
             return None
-        prior = [(1 - model.prior) ** n * model.prior for n in range(model.max_steps - 1)]
-        prior = torch.tensor([*prior, 1 - sum(prior)]).double()
-        return model.ponder_weight * kl_divergence(Categorical(weights), Categorical(prior)).mean()
+        weights = torch.cat([*self.weights.values()])
+        steps = torch.tensor(self.steps["enc"] + self.steps["dec"])
+        return self.model.ponder_weight * (steps + weights.gather(1, steps[:, None] - 1).squeeze(1)).mean()
 
 
 def assert_equals_scalar(model, batch):
@@ -141,9 +130,7 @@ def assert_equals_scalar(model, batch):
     return output
 
 
-@pytest.mark.parametrize(
-    ("halting", "training"), [("act", True), ("pondernet", True), ("pondernet", False), ("fixed", True)]
-)
+@pytest.mark.parametrize("halting", ["act", "fixed"])
 @given(
     st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4)), min_size=1, max_size=2),
     st.integers(0, 1000),
@@ -152,25 +139,9 @@ def assert_equals_scalar(model, batch):
     st.booleans(),
 )
 @settings(max_examples=12)
-def test_it_equals_loops_over_single_tokens(halting, training, sizes, seed, bias, eps, norm_first):
-    model = universal(seed, bias=bias, eps=eps, norm_first=norm_first, halting=halting, prior=0.4)
-    assert_equals_scalar(model.train(training), batch_of(sizes, seed))
-
-
-@pytest.mark.parametrize(
-    ("options", "steps"),
-    [
-        ({"bias": 20.0}, {1}),
-        ({"bias": -20.0}, {4}),
-        ({"bias": -1.0}, {2, 3, 4}),
-        ({"max_steps": 1}, {1}),
-        ({"halting": "fixed"}, {4}),
-    ],
-    ids=str,
-)
-def test_patterns_of_halting(options, steps):
-    output = assert_equals_scalar(universal(4, **options), batch_of([(4, 4), (3, 3), (1, 1)]))
-    assert {n for side in output.pondered.values() for n in side.steps.tolist()} == steps
+def test_it_equals_loops_over_single_tokens(halting, sizes, seed, bias, eps, norm_first):
+    model = universal(seed, bias=bias, eps=eps, norm_first=norm_first, halting=halting)
+    assert_equals_scalar(model.train(), batch_of(sizes, seed))
 
 
 def test_work_follows_the_active_tokens():
@@ -181,42 +152,6 @@ def test_work_follows_the_active_tokens():
     active = [int((steps > n).sum()) for n in range(int(steps.max()))]
     assert seen == {"ff": active, "halt": active}
     assert len(set(active)) > 1
-
-
-@pytest.mark.parametrize("halting", ["act", "pondernet"])
-@pytest.mark.parametrize("bias", [-1e4, 1e4, -math.inf, math.inf])
-def test_saturated_probabilities_train_on(halting, bias):
-    if halting == "pondernet" and math.isinf(bias):
-        bias = math.copysign(1e6, bias)
-    model = universal(0, halting=halting).train()
-    for unit in (model.halt_enc, model.halt_dec):
-        unit.linear.bias.data.fill_(bias)
-    output = model.run(batch_of([(3, 4), (2, 1)]))
-    (shuffled_loss(output.hidden) + model.extra_loss(output)).backward()
-    assert all(p.grad.isfinite().all() for p in model.parameters() if p.grad is not None)
-
-
-def test_the_ponder_loss_by_hand():
-    """Two tokens: one halts at its second step, the other at the last, both without reaching one."""
-
-    class Still:
-        def revise(self, n, rows, y):
-            return y
-
-        def leave(self, n, rows, x):
-            pass
-
-    p = torch.tensor([[0.5, 0.495, 0.9], [0.25, 0.25, 0.25]], dtype=torch.float64, requires_grad=True)
-    calls = iter([p[:, 0], p[:, 1], p[1:, 2]])
-    x = torch.ones(2, 1, dtype=torch.float64)
-    found = ponder(x, lambda n, rows, x: x * 2, Still(), lambda states: next(calls), 3, 0.99)
-    means = [[0.5 * 2 + 0.5 * 4], [0.25 * 2 + 0.25 * 4 + 0.5 * 8]]
-    torch.testing.assert_close(found.output, torch.tensor(means).double())
-    torch.testing.assert_close(found.weights, torch.tensor([[0.5, 0.5, 0], [0.25, 0.25, 0.5]]).double())
-    torch.testing.assert_close(found.cost, torch.tensor([2.5, 3.5]).double())
-    assert (found.steps.tolist(), found.mean_steps, found.histogram) == ([2, 3], 2.5, [0, 1, 1])
-    found.cost.sum().backward()
-    torch.testing.assert_close(p.grad, torch.tensor([[-1.0, 0, 0], [-1, -1, 0]]).double())
 
 
 def test_the_weight_of_the_ponder_loss_warms_up():
@@ -240,7 +175,7 @@ def test_steps_are_counted_over_passes_and_processes():
         assert count.figures[f"steps_{side}"] == pytest.approx(sum(steps) / len(steps))
         cost = torch.cat([pondered[side].cost for pondered in sides])
         assert count.figures[f"ponder_{side}"] == pytest.approx(cost.mean().item())
-    before = copy.deepcopy(count.histograms)
+    before = dict(count.histograms)
     count.over_all(lambda values: [2 * value for value in values])
     assert count.histograms == {side: [2 * n for n in own] for side, own in before.items()}
 
@@ -261,14 +196,6 @@ def test_attention_can_be_drawn_step_by_step(seed):
     assert model.attention_of(batch, 0, 0)[2][0].triu(1).abs().max() == 0
 
 
-def test_dropout_is_drawn_at_every_step():
-    model, seen = universal(0, halting="fixed", dropout=0.5).train(), []
-    model.pos_enc.dropout.register_forward_hook(lambda *call: seen.append(call[2]))
-    model.hidden(batch_of([(3, 4)]))
-    assert [len(x) for x in seen] == [3] * 4 + [4] * 4
-    assert not torch.equal(seen[0] == 0, seen[1] == 0)
-
-
 class TestDecoding:
     """Every target token takes as many steps as it would if all were computed at once."""
 
@@ -276,7 +203,7 @@ class TestDecoding:
         st.lists(st.tuples(st.integers(1, 5), st.integers(1, 12)), min_size=1, max_size=3),
         st.integers(0, 100),
         st.sampled_from([-1.0, 0.5]),
-        st.sampled_from(["act", "pondernet", "fixed"]),
+        st.sampled_from(["act", "fixed"]),
     )
     @torch.no_grad()
     def test_states_that_grow_equal_states_computed_at_once(self, sizes, seed, bias, halting):
@@ -292,86 +219,39 @@ class TestDecoding:
             assert_equal_as_stated(continuation.step(ids), expected[:, position])
             assert continuation.steps == steps[:, position].tolist()
 
+    @torch.no_grad()
+    def test_hypotheses_tell_their_steps(self):
+        model = universal(3, bias=-1.0)
+        model.generator.proj.bias.data[EOS] += 1.5
+        sources, _ = random_pairs([(4, 1), (1, 1), (7, 1)])
+        beams = beam_search(model, sources, SOS, EOS, 3, max_len=8)
+        found = [greedy(model, sources, SOS, EOS, max_len=8), [best for best, *_ in beams]]
+        for source, one in [pair for each in found for pair in zip(sources, each, strict=True)]:
+            pondered = model.run(GraphPool()([source], [[SOS, *one.ids, EOS]])).pondered["dec"]
+            assert one.steps == tuple(pondered.steps[: None if one.finished else -1].tolist())
+
     def test_targets_can_be_dropped_reordered_and_doubled(self):
         assert_equal_as_stated(*dropped_and_doubled(universal(4, bias=-1.0), continuation_of))
 
-    @given(st.integers(0, 50))
-    @settings(max_examples=6)
-    @torch.no_grad()
-    def test_a_batch_decodes_as_its_sentences_do_one_by_one(self, seed):
-        model = universal(seed, bias=-1.0)
-        model.generator.proj.bias.data[EOS] += 1.5
-        sources, _ = random_pairs([(4, 1), (1, 1), (7, 1), (2, 1)], seed)
-        together = greedy(model, sources, SOS, EOS, max_len=8)
-        beams = beam_search(model, sources, SOS, EOS, 3, max_len=8, n_best=3)
-        ones = beam_search(model, sources, SOS, EOS, 1, max_len=8)
-        for source, found, beam, (one,) in zip(sources, together, beams, ones, strict=True):
-            assert (one.ids, one.finished, one.steps) == (found.ids, found.finished, found.steps)
-            (apart,) = beam_search(model, [source], SOS, EOS, 3, max_len=8, n_best=3)
-            assert [(h.ids, h.steps) for h in apart] == [(h.ids, h.steps) for h in beam]
-            for hypothesis in (found, *beam):
-                batch = GraphPool()([source], [[SOS, *hypothesis.ids, EOS]])
-                output = model.run(batch)
-                log_probs = model.generator(output.hidden)
-                own = log_probs.gather(1, batch.tgt_y[:, None]).squeeze(1)
-                last = None if hypothesis.finished else -1
-                assert hypothesis.log_prob == pytest.approx(own[:last].sum().item(), abs=1e-4)
-                assert hypothesis.steps == tuple(output.pondered["dec"].steps[:last].tolist())
-                if hypothesis is found:
-                    assert torch.equal(log_probs.argmax(1)[:last], batch.tgt_y[:last])
 
-    def test_an_ordinary_model_counts_no_steps(self):
-        model = make_model(VOCAB, VOCAB, 1, 8, 6, 2)
-        assert type(continuation_of(model, [[3]])) is Continuation
-        assert greedy(model, [[3]], SOS, EOS)[0].steps is None
-        assert beam_search(model, [[3]], SOS, EOS)[0][0].steps is None
-        output = model.run(batch_of([(2, 2)]))
-        assert output.pondered == {}
-        assert model.extra_loss(output, 3) is None
-
-
-@pytest.mark.parametrize("make", [make_model, make_universal_model])
-def test_a_pass_leaves_nothing_on_the_model(make):
-    """So models can be copied and averaged."""
-    model, batch = make(VOCAB, VOCAB, 2, 8, 6, 2, 0.0).train(), batch_of([(3, 4), (2, 2)])
-    before = set(vars(model))
-    model(batch).sum().backward()
-    assert set(vars(model)) == before
-    assert torch.equal(copy.deepcopy(model)(batch), model(batch))
-    assert torch.equal(AveragedModel(model)(batch), model(batch))
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"ponder_weight": 0.0},
-        {"ponder_weight": 50.0},
-        {"ponder_weight": 0.5, "halting": "pondernet"},
-    ],
-    ids=str,
-)
-def test_a_trainer_learns_from_the_expected_loss_and_the_ponder_loss(options, tmp_path):
-    """Its gradient is that of the loss per token, expected over the steps, plus the weighted cost."""
-    training = TrainingConfig(epochs=1, batch_size=30, smoothing=0.0)
+@pytest.mark.parametrize("weight", [0.0, 50.0])
+def test_a_trainer_learns_from_the_loss_and_the_ponder_loss(weight, tmp_path):
+    """Its gradient is that of the loss per token plus the weighted cost."""
     data = SortingData()
 
     def fresh():
         torch.manual_seed(0)
-        size = {"dropout": 0.0, "bias": 0.0} | options
+        size = {"dropout": 0.0, "bias": 0.0, "ponder_weight": weight}
         return make_universal_model(data.vocab_size, data.vocab_size, 3, 16, 16, 2, **size).train()
 
     model, other = fresh(), fresh()
-    run = Trainer(model, data, training, tmp_path, {})
+    run = Trainer(model, data, TrainingConfig(epochs=1, batch_size=30, smoothing=0.0), tmp_path, {})
     batch = next(data(GraphPool(), "valid", 30))
     reported, tokens = run._learn(batch)
     take_step(run.opt, tokens)
     output = other.run(batch)
-    states, weights = other.predictions(output) or (output.hidden[None], torch.ones(1, batch.n_tokens))
-    log_probs = other.generator(states)
-    loss = -(log_probs[:, torch.arange(batch.n_tokens), batch.tgt_y] * weights).sum() / batch.n_tokens
+    loss = nll_loss(other.generator(output.hidden), batch.tgt_y)
     assert reported == pytest.approx(loss.item(), rel=1e-5)
-    right = (log_probs.argmax(-1) == batch.tgt_y).to(weights.dtype) * weights
-    assert run._totals[1] / tokens == pytest.approx(right.sum().item() / batch.n_tokens, rel=1e-5)
     extra = other.extra_loss(output)
     (loss if extra is None else loss + extra).backward()
     for mine, its in zip(model.parameters(), other.parameters(), strict=True):
@@ -384,12 +264,9 @@ def test_a_trainer_learns_from_the_expected_loss_and_the_ponder_loss(options, tm
     [
         ({"eps": 1.0}, ValueError, r"eps must lie in \(0, 1\), got 1.0"),
         ({"eps": "a"}, TypeError, "eps must be a number"),
-        ({"prior": 0.0}, ValueError, r"prior must lie in \(0, 1\), got 0.0"),
         ({"max_steps": 0}, ValueError, "max_steps must be at least 1, got 0"),
         ({"ponder_weight": math.inf}, ValueError, "ponder_weight must be a finite number"),
-        ({"ponder_warmup": -1}, ValueError, "ponder_warmup must be at least 0, got -1"),
-        ({"halting": "never"}, ValueError, "halting must be one of 'act', 'pondernet', 'fixed'"),
-        ({"engine": "none"}, ValueError, "engine must be one of"),
+        ({"halting": "never"}, ValueError, "halting must be one of 'act', 'fixed'"),
     ],
 )
 def test_bad_input(options, error, message):

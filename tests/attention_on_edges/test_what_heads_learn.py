@@ -1,6 +1,4 @@
 import itertools
-import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attention_on_edges.corpora.tokenization import BPE
-from attention_on_edges.decoding import greedy
 from attention_on_edges.models.convolution import ConvolutionAttention
 from attention_on_edges.pool import GraphPool
 from attention_on_edges.studies.alignment import diagonal_links, links_of, pool_words, split_words
@@ -50,17 +47,6 @@ class TestHeads:
             raise RuntimeError("on purpose")
         assert torch.equal(model(batch), before)
 
-    def test_decoding_leaves_it_out_too(self):
-        model, _ = model_and_batch()
-        sources = random_pairs(LENGTHS)[0]
-        heads = [head for head in heads_of(model) if head.graph == "cross"]
-        with without_heads(model, heads):
-            blind = greedy(model, sources, 0, 1, max_len=5)
-        for layer in model.decoder.layers:
-            torch.nn.init.zeros_(layer.src_attn.out_proj.weight)
-        assert blind == greedy(model, sources, 0, 1, max_len=5)
-        assert len({h.ids for h in blind}) == 1  # nothing of the source is attended to
-
 
 class TestImportance:
     criterion = LabelSmoothing(VOCAB, 2)
@@ -86,26 +72,6 @@ class TestImportance:
                 derivatives.append(abs(losses[0] - losses[1]) / 2e-5)
             assert found[head] == pytest.approx(np.mean(derivatives), rel=1e-4)
 
-    def test_batches_make_no_difference_and_nothing_is_touched(self):
-        model, _ = model_and_batch()
-        model.train()
-        together = importance(model, [batch_of()], self.criterion)
-        apart = importance(model, [batch_of([pair]) for pair in LENGTHS[:1]] * 2, self.criterion)
-        alone = importance(model, [batch_of(LENGTHS[:1])], self.criterion)
-        assert model.training
-        assert all(p.grad is None for p in model.parameters())
-        assert together.keys() == set(heads_of(model))
-        for head, value in apart.items():
-            assert value == pytest.approx(alone[head], rel=1e-4, abs=1e-6)
-
-    def test_a_head_that_brings_nothing_does_not_matter(self):
-        model, batch = model_and_batch()
-        attention = attention_at(model, "cross", 1)
-        with torch.no_grad():
-            attention.out_proj.weight[:, attention.d_k :] = 0
-        found = importance(model, [batch], self.criterion)
-        assert found[Head("cross", 1, 1)] == 0 < found[Head("cross", 1, 0)]
-
 
 class TestAlignment:
     splitter = BPE.train(["a committee rejected the proposal", "le comité a rejeté la proposition"], 270)
@@ -121,34 +87,10 @@ class TestAlignment:
         within = {i for span in spans for i in span}
         assert set("".join(pieces[i] for i in range(len(pieces)) if i not in within)) <= {".", ","}
 
-    def test_a_full_stop_belongs_to_no_word(self):
-        pieces, spans = split_words(self.splitter, ["the", "proposal.", "."])
-        stop = spans[1].stop
-        assert (pieces[stop], spans[2]) == (".", range(stop + 1, len(pieces)))
-
-    def test_a_piece_of_both_is_the_words(self):
-        whole = SimpleNamespace(split=lambda text: [text])
-        assert split_words(whole, ["the", "end."]) == (["the", "end."], [range(1), range(1, 2)])
-
     def test_pooling_by_hand(self):
         weights = np.array([[0.1, 0.2, 0.7], [0.5, 0.3, 0.2], [0.0, 1.0, 0.0]])
         found = pool_words(weights, [range(2), range(2, 3)], [range(1), range(1, 3)])
         np.testing.assert_allclose(found, [[0.3, 0.7], [0.0, 1.0]])
-
-    @given(
-        st.lists(st.integers(1, 3), min_size=1, max_size=5),
-        st.lists(st.integers(1, 3), min_size=1, max_size=5),
-    )
-    def test_pooled_rows_are_distributions_too(self, receivers, senders):
-        def spans(sizes):
-            ends = np.cumsum(sizes)
-            return [range(end - size, end) for end, size in zip(ends, sizes, strict=True)]
-
-        rng = np.random.default_rng(0)
-        weights = rng.dirichlet(np.ones(sum(senders)), (2, sum(receivers)))
-        pooled = pool_words(weights, spans(receivers), spans(senders))
-        assert pooled.shape == (2, len(receivers), len(senders))
-        np.testing.assert_allclose(pooled.sum(-1), 1)
 
     def test_links(self):
         assert links_of([[0.1, 0.9], [0.6, 0.4], [0.2, 0.8]]) == {(1, 0), (0, 1), (1, 2)}
@@ -228,12 +170,3 @@ class TestConvolution:
             (ours * weight).sum().backward()
             (theirs * weight).sum().backward()
             assert (x.grad - y.grad).abs().max() <= 1e-6 * max(1, y.grad.abs().max())
-
-    def test_a_blunt_one_is_a_blur(self):
-        torch.manual_seed(0)
-        conv = torch.nn.Conv1d(2, 2, 3, padding=1)
-        x = torch.randn(9, 2)
-        theirs = conv(x.T[None])[0].T
-        assert (ConvolutionAttention(conv, sharpness=1.0)(x) - theirs).abs().max() > 1e-2
-        error = (ConvolutionAttention(conv, sharpness=8.0)(x) - theirs).abs().max()
-        assert 0 < error < 20 * math.exp(-8)

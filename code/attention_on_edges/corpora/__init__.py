@@ -18,8 +18,7 @@ CORPORA: dict[str, Callable[..., Corpus]] = {
     "small": partial(captions.load, train=600, valid=20, test=20),
     "multi30k": multi30k.load,
     "tatoeba": tatoeba.load,
-    "wmt14": wmt14.load,
-    "wmt14-full": wmt14.load_full,
+    "wmt14-full": wmt14.load,
 }
 
 

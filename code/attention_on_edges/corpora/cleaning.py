@@ -1,6 +1,6 @@
-"""Chapter 12: filtering, sampling and detokenising sentence pairs."""
+"""Chapter 12: filtering and sampling sentence pairs."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -39,18 +39,3 @@ def sampled(pairs: Iterable[Pair], count: int, seed: int = 0) -> list[Pair]:
         elif (place := int(generator.integers(seen + 1))) < count:
             drawn[place] = pair
     return drawn
-
-
-def detokenised(pairs: Iterable[Pair], languages: tuple[str, str]) -> Iterator[Pair]:
-    """Undo Moses's tokeniser as far as possible: remove spaces around punctuation."""
-    source, target = map(detokenizer, languages)
-    for pair in pairs:
-        yield source(pair[0]), target(pair[1])
-
-
-def detokenizer(language: str) -> Callable[[str], str]:
-    """Return a function that undoes Moses's tokeniser, its escapes included, on one text."""
-    from sacremoses import MosesDetokenizer  # slow to import, and rarely needed
-
-    detokenize = MosesDetokenizer(language).detokenize
-    return lambda text: detokenize(text.split())

@@ -14,9 +14,6 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-MOST_BYTES, MOST_SECONDS = 4 << 30, 6 * 3600
-"""Of a download; the largest corpus has a quarter of them."""
-
 
 class CorpusError(OSError):
     """A corpus cannot be had; the message says which file, why, and what to do."""
@@ -72,7 +69,8 @@ def fetch(file: File) -> Path:
     path = cache_folder() / file.path
     for address in file.addresses:
         try:
-            downloader = pooch.HTTPDownloader(progressbar=_Bounded(unit="B", unit_scale=True, delay=1))
+            bar = tqdm(total=1, unit="B", unit_scale=True, delay=1)  # pooch sets the true total
+            downloader = pooch.HTTPDownloader(progressbar=bar)
             pooch.retrieve(address, file.sha256, path.name, path.parent, downloader=downloader)
             return path
         except (OSError, ValueError) as error:  # of the network or the disk; another checksum
@@ -81,18 +79,6 @@ def fetch(file: File) -> Path:
         f"cannot download {file.path}: {reason}. By hand: save {file.addresses[0]} as {path}, "
         f"or as {file.path} in a folder that EDGEWISE_DATA names"
     )
-
-
-class _Bounded(tqdm):  # type: ignore[misc]  # it has no types
-    """The progress of a download, which ends one that is endless; pooch bounds the time without a byte."""
-
-    def __bool__(self) -> bool:
-        return True
-
-    def update(self, n: float | None = 1) -> bool | None:
-        if self.n > MOST_BYTES or self._time() - self.start_t > MOST_SECONDS:
-            raise OSError(f"more than {MOST_BYTES:,} bytes, or more than {MOST_SECONDS:,} seconds")
-        return super().update(n)
 
 
 def data_folder() -> Path | None:

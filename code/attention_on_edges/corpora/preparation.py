@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from attention_on_edges.corpora import Corpus, Pair
-from attention_on_edges.corpora.cleaning import detokenizer
 
 Languages = tuple[str, str]
 """Codes of the source's and the target's language, such as ``("en", "de")``."""
@@ -22,7 +21,10 @@ def moses(lines: Iterable[str], language: str) -> list[str]:
 
 def plain(lines: Iterable[str], language: str) -> list[str]:
     """Undo the tokenisation of :func:`moses`; what it lower-cased or normalised stays so."""
-    return list(map(detokenizer(language), lines))
+    from sacremoses import MosesDetokenizer
+
+    detokenize = MosesDetokenizer(language).detokenize
+    return [detokenize(line.split()) for line in lines]
 
 
 def prepared(corpus: Corpus, languages: Languages) -> Corpus:

@@ -1,11 +1,10 @@
-"""Chapters 8 and 12: WMT14 English-German, a sample of it and the published parts."""
+"""Chapter 12: WMT14 English-German, from the published parts."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from attention_on_edges.corpora.cleaning import detokenised
 from attention_on_edges.corpora.files import File, fetch, github_file
 from attention_on_edges.corpora.text import Corpus, Pair, pairs
 
@@ -80,38 +79,7 @@ NEWSTEST2014 = Part(
 """The test set: cased, not tokenised."""
 
 
-def _sample(name: str, sha256: str) -> File:
-    commit = "3518fbab3092b21f12d78f9054097dffabb4025e"
-    return github_file(f"wmt14/{name}", sha256, "OpenNMT/OpenNMT-py", commit, f"data/{name}")
-
-
-SAMPLE = {
-    "train": (
-        _sample("src-train.txt", "db668a7d798bddf21d1ab8fcb403efbc724ba01b70472ad30d1e2049fd46e12b"),
-        _sample("tgt-train.txt", "fe1f824a189baa650eec46269e66eef07f7304ba7572598ebbe61c55eeff7d01"),
-    ),
-    "valid": (
-        _sample("src-val.txt", "a32a3554fb6c1073b7ed8e0e43828e88ff35d2292e13b42503b479f43c69c782"),
-        _sample("tgt-val.txt", "df700a3ffe2b4309af3bdaba9c6385b5e6fe647ac408e36759a136eef43959ed"),
-    ),
-}
-"""10,000 training pairs and newstest2012, Moses-tokenised."""
-
-
 def load() -> Corpus:
-    """Return the sample as plain text: 10,000 pairs, newstest2012 to validate, newstest2014 to test.
-
-    Raises
-    ------
-    CorpusError
-        If a file cannot be had.
-    """
-    splits = {split: list(detokenised(pairs(*map(fetch, SAMPLE[split])), SIDES)) for split in SAMPLE}
-    splits["test"] = list(NEWSTEST2014)
-    return Corpus("wmt14", SIDES, splits, TERMS, (*SAMPLE["train"], *SAMPLE["valid"], NEWSTEST2014.archive))
-
-
-def load_full() -> Corpus:
     """Return all 4.5 million pairs, newstest2013 to validate and newstest2014 to test.
 
     Raises

@@ -2,7 +2,7 @@
 
 One function per task, :func:`task1` to :func:`task6`, each of which takes the reader's class and returns a
 :class:`Report`; :mod:`attention_on_edges.lab.given`, where each class is finished; and ``SLIPS``, the
-mistakes that each check knows by name.
+mistakes that the checks know by name.
 """
 
 from attention_on_edges.lab import given

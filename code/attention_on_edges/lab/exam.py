@@ -3,6 +3,8 @@
 import contextlib
 import itertools
 import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +12,16 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from attention_on_edges.lab import given
 from attention_on_edges.lab.report import Finding, Report
 from attention_on_edges.lab.slips import SLIPS, faulty
 
 BATCH, N, M, H, D, FF = 2, 5, 7, 3, 12, 8
 """Sizes in the checks, all different, so that no axis passes for another: ``BATCH`` sentences, ``N``
 receivers, ``M`` senders, ``H`` heads, width ``D``, inner width ``FF``."""
+
+SOURCES, TARGETS, LAYERS, LONGEST = 11, 9, 2, 8
+"""Sizes of task 6: words in the vocabularies, stacks of a side, most words of a translation."""
 
 MOST_OPERATIONS = 30_000
 """Tensor operations after which a call counts as an endless loop."""
@@ -31,39 +37,68 @@ class Wrong(Exception):  # noqa: N818 (a finding, not an error of this package)
     """A step found something wrong."""
 
 
+@dataclass(frozen=True)
+class Part:
+    """A submodule, the task it belongs to, the number of its inputs, and its options."""
+
+    name: str
+    task: int
+    inputs: int
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a class is checked with.
+
+    Attributes
+    ----------
+    solution : type
+        The model solution.
+    sizes : tuple of float
+        What both are constructed with.
+    steps : tuple of str
+        In order; each is a method of :class:`Exam` that raises whatever is wrong.
+    senders : int
+        How many inputs there are beside the receivers' states.
+    options : dict
+        What both are called with.
+    parts : tuple of Part
+        What it is made of.
+    """
+
+    solution: Any
+    sizes: tuple[float, ...]
+    steps: tuple[str, ...]
+    senders: int = 0
+    options: dict[str, Any] = field(default_factory=dict)
+    parts: tuple[Part, ...] = ()
+
+
 class Exam:
     """One task's steps, carried out in order on the reader's class until one fails.
 
-    A subclass names its ``steps``; each is a method that raises whatever is wrong.
-
     Parameters
     ----------
+    number : int
+        Of the task, by which its slips are found.
+    task : Task
+        What is checked.
     subject : type
         The reader's class.
     seed : int
         For parameters and inputs.
     """
 
-    number = 0
-    solution: Any
-    sizes: tuple[float, ...]
-    senders = 0
-    """How many inputs there are beside the receivers' states."""
-    options: dict[str, Any] = {}  # noqa: RUF012
-    parts: tuple[tuple[str, int, int, dict[str, Any]], ...] = ()
-    """Submodules with the task they belong to, the number of their inputs, and their options."""
-    steps: tuple[str, ...] = ()
-
-    def __init__(self, subject: Any, seed: int = 0):
-        self.subject = subject
-        self.seed = seed
-        self.slips = SLIPS[self.number].values()
+    def __init__(self, number: int, task: Task, subject: Any, seed: int = 0):
+        self.number, self.task, self.subject, self.seed = number, task, subject, seed
+        self.solution = task.solution
 
     def report(self) -> Report:
         """Run the steps."""
         findings: list[Finding] = []
         with torch.random.fork_rng(devices=[]), torch.enable_grad():
-            for number, name in enumerate(self.steps):
+            for number, name in enumerate(self.task.steps):
                 torch.manual_seed(self.seed + number)
                 failed = any(finding.status != "ok" for finding in findings)
                 findings.append(Finding(name, "not checked") if failed else self._take(name))
@@ -84,7 +119,7 @@ class Exam:
 
     def fresh(self, *sizes: float, seed: int = 0) -> nn.Module:
         """Construct the reader's module in evaluation mode, with random values for all its parameters."""
-        sizes = sizes or self.sizes
+        sizes = sizes or self.task.sizes
         module = self.subject(*sizes).eval()
         shapes = {name: list(p.shape) for name, p in module.named_parameters()}
         for name, p in self.solution(*sizes).named_parameters():
@@ -101,29 +136,31 @@ class Exam:
 
     def twin(self, module: nn.Module, solution: type[nn.Module]) -> nn.Module:
         """Return a model solution with a module's parameters and dropout, in double precision."""
-        other = solution(*self.sizes).double().eval()
+        other = solution(*self.task.sizes).double().eval()
         other.load_state_dict(module.state_dict(), strict=False)
         if isinstance(getattr(module, "dropout", None), Tilt):
             other.dropout = Tilt()
         return other
 
     def inputs(self, n: int = N, m: int = N, batch: int = BATCH) -> list[Tensor]:
-        """Random states of receivers and senders."""
-        return [torch.randn(batch, length, D) for length in (n, *[m] * self.senders)]
+        """Random states of receivers and senders, or ids of source and target."""
+        if self.solution is given.Transformer:
+            return [torch.randint(2, SOURCES, (batch, m)), torch.randint(2, TARGETS, (batch, n))]
+        return [torch.randn(batch, length, D) for length in (n, *[m] * self.task.senders)]
 
-    def output(self, module: nn.Module, inputs: list[Tensor], **options: Any) -> Tensor:
+    def output(self, module: nn.Module, inputs: Sequence[Tensor], **options: Any) -> Tensor:
         """Call a module on copies of the inputs, in its own precision."""
         inputs = [like(x, module) for x in inputs]
         copies = [x.clone() for x in inputs]
         with Watch() if isinstance(module, self.subject) else contextlib.nullcontext():
-            output = module(*copies, **self.options | options)
+            output = module(*copies, **self.task.options | options)
         if not isinstance(output, Tensor):
             raise Wrong(f"It returns a {type(output).__name__}, not a tensor. Is a `return` missing?")
         if not all(map(torch.equal, inputs, copies)):
             raise Wrong("It changes a tensor that it was given. Make a new one: `x = x + y`, not `x += y`.")
-        return output
+        return up_to_end(output) if "max_len" in options and output.dtype == torch.int64 else output
 
-    def holds(self, module: nn.Module, inputs: list[Tensor], **options: Any) -> None:
+    def holds(self, module: nn.Module, inputs: Sequence[Tensor], **options: Any) -> None:
         """Compare with the model solution, and if there is a difference, with the slips' edits of it."""
         with torch.no_grad():
             output, again = (self.output(module, inputs, **options) for _ in range(2))
@@ -135,7 +172,8 @@ class Exam:
             wanted = self.output(self.twin(module, self.solution), inputs, **options)
             if near(output, wanted):
                 return
-            for slips in itertools.chain(*(itertools.combinations(self.slips, count) for count in (1, 2))):
+            known = SLIPS[self.number]
+            for slips in [*((slip,) for slip in known), *itertools.combinations(known, 2)]:
                 wrong = faulty(self.solution, *(edit for _, *edits in slips for edit in edits))
                 with contextlib.suppress(RuntimeError, IndexError):  # where slips do not fit these shapes
                     if wrong and near(output, self.output(self.twin(module, wrong), inputs, **options)):
@@ -143,41 +181,42 @@ class Exam:
         raise Wrong(difference(output, wanted))
 
     def values(self) -> str:
-        """Compare outputs."""
-        self.holds(self.fresh(), self.inputs())
-        return "equal to the model solution"
-
-    def other_lengths(self) -> str:
-        """Compare outputs where receivers and senders differ in number, or there is only one."""
-        for n, m, batch in ((N, M, BATCH), (M, N, BATCH), (1, 1, BATCH), (N, M, 1)):
-            try:
-                self.holds(self.fresh(), self.inputs(n, m, batch))
-            except Wrong as wrong:
-                raise Wrong(f"With batch {batch}, n {n} and m {m}: {wrong}") from None
-        return "any"
+        """Compare outputs, also where receivers and senders differ in number, or there is only one."""
+        for lengths in ((N, N), (N, M), (M, N), (1, 1), (N, M, 1)):
+            self.holds(self.fresh(), self.inputs(*lengths))
+        return "equal to the model solution, for any lengths"
 
     def in_parallel(self) -> str:
-        """Count operations for more tokens and for more sentences."""
-        few = work(self.fresh(), self.inputs(), self.options)
-        for what, more in (("tokens", self.inputs(2 * N, 2 * N)), ("sentences", self.inputs(batch=4))):
-            if (many := work(self.fresh(), more, self.options)) > few:
-                raise Wrong(f"More {what} take {many} operations, not {few}: is there a loop over {what}?")
-        return f"{few} products, sums and softmaxes, however many tokens"
+        """Count operations for more tokens, more sentences and, in an attention, more heads."""
+        few = work(self.fresh(), self.inputs(), self.task.options)
+        lengths = {"tokens": (2 * N, 2 * N), "sentences": (N, M, 2 * BATCH)}
+        if self.solution is given.MultiHeadAttention:
+            lengths["heads"] = (N, M)
+        for what, some in lengths.items():
+            sizes = (2 * H, D) if what == "heads" else ()
+            many = work(self.fresh(*sizes), self.inputs(*some), self.task.options)
+            if many > few:
+                raise Wrong(
+                    f"More {what} take {many} products, sums and softmaxes, not {few}: is there a loop over "
+                    f"{what}? Let one product serve all."
+                )
+        return f"{few} products, sums and softmaxes, however many {' and '.join(lengths)}"
 
     def submodules(self) -> str:
         """Compare the parts of a module first, so that a mistake is reported where it is."""
         module = self.fresh()
         right = self.twin(module, self.solution)
-        for name, task, count, options in self.parts:
-            states = [torch.randn(BATCH, N, D)] * count
+        for part in self.task.parts:
+            states = [torch.randn(BATCH, N, D)] * part.inputs
             mine, wanted = (
-                m.get_submodule(name)(*(like(x, m) for x in states), **options) for m in (module, right)
+                m.get_submodule(part.name)(*(like(x, m) for x in states), **part.options)
+                for m in (module, right)
             )
             if not near(mine, wanted):
-                kind = type(right.get_submodule(name)).__name__
+                kind = type(right.get_submodule(part.name)).__name__
                 raise Wrong(
-                    f"`{name}` by itself gives wrong numbers: see task {task}. Until then, `given.{kind}` "
-                    "can replace it."
+                    f"`{part.name}` by itself gives wrong numbers: see task {part.task}. Until then, "
+                    f"`given.{kind}` can replace it."
                 )
         return "in order"
 
@@ -188,30 +227,62 @@ class Exam:
         self.holds(module, self.inputs())
         return "where it belongs, in training only"
 
+    def without_maskout(self) -> str:
+        """Compare outputs without the mask."""
+        self.holds(self.fresh(), self.inputs(), maskout=False)
+        return "unchanged"
+
+    def large_scores(self) -> str:
+        """See that nothing leaks from later tokens where scores are in the hundreds."""
+        module, before = self.fresh(), [30 * x for x in self.inputs()]
+        for j in range(N - 1):
+            later = torch.arange(N)[:, None] > j
+            after = [torch.where(later, 30 * torch.randn_like(x), x) for x in before]
+            first, again = (self.output(module, x)[:, : j + 1] for x in (before, after))
+            if not first.isfinite().all() or not near(again, first):
+                raise Wrong(
+                    f"Where scores are large, output {j} is not finite or changes when a later token does. "
+                    "Set the hidden scores to -torch.inf, before the softmax."
+                )
+        return "no leak even where scores are in the hundreds"
+
+    def decoding(self) -> str:
+        """Compare translations of sentences that end at different places."""
+        source, _ = self.inputs(batch=8)
+        for seed in range(100):  # until sentences end at different places, so that mistakes show
+            module = self.fresh(seed=seed)
+            right = self.twin(module, self.solution)
+            with torch.no_grad():
+                usual = right(source, torch.randint(2, TARGETS, (len(source), LONGEST))).mean((0, 1))
+                module.get_parameter("output.bias").sub_(usual)  # or one word wins everywhere
+                ids = self.output(self.twin(module, self.solution), [source], max_len=LONGEST)
+            ends = (ids == given.Transformer.EOS).int().argmax(1)
+            if len(ends.unique()) > 2 and LONGEST in ends and len(ids.unique(dim=0)) > 4:
+                break
+        self.holds(module, [source[ends.argsort()]], max_len=LONGEST)  # the first to end comes first
+        return f"{len(source)} sentences, which end at different places"
+
     def gradients(self) -> str:
         """Compare the gradients of inputs and parameters."""
         module, inputs = self.fresh(), self.inputs()
         right = self.twin(module, self.solution)
         names = [name for name, _ in right.named_parameters()]
-        upstream, found = None, []
+        upstream, found = torch.randn_like(self.output(right, inputs)), []
         for model in (module, right):
             own = [like(x, model).requires_grad_(x.is_floating_point()) for x in inputs]
-            output = model(*own, **self.options)
+            output = model(*own, **self.task.options)
             if not output.requires_grad:
                 raise Wrong("No gradient flows back at all: is there a `no_grad`, a `detach` or a `.data`?")
-            upstream = torch.randn_like(output) if upstream is None else upstream.to(output)
-            leaves = {f"input {i + 1}": x for i, x in enumerate(own) if x.requires_grad}
             parameters = dict(model.named_parameters())
+            leaves = {f"input {i}": x for i, x in enumerate(own, 1) if x.requires_grad}
             leaves |= {f"`{name}`": parameters[name] for name in names}
-            gradients = torch.autograd.grad(output, list(leaves.values()), upstream, allow_unused=True)
-            found.append(dict(zip(leaves, gradients, strict=True)))
+            grads = torch.autograd.grad(output, [*leaves.values()], upstream.to(output), allow_unused=True)
+            found.append(dict(zip(leaves, grads, strict=True)))
         for name, wanted in found[1].items():
             if found[0][name] is None:
                 raise Wrong(f"No gradient reaches {name}: is there a `no_grad`, a `detach` or a `.data`?")
             if not near(found[0][name], wanted):
-                raise Wrong(
-                    f"The output is right, but the gradient of {name} is not: is part of it detached?"
-                )
+                raise Wrong(f"The output is right, but the gradient of {name} is not: is a part detached?")
         return f"they reach all {len(names)} parameters, and equal the model solution's"
 
 
@@ -238,6 +309,13 @@ class Watch(TorchDispatchMode):
         if self.all > MOST_OPERATIONS:
             raise Wrong(f"Broken off after {MOST_OPERATIONS:,} tensor operations: does a loop never end?")
         return func(*args, **(kwargs or {}))
+
+
+def up_to_end(ids: Tensor) -> Tensor:
+    """Return translations in which everything from the end symbol on is the end symbol."""
+    eos = given.Transformer.EOS
+    ids = nn.functional.pad(ids, (0, LONGEST + 1 - ids.shape[1]), value=eos)
+    return ids.masked_fill((ids == eos).cumsum(1) > 0, eos)
 
 
 def work(module: nn.Module, inputs: list[Tensor], options: dict[str, Any]) -> int:

@@ -1,6 +1,5 @@
 """Adaptive computation time: halting units, ponder cost and the halting loop."""
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -58,14 +57,11 @@ class Pondering:
         [N, max_steps]: the weights of that mean; they sum to one, and are zero after the last step.
     steps : Tensor
         int64 [N]: steps taken, at least one.
-    states : Tensor or None
-        [max_steps, N, d]: the states after each step, with ``keep``.
     """
 
     output: Tensor
     weights: Tensor
     steps: Tensor
-    states: Tensor | None = None
 
     @property
     def remainder(self) -> Tensor:
@@ -79,17 +75,6 @@ class Pondering:
         The number of steps has no derivative: the gradient comes from the remainder alone.
         """
         return self.steps + self.remainder
-
-    def divergence(self, prior: float) -> Tensor:
-        """[N]: KL divergence of the weights from a geometric distribution (Banino et al. 2021).
-
-        ``prior`` is that distribution's probability of halting at each step; the last step has the rest.
-        """
-        later = torch.arange(self.weights.shape[1], device=self.weights.device)
-        log_prior = later * math.log1p(-prior) + math.log(prior)
-        log_prior[-1] -= math.log(prior)
-        tiny = torch.finfo(self.weights.dtype).tiny
-        return (self.weights * (self.weights.clamp(min=tiny).log() - log_prior)).sum(1)
 
     @property
     def mean_steps(self) -> float:
@@ -148,9 +133,6 @@ def ponder(
     halt: Callable[[Tensor], Tensor] | None,
     max_steps: int,
     threshold: float,
-    chained: bool = False,
-    last: bool = False,
-    keep: bool = False,
 ) -> Pondering:
     r"""Revise each state until its token halts (Graves 2016, sec. 2; Dehghani et al. 2019, sec. 2.2).
 
@@ -175,29 +157,18 @@ def ponder(
         States [A, d] to halting probabilities [A]. Without it every token takes ``max_steps`` steps and
         outputs its last state.
     max_steps, threshold : int, float
-        As above; with infinity no token halts before ``max_steps``.
-    chained : bool
-        Whether ``halt`` returns the conditional probability :math:`u_n` of halting at a step, so that
-        :math:`p_n = u_n \prod_{m < n} (1 - u_m)` (Banino et al. 2021).
-    last : bool
-        Whether the last state alone is the output.
-    keep : bool
-        Whether to return the states after each step; requires that no token halts early.
+        As above.
     """
     rows = torch.arange(len(x), device=x.device)
     total, mean = x.new_zeros(len(x)), torch.zeros_like(x)
     done: list[tuple[Tensor, Tensor]] = []  # tokens and outputs
     weighed: list[tuple[Tensor, Tensor]] = []  # places in the table of weights, weights
-    states: list[Tensor] = []
     steps = torch.zeros_like(rows)
     for n in range(max_steps):
         x = revision.revise(n, rows, advance(n, rows, x))
         p = x.new_zeros(len(x)) if halt is None else halt(x)
-        p = p * (1 - total) if chained else p
         halts = total + p >= threshold if n < max_steps - 1 else torch.ones_like(rows, dtype=torch.bool)
-        weight = halts.to(x.dtype) if last else torch.where(halts, 1 - total, p)
-        if keep:
-            states.append(x)
+        weight = torch.where(halts, 1 - total, p)
         mean, total = mean + weight[:, None] * x, total + p
         weighed.append((rows * max_steps + n, weight))
         over, on = halts.nonzero().squeeze(1), (~halts).nonzero().squeeze(1)
@@ -210,7 +181,7 @@ def ponder(
             break
         x, mean, total, rows = (each.index_select(0, on) for each in (x, mean, total, rows))
     weights = _placed(len(steps) * max_steps, weighed).view(-1, max_steps)
-    return Pondering(_placed(len(steps), done), weights, steps, torch.stack(states) if keep else None)
+    return Pondering(_placed(len(steps), done), weights, steps)
 
 
 def _placed(count: int, parts: list[tuple[Tensor, Tensor]]) -> Tensor:
@@ -219,26 +190,23 @@ def _placed(count: int, parts: list[tuple[Tensor, Tensor]]) -> Tensor:
     return values.new_zeros(count, *values.shape[1:]).index_copy(0, places, values)
 
 
-HALTING = ("act", "pondernet", "fixed")
-"""Halting rules: Graves 2016, Banino et al. 2021, and a fixed number of steps."""
+HALTING = ("act", "fixed")
+"""Halting rules: Graves 2016, and a fixed number of steps."""
 
 
-def check_halting(
-    max_steps: int, eps: float, halting: str, prior: float, ponder_weight: float, ponder_warmup: int
-) -> None:
+def check_halting(max_steps: int, eps: float, halting: str, ponder_weight: float, ponder_warmup: int) -> None:
     """Check the settings of halting.
 
     Raises
     ------
     TypeError, ValueError
-        If ``max_steps`` is below 1, ``eps`` or ``prior`` outside (0, 1), ``halting`` unknown,
-        ``ponder_weight`` negative or infinite, or ``ponder_warmup`` negative.
+        If ``max_steps`` is below 1, ``eps`` outside (0, 1), ``halting`` unknown, ``ponder_weight`` negative
+        or infinite, or ``ponder_warmup`` negative.
     """
     check_count("max_steps", max_steps, 1)
     check_choice("halting", halting, HALTING)
-    for name, value in (("eps", eps), ("prior", prior)):
-        if not 0 < check_real(name, value) < 1:
-            raise ValueError(f"{name} must lie in (0, 1), got {value!r}")
+    if not 0 < check_real("eps", eps) < 1:
+        raise ValueError(f"eps must lie in (0, 1), got {eps!r}")
     if not 0 <= check_real("ponder_weight", ponder_weight) < float("inf"):
         raise ValueError(f"ponder_weight must be a finite number, at least 0, got {ponder_weight!r}")
     check_count("ponder_warmup", ponder_warmup)

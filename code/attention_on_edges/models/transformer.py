@@ -196,13 +196,6 @@ class Transformer(nn.Module):
         """Return the term that a pass adds to the loss per token, after ``step`` updates: none."""
         return None
 
-    def predictions(self, output: Output) -> tuple[Tensor, Tensor] | None:
-        """Return several final states per target token with their weights, if the loss averages over them.
-
-        Here ``None``: each token has one final state.
-        """
-        return None
-
     def embed(self, embed: Embeddings, ids: Tensor, positions: Tensor) -> Tensor:
         """Ids and positions, each int64 [N], to the first layer's input [N, dim_model]."""
         x = embed(ids)

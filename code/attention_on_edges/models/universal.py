@@ -1,6 +1,5 @@
 """The Universal Transformer with adaptive computation time, as message passing on a graph that shrinks."""
 
-import math
 from collections.abc import Callable
 
 import torch
@@ -47,12 +46,6 @@ class UTransformer(Transformer):
         A token halts when its probabilities sum to ``1 - eps``; in (0, 1).
     halting : str
         ``"act"``: as in :func:`ponder`. ``"fixed"``: after ``max_steps``; the output is the last state.
-        ``"pondernet"``: in training no token halts early, and :meth:`predictions` gives the states that the
-        loss averages over; in evaluation a target token halts at the median step and outputs its state
-        there. Source tokens output the weighted mean of their states in both modes, since a loss for every
-        combination of their steps is intractable.
-    prior : float
-        Of PonderNet: the halting probability of the geometric prior, in (0, 1).
     ponder_weight : float
         Of :meth:`extra_loss`, at least 0.
     ponder_warmup : int
@@ -78,18 +71,17 @@ class UTransformer(Transformer):
         max_steps: int = 8,
         eps: float = 0.01,
         halting: str = "act",
-        prior: float = 0.3,
         ponder_weight: float = 0.01,
         ponder_warmup: int = 0,
         engine: str = "auto",
     ):
         super().__init__(encoder, decoder, src_embed, tgt_embed, pos_enc, generator, engine)
-        check_halting(max_steps, eps, halting, prior, ponder_weight, ponder_warmup)
+        check_halting(max_steps, eps, halting, ponder_weight, ponder_warmup)
         for stack in (encoder, decoder):
             if stack.N != 1:
                 raise ValueError(f"encoder and decoder must have one layer each, got {stack.N}")
         self.time_enc, self.halt_enc, self.halt_dec = time_enc, halt_enc, halt_dec
-        self.max_steps, self.eps, self.halting, self.prior = max_steps, eps, halting, prior
+        self.max_steps, self.eps, self.halting = max_steps, eps, halting
         self.ponder_weight, self.ponder_warmup = ponder_weight, ponder_warmup
 
     def advance(self, positions: Tensor) -> Callable[[int, Tensor, Tensor], Tensor]:
@@ -130,12 +122,7 @@ class UTransformer(Transformer):
         ``side`` is ``"enc"`` or ``"dec"``.
         """
         halt = self.halt_enc if side == "enc" else self.halt_dec
-        fixed, chained = self.halting == "fixed", self.halting == "pondernet"
-        keep = chained and self.training
-        median = chained and not self.training and side == "dec"
-        threshold = math.inf if fixed or keep else 0.5 if median else 1 - self.eps
-        last, advance = fixed or median, self.advance(positions)
-        return ponder(x, advance, revision, halt, self.max_steps, threshold, chained, last, keep)
+        return ponder(x, self.advance(positions), revision, halt, self.max_steps, 1 - self.eps)
 
     def part_of(self, graph: AttentionGraph, rows: Tensor) -> AttentionGraph:
         """Return the graph into some receivers; while attention is recorded, remember its whole."""
@@ -145,9 +132,7 @@ class UTransformer(Transformer):
         return part
 
     def extra_loss(self, output: Output, step: int | None = None) -> Tensor | None:
-        """Return the term that a pass adds to the loss per token: a weighted mean over its tokens.
-
-        ACT: of steps plus remainder. PonderNet: of the divergence from its prior, in training only.
+        """Return the term that a pass adds to the loss per token: the weighted mean of steps plus remainder.
 
         Parameters
         ----------
@@ -164,23 +149,9 @@ class UTransformer(Transformer):
         weight = self.ponder_weight
         if step is not None and step < self.ponder_warmup:
             weight *= step / self.ponder_warmup
-        sides = output.pondered.values()
-        if self.halting == "fixed" or weight == 0 or (self.halting == "pondernet" and not self.training):
+        if self.halting == "fixed" or weight == 0:
             return None
-        if self.halting == "pondernet":
-            return weight * torch.cat([side.divergence(self.prior) for side in sides]).mean()
-        return weight * torch.cat([side.cost for side in sides]).mean()
-
-    def predictions(self, output: Output) -> tuple[Tensor, Tensor] | None:
-        """Return the target's final states after each step, [max_steps, N, dim_model], and their weights.
-
-        The weights, [max_steps, N], are the probabilities of halting at each step, over which the loss
-        averages (Banino et al. 2021). ``None`` except in training with PonderNet.
-        """
-        found = output.pondered["dec"]
-        if found.states is None:
-            return None
-        return self.decoder.norm(found.states), found.weights.T
+        return weight * torch.cat([side.cost for side in output.pondered.values()]).mean()
 
 
 class Side:
@@ -296,7 +267,6 @@ def make_universal_model(
     eps: float = 0.01,
     bias: float = 1.0,
     halting: str = "act",
-    prior: float = 0.3,
     ponder_weight: float = 0.01,
     ponder_warmup: int = 0,
     engine: str = "auto",
@@ -309,7 +279,7 @@ def make_universal_model(
     ----------
     src_vocab, tgt_vocab, dim_model, dim_ff, h, dropout, engine, norm_first, shared
         As in :func:`attention_on_edges.models.transformer.make_model`.
-    max_steps, eps, halting, prior, ponder_weight, ponder_warmup
+    max_steps, eps, halting, ponder_weight, ponder_warmup
         As in :class:`UTransformer`.
     bias : float
         Initial bias of the halting units.
@@ -323,7 +293,7 @@ def make_universal_model(
     check_count("src_vocab", src_vocab, 1)
     check_count("tgt_vocab", tgt_vocab, 1)
     encoder_layer, decoder_layer = layer_pair(dim_model, dim_ff, h, dropout, norm_first)
-    settings = (max_steps, eps, halting, prior, ponder_weight, ponder_warmup, engine)
+    settings = (max_steps, eps, halting, ponder_weight, ponder_warmup, engine)
     model = UTransformer(
         Encoder(encoder_layer, 1),
         Decoder(decoder_layer, 1),

@@ -131,16 +131,6 @@ EXPERIMENTS = {
         SORT_UNIVERSAL,
         *_from_other_seeds(SORT_UNIVERSAL, also=", data included"),
         _text(
-            "wmt14",
-            "Translate news from English to German: the large run's every step, on 10,000 pairs.",
-            ModelConfig(N=3, dim_model=256, dim_ff=1024, h=4, dropout=0.3, shared=True),
-            TokenizerConfig(32_000, on_disk=True),
-            ("wmt14", ("test",)),
-            epochs=30,
-            bucketed=True,
-            warmup=1000,
-        ),
-        _text(
             "wmt14-base",
             "The base model of Vaswani et al. 2017 on all of WMT14: for several GPUs.",
             ModelConfig(N=6, dim_model=512, dim_ff=2048, h=8, dropout=0.1, shared=True),
@@ -155,7 +145,7 @@ EXPERIMENTS = {
 }
 
 
-LARGE = {"wmt14", "wmt14-base"}
+LARGE = {"wmt14-base"}
 """Experiments whose weights are too large for ``book/artifacts``."""
 
 

@@ -51,16 +51,13 @@ class UniversalConfig:
     eps: float = 0.01
     bias: float = 1.0
     halting: str = "act"
-    prior: float = 0.3
     ponder_weight: float = 0.01
     ponder_warmup: int = 0
     norm_first: bool = True
     shared: bool = False
 
     def __post_init__(self) -> None:
-        check_halting(
-            self.max_steps, self.eps, self.halting, self.prior, self.ponder_weight, self.ponder_warmup
-        )
+        check_halting(self.max_steps, self.eps, self.halting, self.ponder_weight, self.ponder_warmup)
 
     def build(self, vocab_size: int) -> UTransformer:
         """Return a model of this size."""
@@ -101,17 +98,8 @@ class Search:
     length_offset: float = 5
 
 
-class Described:
-    """Base of a study's entries: their configuration as JSON."""
-
-    @property
-    def config(self: Any) -> dict[str, Any]:
-        """The configuration, as JSON."""
-        return json.loads(json.dumps(asdict(self)))
-
-
 @dataclass(frozen=True)
-class Experiment(Described):
+class Experiment:
     """A named training run.
 
     Attributes
@@ -143,6 +131,11 @@ class Experiment(Described):
     tokenizer: TokenizerConfig | None = None
     tests: tuple[str, ...] = ("test",)
     search: Search | None = None
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The configuration, as JSON."""
+        return json.loads(json.dumps(asdict(self)))
 
     @classmethod
     def of(cls, config: Mapping[str, Any], where: Path | str = "configuration") -> "Experiment":

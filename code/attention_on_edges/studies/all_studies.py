@@ -6,10 +6,10 @@ from attention_on_edges.corpora.tokenizer_config import TokenizerConfig
 from attention_on_edges.runs.experiment import Experiment, MixingConfig, ModelConfig, SparseConfig
 from attention_on_edges.studies.chains import chain_runs
 from attention_on_edges.studies.citations import link_runs
-from attention_on_edges.studies.fitting import FitConfig
+from attention_on_edges.studies.fitting import FitConfig, FitRun
 from attention_on_edges.studies.gat_steps import step_runs
-from attention_on_edges.studies.grammar_edges import WORD_GRAPHS, TaggerRun
-from attention_on_edges.studies.recall import LONG_GRAPHS, TASKS, ReaderRun
+from attention_on_edges.studies.grammar_edges import WORD_GRAPHS, measure_tagger
+from attention_on_edges.studies.recall import LONG_GRAPHS, TASKS, measure_reader
 from attention_on_edges.studies.results import Study
 from attention_on_edges.studies.solubility import molecule_runs
 from attention_on_edges.training import TrainingConfig
@@ -22,7 +22,12 @@ READING = FitConfig(1200, 2048, 0.00625, decay="root", betas=(0.9, 0.98), eps=1e
 
 
 DISTANCES = [
-    ReaderRun(f"{task}, {graph}", task, graph, replace(READING, seed=seed))
+    FitRun(
+        f"{task}, {graph}",
+        measure_reader,
+        replace(READING, seed=seed),
+        {"task": task, "graph": graph, "tested": (512, 1024, 4096), "texts": 32},
+    )
     for task in TASKS
     for graph in LONG_GRAPHS
     for seed in SEEDS
@@ -30,7 +35,7 @@ DISTANCES = [
 
 
 TREES = [
-    TaggerRun(graph, graph, replace(READING, updates=500, seed=seed))
+    FitRun(graph, measure_tagger, replace(READING, updates=500, seed=seed), {"graph": graph})
     for graph in WORD_GRAPHS
     for seed in SEEDS
 ]

@@ -14,8 +14,7 @@ from attention_on_edges.layers import Embeddings, Generator, PositionalEncoding,
 from attention_on_edges.models.halting import HaltingUnit
 from attention_on_edges.models.transformer import Encoder, Output
 from attention_on_edges.models.universal import Encoding, UTransformer
-from attention_on_edges.runs.experiment import Described
-from attention_on_edges.studies.fitting import FitConfig, fit
+from attention_on_edges.studies.fitting import FitConfig, FitRun, fit
 from attention_on_edges.studies.gat_steps import STEPS, NodeBatch, StepModel
 from edgewise.graphs import AttentionGraph
 
@@ -79,11 +78,11 @@ class ChainReader(UTransformer):
     def __init__(self, halting: str, max_steps: int, weight: float):
         layer, _ = layer_pair(DIM, DIM_FF, HEADS, 0.0)
         encoder: Any = Encoder(layer, 1)  # in place of a decoder, too
-        unit = None if halting == "fixed" else HaltingUnit(DIM, 1.0 if halting == "act" else -1.0)
+        unit = None if halting == "fixed" else HaltingUnit(DIM)
         words, places = Embeddings(1, DIM), PositionalEncoding(DIM, 0.0)  # words are not used
         super().__init__(
             encoder, encoder, words, words, places, places, Generator(DIM, VALUES), None, unit, max_steps,
-            halting=halting, prior=0.2, ponder_weight=weight, ponder_warmup=300, engine="scatter",
+            halting=halting, ponder_weight=weight, ponder_warmup=300, engine="scatter",
         )  # fmt: skip
         draw_weights(self)
         self.fields = nn.ModuleList(nn.Embedding(size, DIM) for size in (2, VALUES))
@@ -101,14 +100,7 @@ class ChainReader(UTransformer):
     def loss(self, batch: ChainBatch, step: int) -> Tensor:
         """Return the loss per token, after ``step`` updates, that of halting included."""
         output = self.run(batch)
-        several = self.predictions(output)
-        if several is None:
-            loss = cross_entropy(self.generator.logits(output.hidden), batch.answers)
-        else:
-            states, weights = several
-            logits = self.generator.logits(states).flatten(0, 1)
-            each = cross_entropy(logits, batch.answers.repeat(len(states)), reduction="none")
-            loss = (each.view_as(weights) * weights).sum(0).mean()
+        loss = cross_entropy(self.generator.logits(output.hidden), batch.answers)
         extra = self.extra_loss(output, step)
         return loss if extra is None else loss + extra
 
@@ -140,7 +132,19 @@ TRAINING = FitConfig(1000, 16)
 def train_chains(
     model: str, steps: int, weight: float = 0.0, config: FitConfig = TRAINING
 ) -> ChainReader | OrdinaryReader:
-    """Train a new model to find the end of chains; arguments as in :class:`ChainRun`."""
+    """Train a new model to find the end of chains.
+
+    Parameters
+    ----------
+    model : str
+        A halting rule of :class:`ChainReader`, or ``"ordinary"``.
+    steps : int
+        Most steps, or layers.
+    weight : float
+        Of the loss of halting.
+    config : FitConfig
+        How it is trained, on so many graphs at a time.
+    """
     make: Callable[[], ChainReader | OrdinaryReader] = partial(ChainReader, model, steps, weight)
     if model == "ordinary":
         make = partial(OrdinaryReader, steps)
@@ -149,68 +153,40 @@ def train_chains(
 
 def rank_correlation(one: Tensor, two: Tensor) -> float:
     """Spearman's correlation of two lists of integers [n], or zero if all of one are equal."""
-    ranks = []
-    for numbers in (one, two):
-        _, which, count = numbers.unique(return_inverse=True, return_counts=True)
-        rank = (count.cumsum(0) - (count + 1) / 2)[which].double()
-        ranks.append(rank - rank.mean())
-    spread = ranks[0].norm() * ranks[1].norm()
-    return float((ranks[0] * ranks[1]).sum() / spread) if spread > 0 else 0.0
+    from scipy.stats import spearmanr  # not at the top: it takes most of a second
+
+    constant = any(len(numbers.unique()) == 1 for numbers in (one, two))
+    return 0.0 if constant else float(spearmanr(one, two).statistic)
 
 
-@dataclass(frozen=True)
-class ChainRun(Described):
-    """A model that follows pointers, tested on new graphs and on longer chains.
+def measure_chains(training: FitConfig, model: str, steps: int, weight: float) -> dict[str, Any]:
+    """Train; test on new graphs and on longer chains.
 
-    Attributes
-    ----------
-    name : str
-        Its variant in the study.
-    model : str
-        A halting rule of :class:`ChainReader`, or ``"ordinary"``.
-    steps : int
-        Most steps, or layers.
-    weight : float
-        Of the loss of halting.
-    training : FitConfig
-        How it is trained, on so many graphs at a time.
+    For chains as in training, and for ``longer`` ones: the share of tokens that are ``right``, mean
+    ``steps``, the ``rank`` correlation of steps and depth, and both of the former for each depth. Then
+    seconds of training, and of answering the graphs as in training.
     """
-
-    name: str
-    model: str
-    steps: int
-    weight: float
-    training: FitConfig
-
-    def figures(self) -> dict[str, Any]:
-        """Train and test.
-
-        For chains as in training, and for ``longer`` ones: the share of tokens that are ``right``, mean
-        ``steps``, the ``rank`` correlation of steps and depth, and both of the former for each depth. Then
-        seconds of training, and of answering the graphs as in training.
-        """
-        began = time.perf_counter()
-        model = train_chains(self.model, self.steps, self.weight, self.training)
-        row: dict[str, Any] = {"training seconds": time.perf_counter() - began}
-        for name, deepest in (("", DEEPEST), (" longer", LONGER[0])):
-            batch = draw_chains(TEST_GRAPHS, deepest, torch.Generator().manual_seed(TEST_SEED))
-            if name and isinstance(model, ChainReader):
-                fixed = self.model == "fixed"
-                model.max_steps = self.steps * LONGER[0] // DEEPEST if fixed else LONGER[1]
-            with torch.no_grad():
-                began = time.perf_counter()
-                found, steps = model.answer(batch)
-                seconds = time.perf_counter() - began
-            right = found == batch.answers
-            row |= {
-                f"right{name}": float(right.double().mean()),
-                f"steps{name}": float(steps.double().mean()),
-                f"rank{name}": rank_correlation(steps, batch.depth),
-                f"right by depth{name}": _by_depth(right, batch.depth),
-                f"steps by depth{name}": _by_depth(steps, batch.depth),
-                f"seconds{name}": seconds,
-            }
-        return row
+    began = time.perf_counter()
+    reader = train_chains(model, steps, weight, training)
+    row: dict[str, Any] = {"training seconds": time.perf_counter() - began}
+    for name, deepest in (("", DEEPEST), (" longer", LONGER[0])):
+        batch = draw_chains(TEST_GRAPHS, deepest, torch.Generator().manual_seed(TEST_SEED))
+        if name and isinstance(reader, ChainReader):
+            reader.max_steps = steps * LONGER[0] // DEEPEST if model == "fixed" else LONGER[1]
+        with torch.no_grad():
+            began = time.perf_counter()
+            found, taken = reader.answer(batch)
+            seconds = time.perf_counter() - began
+        right = found == batch.answers
+        row |= {
+            f"right{name}": float(right.double().mean()),
+            f"steps{name}": float(taken.double().mean()),
+            f"rank{name}": rank_correlation(taken, batch.depth),
+            f"right by depth{name}": _by_depth(right, batch.depth),
+            f"steps by depth{name}": _by_depth(taken, batch.depth),
+            f"seconds{name}": seconds,
+        }
+    return row
 
 
 def _by_depth(values: Tensor, depth: Tensor) -> list[float]:
@@ -219,7 +195,6 @@ def _by_depth(values: Tensor, depth: Tensor) -> list[float]:
 
 KINDS = {
     "ACT": ("act", 10, 0.05),
-    "PonderNet": ("pondernet", 10, 0.3),
     "3 steps": ("fixed", 3, 0.0),
     "6 steps": ("fixed", 6, 0.0),
     "10 steps": ("fixed", 10, 0.0),
@@ -229,10 +204,15 @@ KINDS = {
 """Adaptive depth, a fixed number of steps of one layer, and different layers."""
 
 
-def chain_runs() -> list[ChainRun]:
-    """All runs: seven models, three seeds."""
+def chain_runs() -> list[FitRun]:
+    """All runs: six models, three seeds."""
     return [
-        ChainRun(name, *settings, replace(TRAINING, seed=seed))
-        for name, settings in KINDS.items()
+        FitRun(
+            name,
+            measure_chains,
+            replace(TRAINING, seed=seed),
+            {"model": model, "steps": steps, "weight": weight},
+        )
+        for name, (model, steps, weight) in KINDS.items()
         for seed in range(3)
     ]

@@ -1,7 +1,6 @@
 """Chapter 14's study: which papers cite each other? Links that were left out, found by structure alone."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -10,8 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize, softplus
 
 from attention_on_edges.corpora.graph_data import citations, symmetric_graph
-from attention_on_edges.runs.experiment import Described
-from attention_on_edges.studies.fitting import FitConfig, fit
+from attention_on_edges.studies.fitting import FitConfig, FitRun, fit
 from attention_on_edges.studies.solubility import Layer
 from edgewise.graphs import AttentionGraph
 
@@ -130,42 +128,29 @@ class LinkModel(nn.Module):
         return softplus(-found[0]).mean() + softplus(found[1]).mean()
 
 
-@dataclass(frozen=True)
-class LinkRun(Described):
-    """A way to find citations that were left out.
+def measure_links(name: str, training: FitConfig) -> dict[str, Any]:
+    """Find citations that were left out, by one of ``SCORES`` or ``LEARNED``.
 
-    Attributes
-    ----------
-    name : str
-        One of ``SCORES`` or ``LEARNED``.
-    training : FitConfig
-        How a model is trained, with so many links hidden at a time; the seed also draws what is held back.
+    The seed of the training also draws what is held back. Returns the area under the ROC curve of both parts.
     """
-
-    name: str
-    training: FitConfig
-
-    def figures(self) -> dict[str, Any]:
-        """Return the area under the ROC curve of both parts that were held back."""
-        links = hold_out(self.training.seed)
-        score = counted if self.name in SCORES else learned
-        found = score(self, links)
-        with torch.no_grad():
-            return {
-                "valid": area(found(links.valid), found(links.no_valid)),
-                "test": area(found(links.test), found(links.no_test)),
-            }
+    links = hold_out(training.seed)
+    found = counted(name, links) if name in SCORES else learned(name, training, links)
+    with torch.no_grad():
+        return {
+            "valid": area(found(links.valid), found(links.no_valid)),
+            "test": area(found(links.test), found(links.no_test)),
+        }
 
 
-def counted(run: LinkRun, links: Links) -> Callable[[Tensor], Tensor]:
+def counted(name: str, links: Links) -> Callable[[Tensor], Tensor]:
     """One of ``SCORES``: pairs [m, 2] to [m]."""
-    scores = SCORES[run.name](adjacency(links.known, links.papers))
+    scores = SCORES[name](adjacency(links.known, links.papers))
     return lambda pairs: scores[pairs[:, 0], pairs[:, 1]]
 
 
-def learned(run: LinkRun, links: Links) -> Callable[[Tensor], Tensor]:
-    """A trained model's logits: pairs [m, 2] to [m]."""
-    linked, count, training = LEARNED[run.name], links.papers, run.training
+def learned(name: str, training: FitConfig, links: Links) -> Callable[[Tensor], Tensor]:
+    """The logits of a model that was trained with so many links hidden at a time: pairs [m, 2] to [m]."""
+    linked, count = LEARNED[name], links.papers
     start = torch.randn(count, DIM, generator=torch.Generator().manual_seed(training.seed))
     model, _ = fit(LinkModel, partial(hidden, links, start, linked, training.size), training)
     graph = symmetric_graph(links.known[: None if linked else 0], count)
@@ -191,8 +176,9 @@ def area(links: Tensor, others: Tensor) -> float:
     return float((difference > 0).double().mean() + 0.5 * (difference == 0).double().mean())
 
 
-def link_runs() -> Iterator[LinkRun]:
+def link_runs() -> Iterator[FitRun]:
     """Ten seeds of each way."""
     for name in [*SCORES, *LEARNED]:
         for seed in range(10):
-            yield LinkRun(name, FitConfig(400, 448, 3e-3, warmup=50, seed=seed))
+            training = FitConfig(400, 448, 3e-3, warmup=50, seed=seed)
+            yield FitRun(name, partial(measure_links, name), training)

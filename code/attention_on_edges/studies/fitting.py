@@ -1,8 +1,9 @@
-"""The training loop of the small models of chapters 3, 10, 11 and 14."""
+"""The training loop of the small models of chapters 3, 10, 11 and 14, and a run of their studies."""
 
+import json
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 import torch
@@ -90,3 +91,34 @@ def fit(
         schedule.step()
         losses.append(loss.item())
     return model.eval(), losses
+
+
+@dataclass(frozen=True)
+class FitRun:
+    """One run of a study: a small model that is trained and tested.
+
+    Attributes
+    ----------
+    name : str
+        Its variant in the study.
+    measure : callable
+        Takes ``training`` and, by keyword, the ``settings``; trains, and returns the figures.
+    training : FitConfig
+        How it is trained.
+    settings : dict
+        What else distinguishes the run, as JSON can hold it.
+    """
+
+    name: str
+    measure: Callable[..., dict[str, Any]]
+    training: FitConfig
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The configuration, as JSON."""
+        return json.loads(json.dumps({"name": self.name, **self.settings, "training": asdict(self.training)}))
+
+    def figures(self) -> dict[str, Any]:
+        """Train and test."""
+        return self.measure(self.training, **self.settings)

@@ -1,6 +1,6 @@
 """Chapter 3's study: the five steps from GAT to the Transformer, added and left out one by one."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -11,8 +11,7 @@ from torch.nn.functional import cross_entropy, elu, leaky_relu
 
 from attention_on_edges.layers import PositionwiseFeedForward
 from attention_on_edges.models.gnn import GATLayer, reduce_edges
-from attention_on_edges.runs.experiment import Described
-from attention_on_edges.studies.fitting import FitConfig, fit
+from attention_on_edges.studies.fitting import FitConfig, FitRun, fit
 from edgewise.graphs import AttentionGraph, complete
 from edgewise.message_passing import propagate_attention, softmax_over_in_edges
 
@@ -204,42 +203,20 @@ def nodes_right(model: StepModel, task: str, seed: int) -> float:
     return float((model(batch).argmax(1) == batch.answers).double().mean())
 
 
-@dataclass(frozen=True)
-class StepsRun(Described):
-    """A model with some of the steps, trained at each learning rate; the best on validation counts.
+def train_steps(training: FitConfig, task: str, steps: Collection[str]) -> StepModel:
+    """Return a model of one of ``STEP_TASKS``, trained on so many graphs at a time."""
+    made = STEP_TASKS[task]
+    make = partial(StepModel, made.fields, made.symbols, made.answers, steps)
+    return fit(make, partial(made.batches, training.size), training)[0]
 
-    Attributes
-    ----------
-    name : str
-        Its variant in the study.
-    task : str
-        One of ``STEP_TASKS``.
-    steps : tuple of str
-        As in :class:`StepLayer`.
-    rates : tuple of float
-        Peak learning rates, in place of that of ``training``.
-    training : FitConfig
-        How it is trained, on so many graphs at a time.
-    """
 
-    name: str
-    task: str
-    steps: tuple[str, ...]
-    training: FitConfig
-    rates: tuple[float, ...] = (5e-4, 2e-3)
-
-    def figures(self) -> dict[str, Any]:
-        """Train; return the accuracy on new graphs, and the learning rate that was chosen."""
-        models = {rate: self.train(rate) for rate in self.rates}
-        rate = max(models, key=lambda rate: nodes_right(models[rate], self.task, VALIDATION))
-        return {"right": nodes_right(models[rate], self.task, TEST), "rate": rate}
-
-    def train(self, rate: float) -> StepModel:
-        """Return a model trained at one rate."""
-        task = STEP_TASKS[self.task]
-        make = partial(StepModel, task.fields, task.symbols, task.answers, self.steps)
-        batches = partial(task.batches, self.training.size)
-        return fit(make, batches, replace(self.training, rate=rate))[0]
+def measure_steps(
+    training: FitConfig, task: str, steps: Collection[str], rates: Sequence[float]
+) -> dict[str, Any]:
+    """Train at each learning rate; of the best on validation, return it and the accuracy on new graphs."""
+    models = {rate: train_steps(replace(training, rate=rate), task, steps) for rate in rates}
+    rate = max(models, key=lambda rate: nodes_right(models[rate], task, VALIDATION))
+    return {"right": nodes_right(models[rate], task, TEST), "rate": rate}
 
 
 LADDER = {"GAT": ()} | {f"+ {STEPS[i]}": STEPS[: i + 1] for i in range(len(STEPS))}
@@ -252,10 +229,19 @@ BY_GATV2 = {"GATv2": (GATV2,), "GATv2's score in the whole": (GATV2, *STEPS[1:])
 """GATv2, and the Transformer's layer with GATv2's score for its dot product."""
 
 
-def step_runs() -> list[StepsRun]:
+RATES = (5e-4, 2e-3)
+"""Peak learning rates, in place of that of the training."""
+
+
+def step_runs() -> list[FitRun]:
     """All runs: two tasks, twelve kinds of layer, three seeds."""
     return [
-        StepsRun(f"{task}, {name}", task, steps, FitConfig(600, 32, seed=seed))
+        FitRun(
+            f"{task}, {name}",
+            measure_steps,
+            FitConfig(600, 32, seed=seed),
+            {"task": task, "steps": steps, "rates": RATES},
+        )
         for kinds in (LADDER | WITHOUT, BY_GATV2)
         for task in STEP_TASKS
         for name, steps in kinds.items()

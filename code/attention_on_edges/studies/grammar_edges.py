@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -10,7 +9,6 @@ import torch
 
 from attention_on_edges.corpora.gold_annotations import Parse, treebank
 from attention_on_edges.models.reader import Questions, Reader
-from attention_on_edges.runs.experiment import Described
 from attention_on_edges.studies.fitting import FitConfig, fit
 from edgewise.graphs import (
     AttentionGraph,
@@ -114,36 +112,18 @@ class Tags:
             yield self.batch(chosen)
 
 
-@dataclass(frozen=True)
-class TaggerRun(Described):
-    """A reader that is trained to name grammatical relations, on one kind of graph.
+def measure_tagger(training: FitConfig, graph: str) -> dict[str, Any]:
+    """Train on EWT's training split, about so many words at a time, on one of ``WORD_GRAPHS``.
 
-    Attributes
-    ----------
-    name : str
-        Its variant in the study.
-    graph : str
-        One of ``WORD_GRAPHS``.
-    training : FitConfig
-        How it is trained, on about so many words at a time.
+    Returns accuracy on the test split, edges per word, and the share of the parses' links among them.
     """
-
-    name: str
-    graph: str
-    training: FitConfig
-
-    def figures(self) -> dict[str, Any]:
-        """Train on EWT's training split.
-
-        Returns accuracy on the test split, edges per word, and the share of the parses' links among them.
-        """
-        test, tags = treebank("test"), Tags(treebank("train"), self.graph)
-        make = partial(Reader, len(tags.words) + 1, len(tags.relations) + 1)
-        model, _ = fit(make, partial(tags.batches, self.training.size), self.training)
-        batches = [tags.batch(test[first : first + 100]) for first in range(0, len(test), 100)]
-        words = sum(len(batch.tgt_y) for batch in batches)
-        return {
-            "right": sum(map(model.right, batches)) / words,
-            "edges": sum(batch.enc.num_edges for batch in batches) / words,
-            "shared": shared_links(test, self.graph),
-        }
+    test, tags = treebank("test"), Tags(treebank("train"), graph)
+    make = partial(Reader, len(tags.words) + 1, len(tags.relations) + 1)
+    model, _ = fit(make, partial(tags.batches, training.size), training)
+    batches = [tags.batch(test[first : first + 100]) for first in range(0, len(test), 100)]
+    words = sum(len(batch.tgt_y) for batch in batches)
+    return {
+        "right": sum(map(model.right, batches)) / words,
+        "edges": sum(batch.enc.num_edges for batch in batches) / words,
+        "shared": shared_links(test, graph),
+    }

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from attention_on_edges.models.reader import Questions, Reader
-from attention_on_edges.runs.experiment import Described
 from attention_on_edges.studies.fitting import FitConfig, fit
 from edgewise.graphs import (
     AttentionGraph,
@@ -162,55 +161,31 @@ class LongData:
             yield self.batch(length, max(tokens // length, 1), generator)
 
 
-@dataclass(frozen=True)
-class ReaderRun(Described):
-    """A reader that is trained to copy over a gap or to recall, on one kind of graph.
+def train_reader(training: FitConfig, task: str, graph: str) -> tuple[Reader, list[float]]:
+    """Return a reader trained on about so many tokens at a time, and each update's loss in nats per question.
 
-    Attributes
-    ----------
-    name : str
-        Its variant in the study.
-    task : str
-        One of ``TASKS``.
-    graph : str
-        One of ``LONG_GRAPHS``.
-    training : FitConfig
-        How it is trained, on about so many tokens at a time.
-    tested : tuple of int
-        Lengths of the test texts.
-    texts : int
-        Test texts of each length.
+    ``task`` is one of ``TASKS``, ``graph`` of ``LONG_GRAPHS``.
     """
+    data, symbols = LongData(task, LONG_GRAPHS[graph]), TASKS[task].vocab_size
+    return fit(partial(Reader, symbols, symbols), partial(data.batches, LENGTHS, training.size), training)
 
-    name: str
-    task: str
-    graph: str
-    training: FitConfig
-    tested: tuple[int, ...] = (512, 1024, 4096)
-    texts: int = 32
 
-    def train(self) -> tuple[Reader, list[float]]:
-        """Return a trained reader, and the loss of each update in nats per question."""
-        data, symbols = LongData(self.task, LONG_GRAPHS[self.graph]), TASKS[self.task].vocab_size
-        return fit(
-            partial(Reader, symbols, symbols),
-            partial(data.batches, LENGTHS, self.training.size),
-            self.training,
-        )
+def accuracy(model: Reader, task: str, graph: str, length: int, texts: int) -> float:
+    """Return the share of questions answered correctly on so many new texts of one length."""
+    data, generator = LongData(task, LONG_GRAPHS[graph]), torch.Generator()
+    generator.manual_seed(TEST_SEED)
+    right = sum(model.right(data.batch(length, 1, generator)) for _ in range(texts))
+    return right / (texts * NUM_QUESTIONS)
 
-    def accuracy(self, model: Reader, length: int) -> float:
-        """Return the share of questions answered correctly on new texts of one length."""
-        data, generator = LongData(self.task, LONG_GRAPHS[self.graph]), torch.Generator()
-        generator.manual_seed(TEST_SEED)
-        right = sum(model.right(data.batch(length, 1, generator)) for _ in range(self.texts))
-        return right / (self.texts * NUM_QUESTIONS)
 
-    def figures(self) -> dict[str, Any]:
-        """Train and test: the loss of the last 100 updates; edges per token and accuracy by length."""
-        model, losses = self.train()
-        last = losses[-100:]
-        row: dict[str, Any] = {"loss": sum(last) / len(last)}
-        for n in self.tested:
-            row[f"edges {n}"] = LONG_GRAPHS[self.graph](n).num_edges / n
-            row[f"right {n}"] = self.accuracy(model, n)
-        return row
+def measure_reader(
+    training: FitConfig, task: str, graph: str, tested: Sequence[int], texts: int
+) -> dict[str, Any]:
+    """Train and test: the loss of the last 100 updates; edges per token and accuracy by length."""
+    model, losses = train_reader(training, task, graph)
+    last = losses[-100:]
+    row: dict[str, Any] = {"loss": sum(last) / len(last)}
+    for n in tested:
+        row[f"edges {n}"] = LONG_GRAPHS[graph](n).num_edges / n
+        row[f"right {n}"] = accuracy(model, task, graph, n, texts)
+    return row

@@ -14,19 +14,14 @@ from attention_on_edges.runs import artifacts
 from attention_on_edges.runs.experiment import Experiment
 from attention_on_edges.runs.json_files import read_json, write_json
 from attention_on_edges.runs.running import start
-from attention_on_edges.studies.chains import ChainRun
-from attention_on_edges.studies.citations import LinkRun
-from attention_on_edges.studies.gat_steps import StepsRun
-from attention_on_edges.studies.grammar_edges import TaggerRun
-from attention_on_edges.studies.recall import ReaderRun
-from attention_on_edges.studies.solubility import MoleculeRun
+from attention_on_edges.studies.fitting import FitRun
 from attention_on_edges.training import DivergedError
 from attention_on_edges.training.checkpoint_files import naming
 from edgewise.validation import InputError, UnknownNameError
 
 Rows = list[dict[str, Any]]
 
-Entry = Experiment | ReaderRun | TaggerRun | StepsRun | ChainRun | MoleculeRun | LinkRun
+Entry = Experiment | FitRun
 
 
 @dataclass(frozen=True)
@@ -39,7 +34,7 @@ class Study:
         Its name on the command line and in ``book/studies``.
     about : str
         The question.
-    entries : tuple of Experiment, ReaderRun, TaggerRun, StepsRun, ChainRun, MoleculeRun or LinkRun
+    entries : tuple of Experiment or FitRun
         One for each variant, named by it, and seed.
     """
 

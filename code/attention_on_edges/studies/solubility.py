@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -12,8 +11,7 @@ from torch.nn.functional import mse_loss, one_hot
 
 from attention_on_edges.corpora.graph_data import Molecule, load_rdkit, molecules
 from attention_on_edges.layers import PositionwiseFeedForward
-from attention_on_edges.runs.experiment import Described
-from attention_on_edges.studies.fitting import FitConfig, fit
+from attention_on_edges.studies.fitting import FitConfig, FitRun, fit
 from edgewise.graph_attention import GraphAttention
 from edgewise.graphs import AttentionGraph, batch
 
@@ -222,33 +220,15 @@ def data_of(kind: str) -> dict[str, list[Pairs]]:
     }
 
 
-@dataclass(frozen=True)
-class MoleculeRun(Described):
-    """A model of solubility, trained on one kind of graph.
-
-    Attributes
-    ----------
-    name : str
-        Its variant in the study.
-    kind : str
-        One of ``KINDS``.
-    training : FitConfig
-        How it is trained, on so many molecules at a time.
-    """
-
-    name: str
-    kind: str
-    training: FitConfig
-
-    def figures(self) -> dict[str, Any]:
-        """Train; return the root of the mean squared error of each split, in log mols per litre."""
-        data = data_of(self.kind)
-        answers = torch.tensor([one.solubility for one in data["train"]])
-        make = partial(MoleculeModel, self.kind, float(answers.mean()), float(answers.std()))
-        model, _ = fit(make, partial(batches, data["train"], self.training.size), self.training)
-        figures = {name: error(model, split) for name, split in data.items()}
-        figures["parameters"] = sum(p.numel() for p in model.parameters())
-        return figures | ({"drawn": drawn(model, self.kind)} if self.training.seed == 0 else {})
+def measure_molecules(training: FitConfig, kind: str) -> dict[str, Any]:
+    """Train on graphs of one of ``KINDS``; return each split's error in log mols per litre."""
+    data = data_of(kind)
+    answers = torch.tensor([one.solubility for one in data["train"]])
+    make = partial(MoleculeModel, kind, float(answers.mean()), float(answers.std()))
+    model, _ = fit(make, partial(batches, data["train"], training.size), training)
+    figures = {name: error(model, split) for name, split in data.items()}
+    figures["parameters"] = sum(p.numel() for p in model.parameters())
+    return figures | ({"drawn": drawn(model, kind)} if training.seed == 0 else {})
 
 
 def batches(data: Sequence[Pairs], size: int, generator: torch.Generator) -> Iterator[MoleculeBatch]:
@@ -303,8 +283,8 @@ def drawn(model: MoleculeModel, kind: str) -> dict[str, Any]:
     }
 
 
-def molecule_runs() -> Iterator[MoleculeRun]:
+def molecule_runs() -> Iterator[FitRun]:
     """Ten seeds of each kind."""
     for kind in KINDS:
         for seed in range(10):
-            yield MoleculeRun(kind, kind, FitConfig(1400, 32, 3e-3, seed=seed))
+            yield FitRun(kind, measure_molecules, FitConfig(1400, 32, 3e-3, seed=seed), {"kind": kind})

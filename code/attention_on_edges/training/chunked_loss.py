@@ -24,7 +24,6 @@ def output_loss(
     target: Tensor,
     criterion: LabelSmoothing,
     chunk: int = CHUNK,
-    weights: Tensor | None = None,
 ) -> tuple[Tensor, float]:
     """Compute ``criterion((hidden @ weight.T + bias).log_softmax(1), target)`` in little memory.
 
@@ -43,15 +42,13 @@ def output_loss(
         Smoothing of the targets, and the id of padding.
     chunk : int
         Most logits in memory at a time, but at least those of one token.
-    weights : Tensor, optional
-        [N]: each token's weight in loss and count; may require gradients.
 
     Returns
     -------
     loss : Tensor
         Scalar: the sum over tokens, in nats.
     correct : float
-        Tokens whose target is the most probable prediction, weighted if there are weights.
+        Tokens whose target is the most probable prediction.
 
     Raises
     ------
@@ -64,10 +61,7 @@ def output_loss(
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
     with torch.autocast(kind, enabled=False):
         states = hidden.to(weight.dtype)
-        if weights is not None:
-            weights = weights.to(weight.dtype)
-        settings = (target, criterion, rows, dtype)
-        loss, correct = _OutputLoss.apply(states, weight, bias, weights, *settings)
+        loss, correct = _OutputLoss.apply(states, weight, bias, target, criterion, rows, dtype)
     return loss, correct.item()
 
 
@@ -78,14 +72,13 @@ class _OutputLoss(torch.autograd.Function):
         hidden: Tensor,  # [N, d]
         weight: Tensor,
         bias: Tensor | None,
-        weights: Tensor | None,  # [N]
         target: Tensor,
         criterion: LabelSmoothing,
         rows: int,
         dtype: torch.dtype,  # of matrix products
     ) -> tuple[Tensor, Tensor]:
-        learning = any(ctx.needs_input_grad[:4])
-        inputs = (hidden, weight, bias, weights)
+        learning = any(ctx.needs_input_grad[:3])
+        inputs = (hidden, weight, bias)
         grads: list[Any] = [None if x is None or not learning else torch.zeros_like(x) for x in inputs]
         loss = torch.zeros((), dtype=torch.float64, device=hidden.device)
         correct = torch.zeros((), dtype=torch.float64, device=hidden.device)
@@ -97,11 +90,6 @@ class _OutputLoss(torch.autograd.Function):
             logits, gradient = buffers[:, : len(targets)]
             _write_logits(logits, states, factor, bias)
             some, right = _loss_and_gradient(logits, targets, criterion, gradient)
-            if weights is not None:
-                if learning:
-                    grads[3][part] = some
-                some, right = some * weights[part], right * weights[part]
-                gradient *= weights[part, None]
             loss, correct = loss + some.double().sum(), correct + right.double().sum()
             if learning:
                 if bias is not None:

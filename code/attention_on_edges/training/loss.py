@@ -64,15 +64,8 @@ def batch_loss(
     """
     with torch.autocast(batch.device.type, torch.bfloat16, enabled=autocast):
         output = model.run(batch)
-        extra, several = model.extra_loss(output, step), model.predictions(output)
-        if several is None:
-            total, correct = states_loss(model.generator, criterion, output.hidden, batch.tgt_y)
-        else:  # states [S, N, dim_model] and their weights [S, N]
-            states, weights = several
-            target = batch.tgt_y.repeat(len(states))
-            total, correct = states_loss(
-                model.generator, criterion, states.flatten(0, 1), target, weights=weights.flatten()
-            )
+        extra = model.extra_loss(output, step)
+        total, correct = states_loss(model.generator, criterion, output.hidden, batch.tgt_y)
     if not batch.stand_in:
         tokens = int((batch.tgt_y != criterion.padding_idx).sum())
         return BatchLoss(total, correct, tokens, batch.n_nodes, extra, output.pondered)
@@ -80,19 +73,15 @@ def batch_loss(
 
 
 def states_loss(
-    generator: Generator,
-    criterion: LabelSmoothing,
-    hidden: Tensor,
-    target: Tensor,
-    weights: Tensor | None = None,
+    generator: Generator, criterion: LabelSmoothing, hidden: Tensor, target: Tensor
 ) -> tuple[Tensor, float]:
     """Return the summed loss of final states, and how many targets they predict; see :func:`output_loss`."""
     proj = generator.proj
     if is_plain(proj):
-        return output_loss(hidden, proj.weight, proj.bias, target, criterion, weights=weights)
+        return output_loss(hidden, proj.weight, proj.bias, target, criterion)
     log_probs = generator(hidden)
     right = (log_probs.argmax(1) == target) & (target != criterion.padding_idx)
-    return criterion(log_probs, target, weights), float((right if weights is None else right * weights).sum())
+    return criterion(log_probs, target), float(right.sum())
 
 
 def take_step(opt: NoamOpt, tokens: int, clip: float | None = None) -> float:

@@ -38,7 +38,7 @@ class LabelSmoothing(nn.Module):
             raise ValueError(f"padding_idx must lie in 0..{size - 1}, got {padding_idx}")
         self.smoothing = check_probability("smoothing", smoothing)
 
-    def forward(self, log_probs: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
+    def forward(self, log_probs: Tensor, target: Tensor) -> Tensor:
         """Sum the divergence over tokens.
 
         Parameters
@@ -47,8 +47,6 @@ class LabelSmoothing(nn.Module):
             [N, size]
         target : Tensor
             int64 [N]
-        weights : Tensor, optional
-            [N]: of each token's divergence.
 
         Returns
         -------
@@ -66,8 +64,7 @@ class LabelSmoothing(nn.Module):
         if self.share:
             others = torch.arange(self.size, device=target.device) != self.padding_idx
             cross_entropy = cross_entropy - self.share * torch.where(others, log_probs, 0.0).sum(1)
-        divergence = torch.where(target != self.padding_idx, cross_entropy - self.entropy(), 0.0)
-        return (divergence if weights is None else divergence * weights).sum()
+        return torch.where(target != self.padding_idx, cross_entropy - self.entropy(), 0.0).sum()
 
     def check(self, target: Tensor, *shape: int) -> None:
         """Check targets against predictions of this shape, which should be [N, size]."""
