@@ -390,11 +390,3 @@ def test_search_has_chapters_before_the_library(browser, site):
     chapters = [number for number, link in enumerate(found) if re.match(r"book/\d", link)]
     library = [number for number, link in enumerate(found) if "api.html" in link]
     assert 0 < max(chapters) < min(library)
-
-
-def test_every_numbered_figure_is_listed(browser, site):
-    listed = visit(browser, site + "book/references.html").locator("#figures li li a")
-    numbered = re.compile(r"<figcaption>\s*<p><span class=.caption-number.>(Fig. \d+)")
-    drawn = [number for name in PAGES for number in numbered.findall((HTML / name).read_text("utf-8"))]
-    assert len(drawn) > 50
-    assert sorted(listed.all_text_contents()) == sorted(drawn)

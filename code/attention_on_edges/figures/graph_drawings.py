@@ -1,4 +1,4 @@
-"""Graphs of tokens and of people, drawn by networkx."""
+"""Graphs of tokens, drawn by networkx, and molecules."""
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
@@ -142,41 +142,6 @@ def draw_batch(
     ax.margins(x=0.1)
     reach = 0.17 * max(len(source), len(target))
     ax.set_ylim(-reach, 1 + reach)
-    return fig
-
-
-def draw_social(
-    graph: nx.Graph,
-    groups: Sequence[str],
-    highlight: Hashable | None = None,
-) -> Figure:
-    """Draw a network of people with its groups and one person's neighbourhood.
-
-    Parameters
-    ----------
-    graph : networkx.Graph
-        Who knows whom.
-    groups : sequence of str
-        Each node's group, four groups at most, which differ in shape and colour.
-    highlight : node, optional
-        Arrows run to it from its neighbours.
-    """
-    nodes, names = list(graph), list(dict.fromkeys(groups))
-    fig, ax = plt.subplots(figsize=(6.4, 4.4))
-    places = nx.spring_layout(graph, k=0.42, iterations=200, seed=19)
-    arrows = nx.DiGraph([(j, highlight) for j in graph.neighbors(highlight)] if highlight is not None else [])
-    weak = [e for e in graph.edges if highlight not in e]
-    nx.draw_networkx_edges(graph, places, weak, edge_color=PALETTE["pale"], width=0.9, ax=ax)
-    strong = {"edge_color": PALETTE["orange"], "width": 2.0, "arrowsize": 11, "node_size": 300}
-    nx.draw_networkx_edges(arrows, places, ax=ax, **strong)
-    looks = zip(names, "os^D", (PALETTE[c] for c in ("blue", "green", "ink", "purple")), strict=False)
-    for name, shape, color in looks:
-        members = [n for n, group in zip(nodes, groups, strict=True) if group == name]
-        style = NODE | {"edgecolors": color, "linewidths": 1.8, "node_size": 300}
-        nx.draw_networkx_nodes(graph, places, members, node_shape=shape, label=name, ax=ax, **style)
-    nx.draw_networkx_labels(graph, places, ax=ax, **LABEL)
-    ax.legend(markerscale=0.7, loc="best")
-    ax.set_axis_off()
     return fig
 
 
