@@ -189,11 +189,6 @@ class TestTranslator:
         assert crossed.shape == (2, rows, columns)
         assert target.shape == (2, rows, rows)
         torch.testing.assert_close(crossed.sum(-1), torch.ones(2, rows))
-        lines = translator.most_attended(text, translation)
-        assert len(lines) == len(translation.pieces)
-        weight, sender = crossed.mean(0)[0].max(0)
-        expected = translator.splitter.show(translator.splitter.split(text))[sender]
-        assert lines[0].split()[1:] == [expected, f"{weight:.2f}"]
 
     def test_the_command(self, folder, translator):
         expected = [found[0].text for found in translator(["A man.", "A dog."])]
@@ -201,10 +196,6 @@ class TestTranslator:
             result = CliRunner().invoke(app, ["translate", *words, "--model", str(folder)], input=typed)
             assert result.exit_code == 0, result.output
             assert result.output.splitlines() == expected
-        options = ["--nbest", "2", "--attention", "--model", str(folder)]
-        shown = CliRunner().invoke(app, ["translate", "A man.", *options])
-        assert shown.exit_code == 0, shown.output
-        assert sum(not line.startswith(" " * 4 + "_") for line in shown.output.splitlines()) >= 2
 
     def test_it_answers_from_a_cold_start_without_network_or_corpus(self, folder, tmp_path):
         copy, cache = tmp_path / "copy", tmp_path / "cache"
