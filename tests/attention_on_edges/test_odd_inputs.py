@@ -1,7 +1,5 @@
 """What strangers type: pairs varied in training, and names that are copied."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -11,11 +9,9 @@ from hypothesis import strategies as st
 from attention_on_edges import corpora, runs
 from attention_on_edges.corpora.text_dataset import TextDataset
 from attention_on_edges.corpora.tokenization import BPE
-from attention_on_edges.corpora.tokenizer_config import TokenizerConfig
 from attention_on_edges.corpora.variation import names, varied
 from attention_on_edges.runs import artifacts
 from attention_on_edges.runs.copied_names import copy_names, lost_names
-from attention_on_edges.runs.loading import load_data
 
 PAIRS = [
     ("Tom has 3 dogs.", "Tom a 3 chiens."),
@@ -66,20 +62,6 @@ def test_without_variation_batches_are_as_ever_and_with_it_a_state_repeats_them(
     first = [some.draw_pair(i, "train") for i in range(60)]
     some.order_state = state
     assert [some.draw_pair(i, "train") for i in range(60)] == first
-
-
-def test_merges_are_learned_from_varied_text_too(monkeypatch):
-    full = corpora.load("captions", train=300, valid=5, test=5)
-    monkeypatch.setattr(corpora, "load", lambda name: full)
-    experiment = replace(runs.EXPERIMENTS["multi30k"], tokenizer=TokenizerConfig(600))
-    capitals = "A MAN IS RIDING A BIKE."
-    pieces = []
-    for vary in (0.0, 0.5):
-        config = replace(experiment.tokenizer, vary=vary)
-        data = load_data(replace(experiment, tokenizer=config))
-        assert data.vary == vary
-        pieces.append(len(data.splitter.split(capitals)))
-    assert pieces[1] < 0.75 * pieces[0]
 
 
 def test_names_are_copied_and_without_copying_pieces_are_the_text():

@@ -265,26 +265,8 @@ def test_the_first_screen_cuts_answers_and_plays(browser, site, look):
     tab.context.close()
 
 
-DENY = """for (const name of ["localStorage", "sessionStorage"])
-    Object.defineProperty(window, name, {{ configurable: true, {} }});"""
-DENIED = DENY.format("get() { throw new DOMException(); }")
-
-
-@pytest.mark.parametrize("fault", ["get() { throw new DOMException(); }", "value: { getItem() {} }"])
-def test_the_theme_can_be_switched_where_storage_fails_and_paper_is_white(browser, site, fault):
-    """Denied, or there and refusing what is set."""
-    tab = browser.new_context(color_scheme="dark").new_page()
-    tab.add_init_script(DENY.format(fault))
-    tab.goto(site + "book/01-attention.html")
-    theme = "document.documentElement.dataset.theme"
-    assert tab.evaluate(theme) == "dark"
-    tab.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    tab.evaluate("dispatchEvent(new Event('afterprint'))")
-    assert tab.evaluate(theme) == "dark"
-    tab.locator("button.theme-switch-button").first.click()
-    assert tab.evaluate(theme) == "light"
-    tab.context.close()
+DENIED = """for (const name of ["localStorage", "sessionStorage"])
+    Object.defineProperty(window, name, { configurable: true, get() { throw new DOMException(); } });"""
 
 
 def test_page_loads_without_a_complaint_and_asks_nothing_of_the_outside(page, site):

@@ -2,7 +2,6 @@
 
 from attention_on_edges.figures.curves import curves
 from attention_on_edges.figures.graph_drawings import (
-    draw_batch,
     draw_graph,
     draw_molecule,
     draw_with_mask,
