@@ -4,4 +4,3 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 BOOK = ROOT / "book"
-CHAPTERS = sorted(BOOK.glob("[0-9]*.md"))

@@ -14,7 +14,6 @@ import contents
 
 DRAWN = contents.ROOT / "book" / "_static" / "glyphs"
 ROW = re.compile(r"\| \[(.+)\]\(([\w-]+)\.md\) \| (.+) \|$")
-WORDS_A_MINUTE = 200
 
 
 def glyph(stem):
@@ -30,20 +29,10 @@ def put_in(app, pagename, templatename, context, doctree):
         context["body"] = context["body"].replace("<h1>", f"{drawn}\n<h1>", 1)
 
 
-def minutes_to_read(text):
-    """Return how long the prose of a page's story takes to read."""
-    text = re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.DOTALL).partition("\n## Going deeper\n")[0]
-    text = re.sub(r"^(`{3,})\{code-cell\}.*?^\1$", "", text, flags=re.DOTALL | re.MULTILINE)
-    text = re.sub(r"\$\$.*?\$\$|\$[^$\n]+\$", " x ", text, flags=re.DOTALL)
-    return max(1, round(len(re.findall(r"\w\S*", text)) / WORDS_A_MINUTE))
-
-
 def tile(title, stem, question):
-    """Return a chapter's tile: its glyph, its question, and how long it takes to read."""
-    minutes = minutes_to_read((contents.ROOT / "book" / f"{stem}.md").read_text(encoding="utf-8"))
-    time = "an afternoon to build" if stem == "lab" else f"{minutes}\xa0min to read"
+    """Return a chapter's tile: its glyph and its question."""
     words = f"<strong>{html.escape(title)}</strong><span>{html.escape(question)}</span>"
-    return f'<li><a href="{stem}.html">{glyph(stem)}{words}<small>{time}</small></a></li>'
+    return f'<li><a href="{stem}.html">{glyph(stem)}{words}</a></li>'
 
 
 class Chapters(SphinxDirective):

@@ -1,4 +1,3 @@
-import codecs
 import json
 import os
 import signal
@@ -13,7 +12,6 @@ from typer.testing import CliRunner
 
 from attention_on_edges import runs, studies, tasks
 from attention_on_edges.cli import app as cli
-from attention_on_edges.cli import one_line_errors
 from attention_on_edges.cli.translating import MOST_BYTES
 from attention_on_edges.corpora.tokenization import BPE
 from attention_on_edges.corpora.tokenizer_config import TokenizerConfig
@@ -53,7 +51,7 @@ def test_train_stops_resumes_and_leaves_an_artifact(tmp_path):
     assert "exact_match" in second.output
     assert (tmp_path / "artifact" / "provenance.json").exists()
     assert call(*words, "--resume").exit_code == 0
-    scored = call("evaluate", tmp_path / "artifact", "--limit", 20)
+    scored = call("evaluate", tmp_path / "artifact")
     assert scored.exit_code == 0, scored.output
     names = [[word for word in line.split() if "_" in word] for line in scored.output.splitlines()[1:3]]
     assert names[0] == names[1] == ["exact_match", "token_accuracy"]
@@ -61,45 +59,27 @@ def test_train_stops_resumes_and_leaves_an_artifact(tmp_path):
         assert f"test, {word}" in scored.output
 
 
-def test_the_default_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert call("train", "copy", "--steps", 1).exit_code == 0
-    assert (tmp_path / "runs" / "copy" / "metrics.jsonl").exists()
+def test_a_study_writes_its_figures(tmp_path, monkeypatch):
+    monkeypatch.setitem(studies.STUDIES, "s", studies.Study("s", "Why?", (TINY,)))
+    assert call("study", "s", "--out", tmp_path).output == f"{tmp_path / 's.json'}\n"
 
 
-def test_a_study_is_made_in_parts(tmp_path, monkeypatch):
-    monkeypatch.setitem(studies.STUDIES, "s", studies.Study("s", "Why?", (TINY, TINY)))
-    words = ["study", "s", "--out", tmp_path]
-    assert call(*words, "--runs", 1).output == "1 runs are missing\n"
-    assert call(*words).output == f"{tmp_path / 's.json'}\n"
-
-
-@pytest.mark.parametrize("step", [None, 2])
-def test_a_full_disk_is_one_line_and_nothing_is_lost(step, tmp_path, monkeypatch):
-    """Whether a checkpoint is there already or not."""
+def test_a_full_disk_is_one_line_and_nothing_is_lost(tmp_path, monkeypatch):
     words = ["train", "copy", "--out", tmp_path, "--resume"]
-    if step:
-        assert call(*words, "--steps", step).exit_code == 0
-    sync = os.fsync
+    assert call(*words, "--steps", 2).exit_code == 0
 
     def full(fd):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "fsync", full)
-    assert "No space left on device" in one_line(call(*words, "--steps", 3))
-    monkeypatch.setattr(os, "fsync", sync)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        assert "No space left on device" in one_line(call(*words, "--steps", 3))
     assert call(*words, "--steps", 3).exit_code == 0
     log = (tmp_path / "metrics.jsonl").read_text()
     assert [json.loads(line)["step"] for line in log.splitlines()] == [1, 2, 3]
 
 
-def test_what_goes_wrong_is_one_line(tmp_path, monkeypatch):
-    blocked = tmp_path / "file"
-    blocked.write_text("")
-    words = ["train", "copy", "--out", blocked / "run"]
-    assert "Not a directory" in one_line(call(*words))
-    with pytest.raises(OSError, match="Not a directory"):
-        CliRunner().invoke(cli.app, ["--traceback", *map(str, words)], catch_exceptions=False)
+def test_a_loss_that_diverges_is_one_line(tmp_path, monkeypatch):
     wild = replace(TINY, training=replace(TINY.training, factor=1e30, warmup=1))
     monkeypatch.setitem(runs.EXPERIMENTS, "copy", wild)
     assert "after step" in one_line(call("train", "copy", "--out", tmp_path / "run"))
@@ -118,39 +98,19 @@ def test_a_fault_inside_the_program_keeps_its_traceback(error, shown, monkeypatc
 
 
 @pytest.mark.parametrize(
-    "words",
-    [
-        ["train", "nothing"],
-        ["train", "copy", "--device", "gpu"],
-        ["train", "copy", "--device", "cpu:first"],
-        ["train", "copy", "--device", "cuda:99"],
-        ["train", "copy", "--steps", "0"],
-        ["train"],
-        ["evaluate", "copy", "--limit", "0"],
-        ["translate", "x", "--nbest", "9"],
-        ["bench", "engines", "--only", "nothing"],
-        ["bench", "nothing"],
-        ["train", "copy", "--nothing"],
-        ["dance"],
-    ],
-)
-def test_wrong_usage_is_one_line(words):
-    result = call(*words)
-    assert result.exit_code == 2
-    assert result.stderr.startswith("error: ")
-    assert result.stderr.count("\n") == 1
-    assert not result.stdout
-
-
-@pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["train", "nothing"], "experiment must be one of"),
+        (["train", "copy", "--device", "cpu:first"], "is not available; this machine has cpu"),
+        (["train", "copy", "--device", "cuda:99"], "is not available; this machine has cpu"),
+        (["bench", "engines", "--only", "nothing"], "nothing is called 'nothing'; there are 128 x 10"),
+        (["bench", "nothing"], "subject must be one of"),
         (["evaluate", "nothing"], "no artifact 'nothing'; there are: copy"),
         (["evaluate", "./nothing"], "there is no folder ./nothing"),
         (["study", "../x"], "study must be one of"),
     ],
 )
-def test_a_name_of_nothing_is_one_line_and_exit_code_2(words, message, tmp_path, monkeypatch):
+def test_a_name_of_nothing_is_told_and_exit_code_2(words, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = call(*words)
     assert result.exit_code == 2
@@ -174,10 +134,8 @@ def translator(tmp_path_factory):
     ("given", "lines", "messages"),
     [
         (b"a dog\r\na man", 2, []),
-        ("\u05e9\u05dc\u05d5\u05dd 🚲\n\u0000 字\n".encode(), 2, []),
         (b"a dog\n\na man\n", 3, ["text 2 must not be empty"]),
         (b"a dog\na \xff man\na man\n", 3, ["text 2 is not UTF-8"]),
-        (b"a dog\n" + b"x y " * 1000 + b"\na man\n", 3, ["text 2 must have at most 250 pieces, got"]),
         (b"x" * (3 * MOST_BYTES) + b"\n\na man", 3, ["text 1 must have at most", "text 2 must not be empty"]),
     ],
 )
@@ -196,17 +154,10 @@ def test_a_line_out_for_each_line_in(given, lines, messages, translator):
     if given.startswith(b"a dog") and messages:
         whole = CliRunner().invoke(cli.app, [*words, "a dog", "a man"])
         assert [out[0], out[2], ""] == whole.stdout.split("\n")
-    marked = CliRunner().invoke(cli.app, words, input=codecs.BOM_UTF8 + given)
-    assert marked.stdout == result.stdout
-
-
-def test_nothing_but_text_reaches_a_terminal_and_one_line_at_a_time(capsys):
-    one_line_errors.write("caf\u00e9 \x1b[2J\u2028\x85\u202e\n")
-    assert capsys.readouterr().out == "caf\u00e9 \\x1b[2J\\u2028\\x85\\u202e\\n\n"
 
 
 def test_a_terminal_of_another_encoding_loses_no_line(translator):
-    words = ["translate", "--model", str(translator), "--beam", "1", "--attention"]
+    words = ["translate", "--model", str(translator), "--beam", "1"]
     result = CliRunner(charset="latin-1").invoke(cli.app, words, input="\u5b57\na dog\n".encode())
     assert result.exit_code == 0, result.exception
     assert "\\u5b57" in result.stdout or "\\ufffd" in result.stdout
@@ -219,8 +170,7 @@ def test_info():
         assert word in result.output
 
 
-@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_that_is_asked_to_stop_saves_and_says_how_to_go_on(kind, tmp_path):
+def test_a_run_that_is_asked_to_stop_saves_and_says_how_to_go_on(tmp_path):
     command = [sys.executable, "-m", "attention_on_edges", "train", "sort", "--out", str(tmp_path)]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
@@ -230,7 +180,7 @@ def test_a_run_that_is_asked_to_stop_saves_and_says_how_to_go_on(kind, tmp_path)
         assert time.monotonic() < deadline
         assert process.poll() is None
         time.sleep(0.02)
-    process.send_signal(kind)
+    process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
     assert "go on with the same command and --resume" in errors

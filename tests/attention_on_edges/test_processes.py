@@ -43,13 +43,6 @@ def test_every_example_is_seen_once_over_all_processes(lengths, size, budget, bu
     assert sorted(name for batch in whole for name in batch) == sorted(names * 4)
 
 
-def test_shares_of_a_batch_are_about_as_long():
-    lengths = torch.randint(1, 60, (128,)).tolist()
-    data = TranslationDataset({"train": [(["x"], ["x"] * n) for n in lengths]}, ["x"])
-    tokens = [next(data(GraphPool(), "train", 128, share=(rank, 4))).n_tokens for rank in range(4)]
-    assert max(tokens) - min(tokens) < 60
-
-
 def call(rank, port, words, errors):
     """The command line as one of two processes, its errors in a file."""
     set_role(os.environ, rank, 2, port)

@@ -1,7 +1,6 @@
 """The book's pages and their twins: paired, in step, and able to start in Colab on their own."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -17,7 +16,6 @@ from places import BOOK, ROOT
 
 PAGES = write_notebooks.chapters()
 ADDRESS = write_notebooks.ADDRESS
-NAME = ADDRESS.split("/")[-1]
 
 
 def test_contents_pages_and_twins_are_the_same_set():
@@ -82,45 +80,6 @@ def test_links_to_files_of_the_repository_lead_somewhere(name):
     text = (ROOT / name).read_text(encoding="utf-8")
     files = re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)|(?:lab/tree|/blob/main)/([^)\s]+)\)", text)
     assert all((ROOT / (local or launched)).exists() for local, launched in files), files
-
-
-FAKE_GIT = f"""#!/bin/sh
-echo "git $*" >> "$LOG"
-mkdir -p {NAME}/code/attention_on_edges {NAME}/book
-touch {NAME}/code/attention_on_edges/__init__.py
-"""
-FAKE_PIP = """
-import os, sys
-with open(os.environ["LOG"], "a") as log:
-    print("pip", *sys.argv[1:], file=log)
-sys.exit("dgl]" in sys.argv[-1] and "no wheel")
-"""
-AFTERWARDS = "import attention_on_edges as a, os; print(a.__file__, os.getcwd(), sep='\\n')"
-
-
-def test_setup_cell_clones_installs_without_dgl_where_it_must_and_moves_in(tmp_path):
-    """Where the package is missing, with a git and a pip that only note what they are asked."""
-    (tmp_path / "git").write_text(FAKE_GIT)
-    (tmp_path / "git").chmod(0o755)
-    (tmp_path / "pip.py").write_text(FAKE_PIP)
-    (tmp_path / "start").mkdir()
-    path = f"{tmp_path}:{os.environ['PATH']}"
-    known = {"PATH": path, "PYTHONPATH": str(tmp_path), "LOG": str(tmp_path / "log")}
-    # -S: without the environment's packages, edgewise among them.
-    command = [sys.executable, "-S", "-c", write_notebooks.CODE + AFTERWARDS]
-    for asked in ("git", "pip"):  # the second time, the clone is there
-        outcome = subprocess.run(command, cwd=tmp_path / "start", env=known, capture_output=True, text=True)
-        assert (tmp_path / "log").read_text().startswith(asked), outcome.stderr
-        clone = tmp_path / "start" / NAME
-        log = (tmp_path / "log").read_text().splitlines()
-        assert log[-2:] == [
-            f"pip install --editable {clone}[{extra}]" for extra in ("chapters,dgl", "chapters")
-        ]
-        assert len(log) == 2 + (asked == "git")
-        package, folder = outcome.stdout.splitlines()[-2:]
-        assert package == str(clone / "code" / "attention_on_edges" / "__init__.py")
-        assert folder == str(clone / "book")
-        (tmp_path / "log").unlink()
 
 
 def test_setup_cell_is_silent_where_the_package_is():

@@ -56,8 +56,6 @@ WIDTHS = (8, 32)
 
 def pyg_plan(small: bool = False) -> dict[str, Run]:
     """All workloads, or small ones."""
-    from attention_on_edges.bench.mini_batches import mini_batches_case
-
     workloads = {"two complete graphs": lambda: complete([3, 5]).edge_index} if small else PYG_WORKLOADS
     runs = {name: in_turns(partial(pyg_case, name, make)) for name, make in workloads.items()}
     sizes = {"3 and 5": (3, 5)} if small else {"20-40": drawn(128, 20, 40), "8-200": drawn(64, 8, 200)}
@@ -69,8 +67,6 @@ def pyg_plan(small: bool = False) -> dict[str, Run]:
         for width in WIDTHS:
             full = f"{name}, {width} attributes per edge"
             runs[full] = in_turns(partial(pyg_case, full, make, edge_dim=width))
-    large = (300, 5, (3, 2), 9) if small else (100_000, 15, (15, 10), 256)
-    runs["mini-batches of a large graph"] = in_turns(partial(mini_batches_case, *large))
     return runs
 
 

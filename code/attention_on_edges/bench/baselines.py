@@ -1,17 +1,14 @@
-"""Baselines of the benchmarks: PyTorch's Transformer, attention written by hand, decoding without a cache."""
+"""Baselines of the benchmarks: PyTorch's Transformer, and attention written by hand."""
 
 import warnings
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad, scaled_dot_product_attention
+from torch.nn.functional import scaled_dot_product_attention
 from torch.nn.utils.rnn import pad_sequence
 
-from attention_on_edges.decoding import Continuation
 from attention_on_edges.layers import Dropout, Embeddings, Generator, PositionalEncoding
-from attention_on_edges.models.transformer import Transformer
-from edgewise.graphs import causal
 
 
 class PaddedTransformer(nn.Module):
@@ -56,8 +53,8 @@ class PaddedTransformer(nn.Module):
     def hidden(self, sources: Sequence[Tensor], targets: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """The same, to final states [n_tokens, dim_model]."""
         device = self.generator.proj.weight.device
-        src, src_padding = (x.to(device) for x in _pad(sources))
-        tgt, tgt_padding = (x.to(device) for x in _pad([ids[:-1] for ids in targets]))
+        src, src_padding = (x.to(device) for x in pad(sources))
+        tgt, tgt_padding = (x.to(device) for x in pad([ids[:-1] for ids in targets]))
         size = tgt.shape[1]
         causal = nn.Transformer.generate_square_subsequent_mask(size, device=device, dtype=torch.bool)
         states = self.body(
@@ -134,58 +131,7 @@ class _Rows:
         return packed if self.mask is None else packed.index_select(0, self.slots)
 
 
-class LocalAttention:
-    """A window as one writes it by hand: blocks of ``reach`` tokens attend to themselves and both neighbours.
-
-    With a mask for what is farther than ``reach``, which is made beforehand. ``reach`` divides ``tokens``.
-    """
-
-    def __init__(self, tokens: int, reach: int):
-        self.reach = reach
-        sender, receiver = torch.arange(-reach, 2 * reach), torch.arange(reach)[:, None]
-        place = sender + torch.arange(0, tokens, reach)[:, None, None]
-        self.mask = ((sender - receiver).abs() <= reach) & (place >= 0) & (place < tokens)
-        self.mask = self.mask[:, None]  # [blocks, 1, reach, 3 reach]
-
-    def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Queries, keys and values [tokens, h, d] to outputs [tokens, h, d]."""
-        q = q.unflatten(0, (-1, self.reach)).transpose(1, 2)
-        around = (pad(x, (0, 0, 0, 0, self.reach, self.reach)) for x in (k, v))
-        k, v = (x.unfold(0, 3 * self.reach, self.reach).mT for x in around)
-        return scaled_dot_product_attention(q, k, v, self.mask).transpose(1, 2).flatten(0, 1)
-
-
-class Recomputation(Continuation):
-    """Decoding without a cache: every target token is recomputed at each step; the source is encoded once."""
-
-    def __init__(self, model: Transformer, sources: Sequence[Sequence[int]]):
-        super().__init__(model, sources)
-        self.ids = torch.empty(len(sources), 0, dtype=torch.int64, device=self._cross.device)
-
-    def step(self, ids: Tensor) -> Tensor:
-        """Add one token to each target, int64 [B]; return the final states of these, [B, dim_model]."""
-        model, decoder = self.model, self.model.decoder
-        self.ids = torch.cat([self.ids, ids[:, None]], 1)
-        targets, length = self.ids.shape
-        positions = torch.arange(length, device=ids.device).repeat(targets)
-        own = causal([length] * targets).to(ids.device)
-        cross = self._cross.select_receivers(
-            torch.arange(targets, device=ids.device).repeat_interleave(length)
-        )
-        x = model.embed(model.tgt_embed, self.ids.flatten(), positions)
-        for i in range(decoder.N):
-            x = decoder.post_func(i)(x, model.propagate_attention(own, **decoder.pre_func(i)(x)))
-            q = decoder.pre_func(i, "q", 1)(x)["q"]
-            x = decoder.post_func(i, 1)(x, model.propagate_attention(cross, q, **self._source[i]))
-        return x.unflatten(0, (targets, length))[:, -1]
-
-    def keep(self, rows: Tensor) -> None:
-        """Keep some of the targets, in the order of ``rows``."""
-        super().keep(rows)
-        self.ids = self.ids[rows]
-
-
-def _pad(sentences: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+def pad(sentences: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     """Ids [B, longest], and where they are padding."""
     lengths = torch.tensor([len(ids) for ids in sentences])
     ids = pad_sequence(list(sentences), batch_first=True)

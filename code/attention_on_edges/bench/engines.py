@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.attention.flex_attention import create_block_mask
 
 from attention_on_edges.bench.baselines import PaddedAttention
 from attention_on_edges.bench.harness import Case, Run, in_turns
@@ -62,32 +61,6 @@ LARGE = (
     Workload("64 causal documents of 200-1,800, 8 x 64", drawn(64, 200, 1800), 8, 64, causal=True),
 )
 """For a GPU."""
-
-
-def masks_plan(small: bool = False) -> dict[str, Run]:
-    """Short and long texts."""
-    lengths = (256, 512) if small else (8_192, 65_536)
-    return {f"{n:,} tokens": in_turns(partial(masks_case, n)) for n in lengths}
-
-
-def masks_case(tokens: int, device: torch.device | str = "cpu", most: int = 8_192) -> Case:
-    """FlexAttention's mask of a causal window of 129: of a graph, made anew, and by PyTorch from the rule.
-
-    PyTorch looks at all pairs of tokens, so it is asked up to ``most`` only.
-    """
-
-    def rule(batch: Tensor, head: Tensor, receiver: Tensor, sender: Tensor) -> Tensor:
-        return (receiver >= sender) & (receiver - sender <= 128)
-
-    contestants: dict[str, Callable[[], object]] = {
-        "to_block_mask": lambda: window(tokens, 128, 0).to(device).to_block_mask()
-    }
-    if tokens <= most:
-        shape = (rule, None, None, tokens, tokens, device)
-        contestants["create_block_mask"] = lambda: create_block_mask(*shape)
-        compiled = torch.compile(create_block_mask)
-        contestants["create_block_mask, compiled"] = lambda: compiled(*shape)
-    return Case(f"{tokens:,} tokens", contestants, first="to_block_mask")
 
 
 def engines_plan(small: bool = False, large: bool = False) -> dict[str, Run]:

@@ -1,21 +1,25 @@
 """Cases that take turns, and one table for what was measured."""
 
+import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import shorten
 from typing import Any, NamedTuple
 
 import torch
+from torch.utils.benchmark import Timer
 
-from attention_on_edges.bench.timing import interleave, matrix_product, peak_on
 from attention_on_edges.figures import Table, table
-from edgewise.validation import InputError, UnknownNameError
+from edgewise.validation import InputError
 
 Row = dict[str, Any]
 """``workload``, ``contestant`` and the ``FIGURES`` that are known of them."""
 
-Run = Callable[[torch.device, int, Sequence[str]], list[Row]]
-"""Measures a workload on a device, in so many turns; with names, only these contestants."""
+Run = Callable[[torch.device, int], list[Row]]
+"""Measures a workload on a device, in so many turns."""
+
+TURN = 0.05
+"""Seconds for which a contestant is called repeatedly in its turn; at least once."""
 
 PRODUCT = "one large matrix product"
 
@@ -38,7 +42,7 @@ class Case:
     dtype : torch.dtype
         Of that product.
     facts : callable
-        From what a contestant returns to more figures; ``tokens`` and ``sentences`` become rates.
+        From what a contestant returns to more figures; ``tokens`` become a rate.
     peak : callable, optional
         From a contestant's name to the peak of a process of its own.
     """
@@ -52,33 +56,33 @@ class Case:
     peak: Callable[[str], int] | None = None
 
 
-def measure(
-    case: Case, device: torch.device | str = "cpu", repeats: int = 5, only: Sequence[str] = ()
-) -> list[Row]:
+def measure(case: Case, device: torch.device | str = "cpu", repeats: int = 5) -> list[Row]:
     """Time a case's contestants in turns; one that fails says why in ``failed``."""
     device, running = torch.device(device), {}
     rows: dict[str, Row] = {}
-    for name in chosen(case.contestants, only):
-        function = case.contestants[name]
+    for name, function in case.contestants.items():
         row = rows[name] = {"workload": case.workload, "contestant": name}
         try:
             row |= case.facts(function())
             if device.type == "cuda":
-                row["memory"] = peak_on(device, function)
+                row["memory"] = _peak_on(device, function)
             running[name] = function
         except (RuntimeError, InputError) as error:  # not on this device, or too much memory
             full = isinstance(error, torch.OutOfMemoryError)
             row["failed"] = "out of memory" if full else shorten(f"{type(error).__name__}: {error}", 80)
     if case.work:
-        running[PRODUCT], operations = matrix_product(device, case.dtype)
-    seconds = interleave(running, repeats, device)
-    rate = operations / seconds.pop(PRODUCT) if case.work else None
+        size = 8192 if device.type == "cuda" else 1024
+        square = torch.randn(size, size, device=device, dtype=case.dtype)
+        running[PRODUCT] = lambda: square @ square
+    seconds = interleave(running, repeats)
+    rate = 2 * size**3 / seconds.pop(PRODUCT) if case.work else None
     for name, s in seconds.items():
         row = rows[name]
         row["seconds"] = s
         if case.first in seconds:
             row["ratio"] = s / seconds[case.first]
-        row |= {f"{what}_per_second": row.pop(what) / s for what in ("tokens", "sentences") if what in row}
+        if "tokens" in row:
+            row["tokens_per_second"] = row.pop("tokens") / s
         if rate is not None:
             row["share"] = case.work / s / rate
         if case.peak is not None:
@@ -86,24 +90,33 @@ def measure(
     return list(rows.values())
 
 
+def interleave(functions: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+    """Return the median seconds of functions that take turns, so that a slow moment hits all of them.
+
+    A turn begins with an unmeasured call, because the previous function affects caches and allocator.
+    """
+    timers = {
+        name: Timer("function()", globals={"function": function}, num_threads=torch.get_num_threads())
+        for name, function in functions.items()
+    }
+    turns = [
+        {name: timer.blocked_autorange(min_run_time=TURN).median for name, timer in timers.items()}
+        for _ in range(repeats)
+    ]
+    return {name: statistics.median(turn[name] for turn in turns) for name in timers}
+
+
+def _peak_on(device: torch.device, function: Callable[[], object]) -> int:
+    """Call a function; return the bytes of a GPU that it holds at most besides those held before."""
+    torch.cuda.reset_peak_memory_stats(device)
+    before = torch.cuda.memory_allocated(device)
+    function()
+    return torch.cuda.max_memory_allocated(device) - before
+
+
 def in_turns(build: Callable[..., Case]) -> Run:
     """Return what builds a case on a device and measures it."""
-    return lambda device, *turns: measure(build(device), device, *turns)
-
-
-def chosen(names: Iterable[str], only: Sequence[str]) -> list[str]:
-    """Return the names that contain one of some texts; all if there are none.
-
-    Raises
-    ------
-    UnknownNameError
-        If a text is in no name.
-    """
-    names = list(names)
-    for text in only:
-        if not any(text in name for name in names):
-            raise UnknownNameError(f"nothing is called {text!r}; there are {', '.join(names)}")
-    return [name for name in names if not only or any(text in name for text in only)]
+    return lambda device, repeats: measure(build(device), device, repeats)
 
 
 class Figure(NamedTuple):
@@ -119,20 +132,11 @@ FIGURES = {
     "seconds": Figure("ms", ",.2f", 1e3),
     "predicted": Figure("ms, predicted", ",.2f", 1e3),
     "ratio": Figure("time, ratio", ".2f", unit=" x"),
-    "sentences_per_second": Figure("sentences/s", ",.1f"),
     "tokens_per_second": Figure("tokens/s", ",.0f"),
     "share": Figure("of the matrix rate", ".0%"),
     "first": Figure("ms, first pass", ",.2f", 1e3),
     "memory": Figure("MiB", ",.0f", 2**-20, " MiB"),
-    "before": Figure("MiB before the graph", ",.0f", 2**-20),
     "peak": Figure("peak MiB", ",.0f", 2**-20),
-    "parameters": Figure("parameters", ",.0f"),
-    "logits": Figure("logits differ by", ".0e"),
-    "gradients": Figure("gradients differ by", ".0e"),
-    "calls": Figure("calls", ",.0f"),
-    "per_layer": Figure("calls for a layer more", ".1f"),
-    "host": Figure("ms, CPU", ",.2f", 1e3),
-    "device": Figure("ms, GPU", ",.2f", 1e3),
     "error": Figure("error", ".0e", unit=" error"),
     "failed": Figure("", ""),
 }

@@ -2,7 +2,6 @@
 
 import copy
 import importlib
-import math
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from attention_on_edges.bench.baselines import pad
 from attention_on_edges.bench.harness import Case, Run, in_turns
+from attention_on_edges.bench.training import sentence_lengths
 from attention_on_edges.models.from_transformers import from_transformers
 from edgewise.graphs import causal
 from edgewise.interop import attend_along
@@ -24,45 +25,31 @@ LLAMA = {"hidden_size": 256, "intermediate_size": 688, "num_hidden_layers": 4}
 Texts = list[list[int]]
 
 
-def _their(name: str) -> Any:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "IProgress not found")  # a progress bar that nobody asked for
-        return getattr(importlib.import_module("transformers"), name)
-
-
 def llama(**sizes: Any) -> nn.Module:
     """Their model with 8 heads, 2 of keys and values, and random weights."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "IProgress not found")  # a progress bar that nobody asked for
+        theirs = importlib.import_module("transformers")
     heads = {"vocab_size": VOCAB, "num_key_value_heads": 2, "num_attention_heads": 8}
-    return _their("LlamaForCausalLM")(_their("LlamaConfig")(**heads, **sizes, use_cache=False))
+    return theirs.LlamaForCausalLM(theirs.LlamaConfig(**heads, **sizes, use_cache=False))
 
 
-def _texts_of(count: int, mean: float, longest: int) -> Texts:
-    """Draw ids of texts whose lengths are log-normal, as those of sentences are."""
+def texts_of(count: int, mean: float, longest: int) -> Texts:
+    """Draw ids of texts."""
     generator = torch.Generator().manual_seed(0)
-    drawn = torch.randn(count, generator=generator) * 0.4 + math.log(mean) - 0.08
-    lengths = drawn.exp().round().clamp(3, longest).long().tolist()
+    lengths = sentence_lengths(count, mean, longest, generator).tolist()
     return [torch.randint(1, VOCAB, (n,), generator=generator).tolist() for n in lengths]
-
-
-TRAINED: dict[str, Texts] = {
-    "128 texts of about 14 tokens": _texts_of(128, 14, 45),
-    "16 texts of about 200 tokens": _texts_of(16, 200, 640),
-}
-
-
-def _padded(texts: Texts) -> tuple[Tensor, Tensor]:
-    """Pad texts on their right: ids [B, longest], and where they are real."""
-    lengths = torch.tensor([len(text) for text in texts])
-    ids = nn.utils.rnn.pad_sequence([torch.tensor(text) for text in texts], batch_first=True)
-    return ids, torch.arange(ids.shape[1]) < lengths[:, None]
 
 
 def causal_plan(small: bool = False) -> dict[str, Run]:
     """How fast a model trains."""
-    sizes, texts = (
-        (dict.fromkeys(LLAMA, 16), {"three texts": _texts_of(3, 4, 9)}) if small else (LLAMA, TRAINED)
-    )
-    return {name: in_turns(lambda _, name=name: causal_case(name, texts[name], sizes)) for name in texts}
+    sizes = dict.fromkeys(LLAMA, 16) if small else LLAMA
+    drawn = {"128 texts of about 14 tokens": (128, 14, 45), "16 texts of about 200 tokens": (16, 200, 640)}
+    drawn = {"three texts": (3, 4, 9)} if small else drawn
+    return {
+        name: in_turns(lambda _, name=name: causal_case(name, texts_of(*drawn[name]), sizes))
+        for name in drawn
+    }
 
 
 def causal_case(workload: str, texts: Texts, sizes: dict[str, int] = LLAMA) -> Case:
@@ -75,10 +62,20 @@ def causal_case(workload: str, texts: Texts, sizes: dict[str, int] = LLAMA) -> C
     """
     torch.manual_seed(0)
     theirs, tokens = llama(**sizes), sum(len(text) - 1 for text in texts)
-    models: dict[str, nn.Module] = {"packed": from_transformers(theirs)}
-    models |= {name: copy.deepcopy(theirs) for name in LOSSES if name != "packed"}
+    models = {name: copy.deepcopy(theirs) for name in LOSSES} | {"packed": from_transformers(theirs)}
     updates = {name: _update(model, LOSSES[name], texts) for name, model in models.items()}
     return Case(workload, updates, first="packed", facts=lambda _: {"tokens": tokens})
+
+
+def _update(model: nn.Module, loss: Callable[[Any, Texts], Tensor], texts: Texts) -> Callable[[], None]:
+    opt = torch.optim.Adam(model.train().parameters(), 1e-4)
+
+    def update() -> None:
+        opt.zero_grad()
+        loss(model, texts).backward()
+        opt.step()
+
+    return update
 
 
 def _next_tokens(texts: Texts) -> Tensor:
@@ -88,18 +85,21 @@ def _next_tokens(texts: Texts) -> Tensor:
 
 def _packed_loss(model: Any, texts: Texts) -> Tensor:
     """Mean loss of each next token, packed."""
-    return cross_entropy(model(*model.pack([text[:-1] for text in texts])), _next_tokens(texts))
+    logits = model(*model.pack([text[:-1] for text in texts]))
+    return cross_entropy(logits, _next_tokens(texts))
 
 
 def _padded_loss(model: Any, texts: Texts) -> Tensor:
     """The loss that ``transformers`` computes from padded ids."""
-    ids, mask = _padded(texts)
-    return model(input_ids=ids, attention_mask=mask.long(), labels=ids.masked_fill(~mask, -100)).loss
+    ids, padding = pad([torch.tensor(text) for text in texts])
+    labels = ids.masked_fill(padding, -100)
+    return model(input_ids=ids, attention_mask=(~padding).long(), labels=labels).loss
 
 
 def _real_loss(model: Any, texts: Texts) -> Tensor:
     """The same loss, its logits computed for real tokens alone."""
-    ids, mask = _padded(texts)
+    ids, padding = pad([torch.tensor(text) for text in texts])
+    mask = ~padding
     states = model.model(input_ids=ids[:, :-1], attention_mask=mask[:, :-1].long()).last_hidden_state
     return cross_entropy(model.lm_head(states[mask[:, 1:]]), ids[:, 1:][mask[:, 1:]])
 
@@ -136,14 +136,3 @@ LOSSES: dict[str, Callable[[Any, Texts], Tensor]] = {
     "the same, along a graph": _along_loss,
 }
 """The contestants: the first is of our model, the others of theirs."""
-
-
-def _update(model: nn.Module, loss: Callable[[Any, Texts], Tensor], texts: Texts) -> Callable[[], None]:
-    opt = torch.optim.Adam(model.train().parameters(), 1e-4)
-
-    def update() -> None:
-        opt.zero_grad()
-        loss(model, texts).backward()
-        opt.step()
-
-    return update

@@ -1,6 +1,5 @@
 """One attention layer on long texts, dense and sparse, in a process of its own: time and memory."""
 
-import importlib
 import math
 import statistics
 import time
@@ -8,15 +7,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from attention_on_edges.bench.baselines import LocalAttention
 from attention_on_edges.bench.harness import Row, Run
 from attention_on_edges.bench.memory import KEEPING, alone, peak
-from edgewise.graph_attention import GraphAttention
 from edgewise.graphs import AttentionGraph, bigbird, binary_partition, complete, edge_counts, window
-from edgewise.message_passing import ENGINES, propagate_attention
+from edgewise.message_passing import propagate_attention
 
 LENGTHS = tuple(2**power for power in range(10, 19))
 """1,024 to 262,144 tokens."""
@@ -50,8 +47,6 @@ EDGES: dict[str, Callable[[int], int]] = {
 }
 """Edges of the same, in closed form."""
 
-BY_HAND = "blocks by hand"
-
 
 def long_plan(small: bool = False) -> dict[str, Run]:
     """Dense attention and each graph, on every length."""
@@ -59,50 +54,7 @@ def long_plan(small: bool = False) -> dict[str, Run]:
     return {name: partial(_growth, name, lengths) for name in EDGES}
 
 
-def memory_plan(small: bool = False) -> dict[str, Run]:
-    """A window by hand, in PyTorch's sparse kernels and in tiles; layers by their edges and heads."""
-    tokens = 128 if small else 65_536
-    names = [BY_HAND, "csr", "tiles"]
-    runs: dict[str, Run] = {name: partial(_window, name, tokens) for name in names}
-    for reach, heads in ((8, 4), (32, 4), (32, 16)):
-        name = f"{2 * reach + 1} in-edges on {tokens // 4:,} tokens, {heads} heads"
-        runs[name] = partial(_layers, name, tokens // 4, reach, heads)
-    return runs
-
-
-def _window(name: str, tokens: int, device: torch.device, repeats: int, only: Sequence[str]) -> list[Row]:
-    workload = f"{tokens:,} tokens, {2 * REACH + 1} in-edges each"
-    return [{"workload": workload, "contestant": name} | alone(_cost, name, tokens, repeats)]
-
-
-def _layers(
-    name: str, tokens: int, reach: int, heads: int, device: torch.device, repeats: int, only: Sequence[str]
-) -> list[Row]:
-    return [
-        {"workload": name, "contestant": each} | alone(_layer_cost, each, tokens, reach, heads, repeats)
-        for each in ("TransformerConv", "scatter", "csr", "tiles")
-    ]
-
-
-def _layer_cost(name: str, tokens: int, reach: int, heads: int, repeats: int) -> Row:
-    """A training step of a layer of width 128, projections included, plan or pattern too."""
-    graph, x = window(tokens, reach, reach), torch.randn(tokens, 128)
-    layer: nn.Module = GraphAttention(128, heads, engine=name if name in ENGINES else "auto")
-    where: object = graph
-    if name == "TransformerConv":
-        conv = importlib.import_module("torch_geometric.nn").TransformerConv
-        layer, where = conv(128, 128 // heads, heads, root_weight=False), graph.edge_index
-    loaded, seconds = peak(), []
-    for _ in range(1 + repeats):
-        begin = time.perf_counter()
-        (layer(x, where) if name == "TransformerConv" else layer(where, x)).square().sum().backward()
-        seconds.append(time.perf_counter() - begin)
-    return {"seconds": statistics.median(seconds[1:]), "memory": peak() - loaded}
-
-
-def _growth(
-    name: str, lengths: Sequence[int], device: torch.device, repeats: int, only: Sequence[str]
-) -> list[Row]:
+def _growth(name: str, lengths: Sequence[int], device: torch.device, repeats: int) -> list[Row]:
     """Measure a contestant at every length, shortest first, as far as time and memory allow."""
     rows: list[Row] = []
     for n in lengths:
@@ -146,24 +98,16 @@ def _line(rows: Sequence[Row], figure: str) -> tuple[float, float]:
 def _cost(name: str, n: int, repeats: int) -> Row:
     """Run a layer forward and backward, graph and plan, or mask, made within the first pass.
 
-    ``memory`` is what the process holds at most besides libraries; ``before`` is what it held with queries,
-    keys and values alone.
+    ``memory`` is what the process holds at most besides libraries.
     """
     _passes(name, 64, 1)  # libraries load before the count begins
     loaded = peak()
-    held, (first, *later) = _passes(name, n, 1 + repeats)
-    most, seconds = peak(), statistics.median(later)
-    return {
-        "seconds": seconds,
-        "first": first,
-        "memory": most - loaded,
-        "before": loaded + held,
-        "peak": most,
-    }
+    first, *later = _passes(name, n, 1 + repeats)
+    return {"seconds": statistics.median(later), "first": first, "memory": peak() - loaded}
 
 
-def _passes(name: str, n: int, count: int) -> tuple[int, list[float]]:
-    """Return the bytes of queries, keys and values, and the seconds of each pass."""
+def _passes(name: str, n: int, count: int) -> list[float]:
+    """Return the seconds of each pass."""
     begin = time.perf_counter()
     tokens, attend = layer(name, n)
     built, seconds = time.perf_counter() - begin, []
@@ -173,18 +117,15 @@ def _passes(name: str, n: int, count: int) -> tuple[int, list[float]]:
         begin = time.perf_counter()
         torch.autograd.grad(attend(*fields), fields, upstream)
         seconds.append(time.perf_counter() - begin)
-    return sum(x.nbytes for x in fields), [seconds[0] + built, *seconds[1:]]
+    return [seconds[0] + built, *seconds[1:]]
 
 
 def layer(name: str, n: int) -> tuple[int, Callable[[Tensor, Tensor, Tensor], Tensor]]:
     """Return the tokens of a contestant's graph and its attention, [tokens, h, d] each."""
     if name == "dense":
         return n, _dense
-    if name == BY_HAND:
-        return n, LocalAttention(n, REACH)
-    graph = GRAPHS[name if name in GRAPHS else "window"](n)
-    engine = name if name in ENGINES else "tiles"
-    return graph.num_src, lambda q, k, v: propagate_attention(graph, q, k, v, engine=engine)
+    graph = GRAPHS[name](n)
+    return graph.num_src, partial(propagate_attention, graph, engine="tiles")
 
 
 def _dense(*fields: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from attention_on_edges.bench.harness import Case, Row, Run, in_turns, measure
 from attention_on_edges.bench.memory import KEEPING, alone
 from attention_on_edges.corpora.graph_data import citations, molecules, symmetric_graph
 from edgewise.graphs import AttentionGraph, batch, window
-from edgewise.message_passing import ENGINES, cost, plan_tiles, propagate_attention
+from edgewise.message_passing import cost, plan_tiles, propagate_attention
 from edgewise.message_passing.cost_model import TERMS, expand, predict, price
 from edgewise.message_passing.pattern import count_edges
 
@@ -151,11 +151,6 @@ UNSEEN: dict[str, Make] = {
 LARGE = ("roads, 4,800 crossings", "roads, 100,000 crossings", "scale-free, 3 links, 60,000")
 """Of which the order of nodes is timed."""
 
-SMALL: dict[str, Make] = {
-    f"{n} tokens, a third of all pairs": partial(_random, n, n / 3) for n in (8, 16, 32)
-}
-"""One tile each."""
-
 SMALL_ONES = ("grid, 400", "40 texts of 8-20", "60 texts of 10-25, shuffled")
 
 MASK = "a dense mask"
@@ -165,81 +160,64 @@ SHAPES = ((4, 32), (8, 48), (2, 128))
 
 
 def graphs_plan(small: bool = False) -> dict[str, Run]:
-    """Each graph, 4 heads of 32, by every engine that can run."""
-    graphs = _few(SMALL | FITTED, small)
-    return {name: in_turns(partial(graph_case, name, make, 4, 32, ())) for name, make in graphs.items()}
+    """Graphs to which the law is fitted, 4 heads of 32, by the two engines that it prices and by ``auto``."""
+    return _timed(FITTED, ((4, 32),), (*TERMS, "auto"), small)
+
+
+def law_plan(small: bool = False) -> dict[str, Run]:
+    """The same with heads of several widths, in any order, since a machine's speed drifts."""
+    runs = _timed(FITTED, SHAPES, tuple(TERMS), small)
+    order = torch.randperm(len(runs), generator=torch.Generator().manual_seed(0))
+    return {name: runs[name] for name in (list(runs)[i] for i in order.tolist())}
 
 
 def unseen_plan(small: bool = False) -> dict[str, Run]:
     """Graphs that the law has not seen, 4 heads of 32, by the two engines that it prices, and as a mask."""
-    engines = (*TERMS, MASK)
-    graphs = _few(UNSEEN, small)
-    return {n: in_turns(partial(graph_case, n, m, 4, 32, engines)) for n, m in graphs.items()}
+    return _timed(UNSEEN, ((4, 32),), (*TERMS, MASK), small)
+
+
+def _timed(
+    graphs: dict[str, Make], shapes: Sequence[tuple[int, int]], engines: Sequence[str], small: bool
+) -> dict[str, Run]:
+    return {
+        f"{name}, {heads} x {width}": in_turns(partial(graph_case, name, make, heads, width, engines))
+        for name, make in _few(graphs, small).items()
+        for heads, width in shapes
+    }
+
+
+def predictions_plan(small: bool = False) -> dict[str, Run]:
+    """What the law says of them, with nothing measured: to be committed first."""
+
+    def predicted(name: str, make: Make, device: torch.device, repeats: int) -> list[Row]:
+        graph = make().to(device)
+        here = {"workload": f"{name}, 4 x 32", "edges": graph.num_edges, "nodes": graph.num_dst}
+        return [here | {"contestant": engine} | row for engine, row in say(graph, 4, 32).items()]
+
+    return {name: partial(predicted, name, make) for name, make in _few(UNSEEN, small).items()}
 
 
 def orders_plan(small: bool = False) -> dict[str, Run]:
     """The three orders of a graph in turns, by ``csr``; and where a process keeps the memory that it has."""
+
+    def in_orders(name: str, way: str, device: torch.device, repeats: int) -> list[Row]:
+        return alone(measure_orders, name, way, repeats, **(KEEPING if way else {}))
+
     names = ["60 texts of 10-25"] if small else LARGE
-    ways = {"": {}, ", memory kept": KEEPING}
-    return {f"{n}{way}": partial(_in_orders, n, way, kept) for n in names for way, kept in ways.items()}
-
-
-def _in_orders(
-    name: str, way: str, kept: dict[str, str], device: torch.device, repeats: int, only: Sequence[str]
-) -> list[Row]:
-    return alone(measure_orders, name, way, repeats, **kept)
+    return {f"{n}{way}": partial(in_orders, n, way) for n in names for way in ("", ", memory kept")}
 
 
 def measure_orders(name: str, way: str, repeats: int) -> list[Row]:
     """Time one graph of ``NATURAL`` in its three orders, forward and backward, 4 heads of 32."""
     torch.manual_seed(0)
-    contestants = {}
-    for order, change in ORDERS.items():
-        graph = change(NATURAL[name])
-        fields = [torch.randn(graph.num_src, 4, 32).requires_grad_() for _ in range(3)]
-        contestants[order] = partial(_both_ways, graph, fields, torch.randn(graph.num_src, 4, 32))
-    return measure(Case(f"{name}{way}", contestants, first="as it comes"), repeats=repeats)
-
-
-def _both_ways(graph: AttentionGraph, fields: Sequence[Tensor], upstream: Tensor, engine: str = "csr") -> str:
-    torch.autograd.grad(propagate_attention(graph, *fields, engine=engine), fields, upstream)
-    return engine
-
-
-def predictions_plan(small: bool = False) -> dict[str, Run]:
-    """What the law says of them, with nothing measured: to be committed first."""
-    return {name: partial(_predicted, name, make) for name, make in _few(UNSEEN, small).items()}
-
-
-def _predicted(name: str, make: Make, device: torch.device, repeats: int, only: Sequence[str]) -> list[Row]:
-    graph = make().to(device)
-    counts = {"csr": count_edges(graph, 4)} | (
-        {"tiles": plan_tiles(graph).counts} if plan_tiles(graph).affordable else {}
-    )
-    auto = cost(graph, 4, 32).engine
-    return [
-        {
-            "workload": f"{name}, 4 x 32", "contestant": engine, "auto": auto, "edges": graph.num_edges,
-            "nodes": graph.num_dst, "terms": expand(c, 4, 32), "predicted": predict(engine, c, 4, 32),
-        }
-        for engine, c in counts.items()
-    ]  # fmt: skip
-
-
-def law_plan(small: bool = False) -> dict[str, Run]:
-    """Graphs to which the law is fitted, with heads of several widths."""
-    runs = {
-        f"{name}, {heads} x {width}": in_turns(partial(graph_case, name, make, heads, width, tuple(TERMS)))
-        for name, make in _few(FITTED, small).items()
-        for heads, width in SHAPES
+    ways = {
+        order: _both_ways(change(NATURAL[name]), 4, 32, ["csr"])["csr"] for order, change in ORDERS.items()
     }
-    order = torch.randperm(len(runs), generator=torch.Generator().manual_seed(0))  # a machine's speed drifts
-    return {name: runs[name] for name in (list(runs)[i] for i in order.tolist())}
+    return measure(Case(f"{name}{way}", ways, first="as it comes"), repeats=repeats)
 
 
 def _few(graphs: dict[str, Make], small: bool) -> dict[str, Make]:
-    names = [name for name in graphs if not small or name in SMALL_ONES]
-    return {name: graphs[name] for name in names}
+    return {name: make for name, make in graphs.items() if not small or name in SMALL_ONES}
 
 
 def graph_case(
@@ -252,47 +230,49 @@ def graph_case(
 ) -> Case:
     """Attention on a graph, forward and backward, plans and patterns made beforehand.
 
-    Rows hold what the law counts and what it predicts. Without ``engines`` all run,
-    and ``auto`` with the graph made anew. Tiles run only if they are affordable, a dense mask only for up to
-    5,000 tokens.
+    Rows hold what the law counts and what it predicts. Tiles run only if they are affordable, a dense mask
+    only for up to 5,000 tokens.
     """
     torch.manual_seed(0)
     graph = make().to(device)
-    q, k, v, upstream = (torch.randn(graph.num_src, heads, width, device=device) for _ in range(4))
-    fields = [x.requires_grad_() for x in (q, k, v)]
-    names = [*(engines or (*ENGINES, MASK))]
-    if graph.num_src > 5000 and MASK in names:
-        names.remove(MASK)
-    if "tiles" in names and not plan_tiles(graph).affordable:
-        names.remove("tiles")
-    predicted = cost(graph, heads, width)
-    counts = {"csr": count_edges(graph, heads), "tiles": plan_tiles(graph).counts}
+    said = say(graph, heads, width)
+    left_out = (TERMS.keys() - said.keys()) | ({MASK} if graph.num_src > 5000 else set())
+    ways = _both_ways(graph, heads, width, [engine for engine in engines if engine not in left_out])
+    facts = {engine: {"auto": said["csr"]["auto"]} for engine in engines} | said
+    return Case(f"{name}, {heads} x {width}", ways, first="csr", facts=lambda engine: facts[engine])
 
-    def facts(engine: str | None) -> Row:
-        row: Row = {"auto": predicted.engine}
-        if engine in predicted.seconds:
-            row["predicted"] = predicted.seconds[engine]
-        return row | ({"terms": expand(counts[engine], heads, width)} if engine in counts else {})
 
-    def backwards(output: Tensor) -> None:
-        torch.autograd.grad(output, fields, upstream)
+def say(graph: AttentionGraph, heads: int, width: int) -> dict[str, Row]:
+    """What the law counts and predicts of each engine that can run, and which one ``auto`` takes."""
+    counts = {"csr": count_edges(graph, heads)}
+    if plan_tiles(graph).affordable:
+        counts["tiles"] = plan_tiles(graph).counts
+    auto, rows = cost(graph, heads, width).engine, dict[str, Row]()
+    for engine, count in counts.items():
+        row = rows[engine] = {"auto": auto, "terms": expand(count, heads, width)}
+        if graph.device.type == "cpu":  # whose times the law was fitted to
+            row["predicted"] = predict(engine, count, heads, width)
+    return rows
 
-    def masked(dense: Callable[..., Tensor]) -> None:
-        backwards(dense(*fields))
 
-    contestants: dict[str, Callable[[], Any]] = {
-        name: partial(masked, under_a_mask(graph))
-        if name == MASK
-        else partial(_both_ways, graph, fields, upstream, name)
-        for name in names
+def _both_ways(
+    graph: AttentionGraph, heads: int, width: int, engines: Sequence[str]
+) -> dict[str, Callable[[], str]]:
+    """What runs each engine forward and backward, and returns its name."""
+    fields = [torch.randn(graph.num_src, heads, width, device=graph.device) for _ in range(4)]
+    *given, upstream = fields
+    for x in given:
+        x.requires_grad_()
+
+    def run(engine: str, attend: Callable[..., Tensor]) -> str:
+        torch.autograd.grad(attend(*given), given, upstream)
+        return engine
+
+    ways = {
+        engine: under_a_mask(graph) if engine == MASK else partial(propagate_attention, graph, engine=engine)
+        for engine in engines
     }
-    if not engines:
-        src, dst = graph.src, graph.dst
-        contestants["auto"] = lambda: backwards(propagate_attention(graph, *fields))
-        contestants["auto, graph made anew"] = lambda: backwards(
-            propagate_attention(AttentionGraph(src, dst, graph.num_src), *fields)
-        )
-    return Case(f"{name}, {heads} x {width}", contestants, first="csr", facts=facts)
+    return {engine: partial(run, engine, attend) for engine, attend in ways.items()}
 
 
 def under_a_mask(graph: AttentionGraph) -> Callable[..., Tensor]:

@@ -1,35 +1,36 @@
-"""Training throughput: the packed graph model against PyTorch's padded one and against DGL's built-ins."""
+"""Training throughput: the packed graph model against PyTorch's padded one."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import DeviceType
 from torch.nn.functional import cross_entropy
 
 from attention_on_edges.bench.baselines import PaddedAttention, PaddedTransformer
-from attention_on_edges.bench.harness import Case, Row, Run, chosen, in_turns
+from attention_on_edges.bench.harness import Case, Run, in_turns
 from attention_on_edges.bench.memory import alone, peak
-from attention_on_edges.dgl_engines import builtin, in_dgl
-from attention_on_edges.layers import Generator
 from attention_on_edges.models.transformer import make_model
 from attention_on_edges.pool import Batch, GraphPool
 from attention_on_edges.training import LabelSmoothing, states_loss, take_step
-from attention_on_edges.training.loss import multiplies_bfloat16
-from attention_on_edges.tutorial import NoamOpt, SimpleLossCompute
-from edgewise.message_passing.plan import forget_plans
+from attention_on_edges.tutorial import NoamOpt
 
-PACKED, HALF, PADDED, BUILTIN = "packed", "packed, bfloat16", "nn.Transformer", "builtin"
+PACKED, PADDED = "packed", "nn.Transformer"
 TUNED, BY_HAND = "nn.Transformer, our dropout and loss", "packed by hand"
 
 VOCAB, PAD, SMOOTHING, DROPOUT = 6000, 2, 0.1, 0.3
 
 Pairs = list[tuple[Tensor, Tensor]]
 """Ids of source and target sentences; targets from start to end symbol."""
+
+
+def sentence_lengths(count: int, mean: float, longest: int, generator: torch.Generator) -> Tensor:
+    """Draw lengths that are log-normal, as those of sentences are: int64 [count]."""
+    drawn = torch.randn(count, generator=generator) * 0.4 + math.log(mean) - 0.08
+    return drawn.exp().round().clamp(3, longest).long()
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,7 @@ class Training:
         if self.long:
             lengths = torch.randint(200, 301, (self.num_batches * count,), generator=generator)
         else:
-            drawn = torch.randn(self.num_batches * count, generator=generator) * 0.4 + math.log(14) - 0.08
-            lengths = drawn.exp().round().clamp(3, 45).long()
+            lengths = sentence_lengths(self.num_batches * count, 14, 45, generator)
         if self.bucketed:
             lengths = lengths.sort().values
         pairs: Pairs = []
@@ -79,29 +79,18 @@ TRAININGS = (
 
 def training_plan(small: bool = False) -> dict[str, Run]:
     """All trainings, or narrow models on one batch each."""
-    return {each.name: in_turns(partial(training_case, each)) for each in _trainings(small)}
-
-
-def profile_plan(small: bool = False) -> dict[str, Run]:
-    """The widest model."""
-    return {each.name: partial(profile_training, each) for each in _trainings(small)[2:3]}
-
-
-def _trainings(small: bool) -> list[Training]:
-    return [replace(each, dim_model=16, num_batches=1) if small else each for each in TRAININGS]
+    trainings = [replace(each, dim_model=16, num_batches=1) if small else each for each in TRAININGS]
+    return {each.name: in_turns(partial(training_case, each)) for each in trainings}
 
 
 def training_case(training: Training, device: torch.device | str = "cpu") -> Case:
-    """Updates of the same architecture on the same batches, by all of ``CONTESTANTS`` that can run here."""
+    """Updates of the same architecture on the same batches, by all of ``CONTESTANTS``."""
     device, batches = torch.device(device), training.batches()
-    missing = {BUILTIN: not in_dgl(device.type), HALF: not multiplies_bfloat16(device)}
-    here = {name: make for name, make in CONTESTANTS.items() if not missing.get(name)}
     tokens = sum(len(target) - 1 for pairs in batches for _, target in pairs)
     return Case(
         training.name,
-        {name: make(training, batches, device) for name, make in here.items()},
+        {name: make(training, batches, device) for name, make in CONTESTANTS.items()},
         first=PACKED,
-        work=matrix_work(training, batches),
         facts=lambda _: {"tokens": tokens},
         peak=partial(alone, _peak_here, training) if device.type == "cpu" else None,
     )
@@ -113,69 +102,49 @@ def _peak_here(training: Training, contestant: str) -> int:
     return peak()
 
 
-def matrix_work(training: Training, batches: list[Pairs]) -> float:
-    """Floating-point operations of all matrix products of an update, without padding.
-
-    A product with a weight costs two per weight and token, and as much again for each of its two gradients;
-    attention costs four per edge and feature, and twice that again.
-    """
-    d, ff, layers = training.dim_model, training.dim_ff, training.num_layers
-    total = 0.0
-    for pairs in batches:
-        for source, target in pairs:
-            n, m = len(source), len(target) - 1
-            weights = n * layers * (4 * d * d + 2 * d * ff)
-            weights += m * (layers * (6 * d * d + 2 * d * ff) + d * VOCAB) + n * layers * 2 * d * d
-            edges = layers * (n * n + n * m + m * (m + 1) / 2)
-            total += 3 * (2 * weights + 4 * d * edges)
-    return total
+Hidden = Callable[[Pairs], tuple[Tensor, Tensor]]
+"""From a batch to the final states of its target tokens, [n, dim_model], and what is to be predicted."""
 
 
-def _graph_model(
-    training: Training,
-    batches: list[Pairs],
-    device: torch.device,
-    half: bool = False,
-    by_hand: bool = False,
-    in_dgl: bool = False,
+def _updates(
+    training: Training, batches: list[Pairs], model: Any, hidden: Hidden, chunked: bool = True
 ) -> Callable[[], None]:
-    torch.manual_seed(0)
-    model = make_model(VOCAB, VOCAB, *training.size, DROPOUT).to(device)
+    """What makes one update per batch, with the loss of the trainer, in chunks, or with PyTorch's."""
     opt = NoamOpt(training.dim_model, 1.0, 4000, torch.optim.Adam(model.parameters()))
-    criterion, pool = LabelSmoothing(VOCAB, PAD, SMOOTHING), GraphPool()
-    predict: Callable[[Batch], Tensor] = model.hidden
-    learn: Callable[[Tensor, Tensor, int], object] = partial(_learn, model.generator, criterion, opt)
-    if in_dgl:
-        model.propagate_attention = builtin  # type: ignore[method-assign]
-        predict, learn = model, SimpleLossCompute(criterion, opt)
+    criterion = LabelSmoothing(VOCAB, PAD, SMOOTHING)
 
     def update() -> None:
         for pairs in batches:
-            batch = pool([source for source, _ in pairs], [target for _, target in pairs], device)
-            if by_hand:
-                model.propagate_attention = _padded_around(batch)  # type: ignore[method-assign]  # by hand
-            with torch.autocast(device.type, torch.bfloat16, enabled=half):
-                prediction = predict(batch)
-            learn(prediction, batch.tgt_y, batch.n_tokens)
+            opt.zero_grad()
+            states, wanted = hidden(pairs)
+            if chunked:
+                states_loss(model.generator, criterion, states, wanted)[0].backward()
+                take_step(opt, len(wanted))
+            else:
+                logits = model.generator.proj(states)
+                cross_entropy(logits, wanted, label_smoothing=SMOOTHING).backward()
+                opt.step()
 
     return update
 
 
-def _learn(
-    generator: Generator,
-    criterion: LabelSmoothing,
-    opt: NoamOpt,
-    hidden: Tensor,
-    target: Tensor,
-    n_tokens: int,
-) -> None:
-    """Update from the final states of a batch."""
-    opt.zero_grad()
-    states_loss(generator, criterion, hidden, target)[0].backward()
-    take_step(opt, n_tokens)
+def _packed_model(
+    training: Training, batches: list[Pairs], device: torch.device, by_hand: bool = False
+) -> Callable[[], None]:
+    torch.manual_seed(0)
+    model = make_model(VOCAB, VOCAB, *training.size, DROPOUT).to(device)
+    pool = GraphPool()
+
+    def hidden(pairs: Pairs) -> tuple[Tensor, Tensor]:
+        batch = pool([source for source, _ in pairs], [target for _, target in pairs], device)
+        if by_hand:
+            model.propagate_attention = padded_around(batch)  # type: ignore[method-assign]
+        return model.hidden(batch), batch.tgt_y
+
+    return _updates(training, batches, model, hidden)
 
 
-def _padded_around(batch: Batch) -> Callable[..., Tensor]:
+def padded_around(batch: Batch) -> Callable[..., Tensor]:
     """Attention of a packed model on a batch, each padded by hand."""
     sources, targets, device = batch.src_lengths, batch.tgt_lengths, batch.device
     of = {
@@ -191,77 +160,20 @@ def _padded_model(
 ) -> Callable[[], None]:
     torch.manual_seed(0)
     model = PaddedTransformer(VOCAB, *training.size, DROPOUT, fast_dropout=tuned).to(device)
-    opt = NoamOpt(training.dim_model, 1.0, 4000, torch.optim.Adam(model.parameters()))
-    learn = partial(_learn, model.generator, LabelSmoothing(VOCAB, PAD, SMOOTHING), opt)
-
-    def update() -> None:
-        for pairs in batches:
-            sentences = zip(*pairs, strict=True)
-            if tuned:
-                states, wanted = model.hidden(*sentences)
-                learn(states, wanted, len(wanted))
-            else:
-                opt.zero_grad()
-                logits, wanted = model(*sentences)
-                cross_entropy(logits, wanted, label_smoothing=SMOOTHING).backward()
-                opt.step()
-
-    return update
+    return _updates(
+        training, batches, model, lambda pairs: model.hidden(*zip(*pairs, strict=True)), chunked=tuned
+    )
 
 
 CONTESTANTS: dict[str, Callable[[Training, list[Pairs], torch.device], Callable[[], None]]] = {
-    PACKED: _graph_model,
-    HALF: partial(_graph_model, half=True),
+    PACKED: _packed_model,
     PADDED: _padded_model,
     TUNED: partial(_padded_model, tuned=True),
-    BY_HAND: partial(_graph_model, by_hand=True),
-    BUILTIN: partial(_graph_model, in_dgl=True),
+    BY_HAND: partial(_packed_model, by_hand=True),
 }
 """Each makes a function that makes the updates.
 
-``PACKED`` is the trainer; ``HALF`` the same, matrix products in bfloat16 except the output layer's;
-``PADDED`` PyTorch's model with its loss on real tokens only; ``TUNED`` this with the dropout and the chunked
-loss of ``PACKED``; ``BY_HAND`` as ``PACKED``, but each attention pads its tokens and calls
-``scaled_dot_product_attention``; ``BUILTIN`` as in the tutorial: DGL's built-in functions, a matrix of all
-log-probabilities.
+``PACKED`` is the trainer; ``PADDED`` PyTorch's model with its loss on real tokens only; ``TUNED`` this with
+the dropout and the chunked loss of ``PACKED``; ``BY_HAND`` as ``PACKED``, but each attention pads its tokens
+and calls ``scaled_dot_product_attention``.
 """
-
-SYNCHRONISING = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "aten::_local_scalar_dense")
-"""Operations that wait for a GPU, and the one that asks it for a number."""
-
-LISTED = 20
-"""Other operations of a profile."""
-
-
-def profile_training(
-    training: Training, device: torch.device | str = "cpu", repeats: int = 1, only: Sequence[str] = ()
-) -> list[Row]:
-    """Profile updates with new plans: what waits for the device, then the longest operations.
-
-    Each without the operations that it calls: ``calls`` in all batches, ``per_layer`` those that an encoder
-    and a decoder layer add to one batch, seconds of the ``host`` and of the ``device``.
-    """
-    device, batches = torch.device(device), training.batches()
-
-    def profiled(model: Training) -> dict[str, Any]:
-        update = CONTESTANTS[PACKED](model, batches, device)
-        update()
-        forget_plans()
-        with torch.profiler.profile() as profile:
-            update()
-        events = profile.key_averages()
-        return {event.key: event for event in events if event.device_type == DeviceType.CPU}  # no kernels
-
-    deeper = profiled(replace(training, num_layers=training.num_layers + 1))
-    found = profiled(training)
-
-    def row(key: str) -> Row:
-        event = found[key]
-        added = (deeper[key].count if key in deeper else 0) - event.count
-        figures = {"calls": event.count, "per_layer": added / len(batches)}
-        figures |= {"host": event.self_cpu_time_total / 1e6, "device": event.self_device_time_total / 1e6}
-        return {"workload": training.name, "contestant": key} | figures
-
-    waiting = [row(key) for key in SYNCHRONISING if key in found]
-    others = [row(key) for key in chosen(found.keys() - set(SYNCHRONISING), only)]
-    return waiting + sorted(others, key=lambda row: (row["device"], row["host"]), reverse=True)[:LISTED]

@@ -1,11 +1,11 @@
 """The commands of ``python -m attention_on_edges``.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 130 stopped by Ctrl-C. An error is one line on standard error;
-a fault of the program itself shows its traceback.
+Exit codes: 0 done, 1 failed, 2 wrong usage, 130 stopped by Ctrl-C. An error is told in one line on standard
+error; a fault of the program itself shows its traceback.
 """
 
 import gc
-import os
+import io
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +17,7 @@ from tqdm import tqdm
 import edgewise
 from attention_on_edges import runs, studies
 from attention_on_edges.cli.benchmarking import bench
-from attention_on_edges.cli.one_line_errors import Commands, one_line_errors, shown, stopping, tell, write
+from attention_on_edges.cli.one_line_errors import one_line_errors, stopping, tell, write
 from attention_on_edges.cli.options import Device, Name
 from attention_on_edges.cli.translating import translate
 from attention_on_edges.dgl_engines import in_dgl
@@ -31,21 +31,19 @@ gc.freeze()  # imported modules stay; collecting them would cost every command h
 
 GO_ON = "go on with the same command and --resume"
 
-app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
+)
 app.command(no_args_is_help=True)(bench)
 app.command()(translate)
 
 
 @app.callback()
-def main(
-    traceback: Annotated[bool, typer.Option("--traceback", help="Show where an error came from.")] = False,
-) -> None:
+def main() -> None:
     """Attention as message passing on a graph of tokens."""
-    shown["traceback"] = traceback
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # it was closed
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
-        getattr(sys, name).reconfigure(errors="backslashreplace")
+    for stream in (sys.stdout, sys.stderr):  # a terminal of another encoding loses no line
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 @app.command()
@@ -64,7 +62,7 @@ def train(
     with (
         one_line_errors(),
         process_group(device) as own_device,
-        _progress_bar(shown=rank() == 0 and sys.stderr is not None and sys.stderr.isatty()) as bar,
+        tqdm(unit=" tokens", unit_scale=True, delay=1, disable=True if rank() else None) as bar,
     ):
         check_choice("experiment", name, runs.EXPERIMENTS)
         experiment = runs.reduced(runs.EXPERIMENTS[name]) if small else runs.EXPERIMENTS[name]
@@ -82,10 +80,6 @@ def train(
             _conclude(trainer, experiment)
 
 
-def _progress_bar(shown: bool) -> tqdm:
-    return tqdm(unit=" tokens", unit_scale=True, delay=1, disable=not shown)
-
-
 def _conclude(trainer: Trainer, experiment: runs.Experiment) -> None:
     """Write the artifact of a finished run; of an unfinished one, print how to continue it."""
     if trainer.finished:
@@ -95,9 +89,6 @@ def _conclude(trainer: Trainer, experiment: runs.Experiment) -> None:
             write(f"{split}  {_figures(artifact.metrics[split])}")
         return
     write(f"stopped at step {trainer.step}; {GO_ON}")
-    deviation = runs.deviation(trainer, experiment)
-    if deviation is not None:
-        write(f"losses differ from the committed artifact's by {deviation:.1e} at most (relative)")
 
 
 @app.command()
@@ -108,7 +99,6 @@ def study(
     ],
     device: Device = "cpu",
     out: Annotated[Path, typer.Option(help="Where its figures go.")] = Path("runs") / "studies",
-    runs: Annotated[int | None, typer.Option(min=1, help="Make at most this many runs.")] = None,
 ) -> None:
     """Make the runs of a study that are not done yet; write its figures to OUT/NAME.json.
 
@@ -119,27 +109,24 @@ def study(
         if name in studies.MEASUREMENTS:
             write(studies.run_measurement(studies.MEASUREMENTS[name], out))
             return
-        missing = studies.run_study(studies.STUDIES[name], out, device, runs)
-        write(f"{missing} runs are missing" if missing else out / f"{name}.json")
+        studies.run_study(studies.STUDIES[name], out, device)
+        write(out / f"{name}.json")
 
 
 @app.command()
 def evaluate(
     name: Annotated[str, typer.Argument(help="An experiment, or the path of an artifact's folder.")],
-    limit: Annotated[int | None, typer.Option(min=1, help="Decode only this many sequences.")] = None,
 ) -> None:
     """Score a committed model on its test split; print the recorded figures next to the new ones."""
     with one_line_errors():
         artifact = artifacts.load(name)
         experiment, search = artifact.experiment, runs.search_of(artifact)
         recorded = {split: artifact.metrics[split] for split in experiment.tests}
-        found = runs.final_figures(experiment, *runs.restore(artifact), search, limit)
+        found = runs.final_figures(experiment, *runs.restore(artifact), search)
         write(artifact.caption)
         for split, figures in found.items():
             write(f"{split}, found     {_figures(figures)}")
             write(f"{split}, recorded  {_figures(recorded[split])}")
-        if limit is not None:
-            write(f"decoded here: the first {limit}; recorded: all")
 
 
 @app.command()

@@ -9,12 +9,10 @@ import typer
 
 from attention_on_edges import studies
 from attention_on_edges.bench.against_pyg import pyg_plan
-from attention_on_edges.bench.decoding import decoding_plan
-from attention_on_edges.bench.depth import depth_plan
-from attention_on_edges.bench.engines import engines_plan, masks_plan
-from attention_on_edges.bench.harness import Row, chosen, format_rows
+from attention_on_edges.bench.engines import engines_plan
+from attention_on_edges.bench.harness import Row, format_rows
 from attention_on_edges.bench.language_models import causal_plan
-from attention_on_edges.bench.long_texts import long_plan, memory_plan
+from attention_on_edges.bench.long_texts import long_plan
 from attention_on_edges.bench.many_graphs import (
     conclude,
     graphs_plan,
@@ -23,35 +21,30 @@ from attention_on_edges.bench.many_graphs import (
     predictions_plan,
     unseen_plan,
 )
-from attention_on_edges.bench.training import profile_plan, training_plan
+from attention_on_edges.bench.training import training_plan
 from attention_on_edges.cli.one_line_errors import one_line_errors, tell, write
 from attention_on_edges.cli.options import Device
 from attention_on_edges.runs import artifacts
-from edgewise.validation import check_choice
+from edgewise.validation import UnknownNameError, check_choice
 
 SUBJECTS: dict[str, tuple[str, Any]] = {
     "engines": ("How fast is each engine?", engines_plan),
-    "masks": ("How fast is a mask for FlexAttention made?", masks_plan),
-    "graphs": ("How fast are engines on graphs of many kinds?", graphs_plan),
+    "graphs": ("How fast is auto on graphs of many kinds?", graphs_plan),
     "law": ("What will a graph cost?", law_plan),
     "predictions": ("What will graphs cost that it has not seen?", predictions_plan),
     "unseen": ("What do they cost?", unseen_plan),
     "orders": ("What is the order of nodes worth?", orders_plan),
     "pyg": ("How fast is a layer, beside PyG's?", pyg_plan),
     "training": ("How many tokens a second are trained on?", training_plan),
-    "profile": ("What does an update wait for?", profile_plan),
     "causal": ("How fast does a ragged batch train?", causal_plan),
-    "memory": ("How much memory does a long window take?", memory_plan),
     "long": ("What does a long text cost?", long_plan),
-    "decoding": ("How fast is decoding?", decoding_plan),
-    "depth": ("What does adaptive depth cost?", depth_plan),
 }
 """Each benchmark's question and workloads."""
 
-ON_GPU = ("engines", "graphs", "pyg", "training", "profile")
+ON_GPU = ("engines", "graphs", "pyg", "training")
 """What runs on other devices than the CPU, too."""
 
-ACROSS = ("engines", "pyg", "depth")
+ACROSS = ("engines", "pyg")
 """Tables with a column per workload."""
 
 
@@ -62,7 +55,6 @@ def bench(
     only: Annotated[
         list[str] | None, typer.Option(help="Only workloads whose name contains this; may be repeated.")
     ] = None,
-    contestant: Annotated[list[str] | None, typer.Option(help="The same for contestants.")] = None,
     large: Annotated[
         bool, typer.Option("--large", help="Engines: larger workloads, bfloat16, FlexAttention.")
     ] = False,
@@ -79,9 +71,12 @@ def bench(
         config = {"name": "long" if subject == "long" else name, "about": about, "repeats": repeats}
         facts, began, rows = artifacts.facts(device), time.monotonic(), list[Row]()
         runs = plan(small, large=True) if large else plan(small)
-        for workload in chosen(runs, only or []):
+        for text in only or []:
+            if not any(text in name for name in runs):
+                raise UnknownNameError(f"nothing is called {text!r}; there are {', '.join(runs)}")
+        for workload in [name for name in runs if not only or any(text in name for text in only)]:
             tell(f"measuring {workload}")
-            rows += runs[workload](torch.device(device), repeats, contestant or [])
+            rows += runs[workload](torch.device(device), repeats)
             if out is not None:
                 seconds = {"seconds": time.monotonic() - began}
                 tell(f"Wrote {studies.Results(config, rows, facts | seconds).write(out)}")

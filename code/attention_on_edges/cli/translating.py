@@ -30,20 +30,12 @@ def translate(
     ] = None,
     model: Model = "multi30k",
     beam: Annotated[int, typer.Option(min=1, max=MOST_HYPOTHESES, help="Hypotheses kept for each text.")] = 5,
-    nbest: Annotated[
-        int, typer.Option(min=1, max=MOST_HYPOTHESES, help="Translations shown for each text, with scores.")
-    ] = 1,
-    attention: Annotated[bool, typer.Option("--attention", help="Show what each piece attended to.")] = False,
 ) -> None:
     """Translate with a committed model; needs no corpus and no network.
 
     A text that cannot be translated gets an empty line and an error; the others are translated, and the exit
     code is 1.
     """
-    if nbest > beam:
-        raise typer.BadParameter(f"--nbest must be at most --beam ({beam}), got {nbest}")
-    if not texts and sys.stdin is None:
-        raise typer.BadParameter("standard input is closed, and no text was given")
     with one_line_errors():
         translator = runs.load_translator(artifacts.load(model))
         given = iter(texts) if texts else lines_of(sys.stdin.buffer)
@@ -51,10 +43,9 @@ def translate(
         numbered = enumerate(given, 1)
         failed = False
         while part := list(islice(numbered, together)):
-            for text, found in _translated(translator, part, beam, nbest):
-                failed |= not found
-                for line in _shown(translator, text, found, nbest > 1, attention):
-                    write(line)
+            for found in _translated(translator, part, beam):
+                failed |= found is None
+                write("" if found is None else found)
         if failed:
             raise typer.Exit(1)
 
@@ -71,23 +62,22 @@ def lines_of(stream: BinaryIO) -> Iterator[bytes | None]:
 
 
 def _translated(
-    translator: Translator, texts: Iterable[tuple[int, str | bytes | None]], beam: int, n_best: int
-) -> Iterator[tuple[str, list[runs.Translation]]]:
-    """Translate numbered texts; report those that cannot be, which get no translation."""
+    translator: Translator, texts: Iterable[tuple[int, str | bytes | None]], beam: int
+) -> list[str | None]:
+    """Translate numbered texts; report those that cannot be, which get ``None``."""
     readable: dict[int, str] = {}
     numbers = []
     for number, given in texts:
         numbers.append(number)
         try:
-            readable[number] = text = _decoded(given, number)
+            text = _decoded(given, number)
             translator.encode(text, f"text {number}")
+            readable[number] = text
         except InputError as error:
-            readable.pop(number, None)
             tell(f"error: {error}")
-    found = translator(list(readable.values()), beam=beam, n_best=n_best)
-    lists = dict(zip(readable, found, strict=True))
-    for number in numbers:
-        yield readable.get(number, ""), lists.get(number, [])
+    found = (best.text for best, *_ in translator(list(readable.values()), beam=beam))
+    translated = dict(zip(readable, found, strict=True))
+    return [translated.get(number) for number in numbers]
 
 
 def _decoded(given: str | bytes | None, number: int) -> str:
@@ -99,19 +89,3 @@ def _decoded(given: str | bytes | None, number: int) -> str:
         return given.decode("utf-8")
     except UnicodeDecodeError as error:
         raise InputError(f"text {number} is not UTF-8 ({error})") from None
-
-
-def _shown(
-    translator: Translator,
-    text: str,
-    found: list[runs.Translation],
-    scores: bool,
-    attention: bool,
-) -> Iterator[str]:
-    """Yield what is printed for a text."""
-    if not found:
-        yield ""
-    for translation in found:
-        yield (f"{translation.hypothesis.score:8.3f}  " if scores else "") + translation.text
-        if attention:
-            yield from (f"    {line}" for line in translator.most_attended(text, translation))

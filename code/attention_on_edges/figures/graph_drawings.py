@@ -1,4 +1,4 @@
-"""Graphs of tokens and of people, drawn by networkx."""
+"""Graphs of tokens, drawn by networkx, and molecules."""
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.patches import Rectangle
 
-from attention_on_edges.figures.style import EDGE_KINDS, PALETTE
+from attention_on_edges.figures.style import PALETTE
 from edgewise.graphs import AttentionGraph
 
 Place = tuple[float, float]
@@ -94,89 +94,6 @@ def draw_with_mask(graph: AttentionGraph, labels: Sequence[str], highlight: int 
     right.grid(which="minor", color="white", lw=1.5)
     right.tick_params(which="both", length=0)
     right.set(xlabel="sender", ylabel="receiver")
-    return fig
-
-
-def draw_batch(
-    enc: nx.DiGraph, cross: nx.DiGraph, dec: nx.DiGraph, source: Sequence[str], target: Sequence[str]
-) -> Figure:
-    """Draw the three graphs of a sentence pair in one picture: source tokens above, target tokens below.
-
-    In a vector picture an arrow has its graph, sender and receiver as its id, such as ``cross-4-0``.
-
-    Parameters
-    ----------
-    enc, cross, dec : networkx.DiGraph
-        Of ``AttentionGraph.to_networkx()``, each of one sentence (pair).
-    source, target : sequence of str
-        Labels of their tokens.
-    """
-    fig, ax = plt.subplots(figsize=(6.4, 4.2))
-    room = _node_size([*source, *target])
-    top = {i: (i - (len(source) - 1) / 2, 1.0) for i in range(len(source))}
-    bottom = {j: (j - (len(target) - 1) / 2, 0.0) for j in range(len(target))}
-    both = {("src", i): top[i] for i in top} | {("dst", j): bottom[j] for j in bottom}
-    for graph, places, kind, bends in (
-        (enc, top, "enc", (-0.4, 0.3)),
-        (cross, both, "cross", (0.0, 0.0)),
-        (dec, bottom, "dec", (0.4, -0.3)),
-    ):
-        color, dash = EDGE_KINDS[kind]
-        for forward, bend in zip((True, False), bends, strict=True):
-            edges = [(i, j) for i, j in graph.edges if i != j and (i < j) == forward]
-            arrows = nx.draw_networkx_edges(
-                graph, places, edges, edge_color=color, style=dash, alpha=0.75, arrowsize=8,
-                connectionstyle=f"arc3,rad={bend}", node_size=room, ax=ax,
-            )  # fmt: skip
-            for arrow, ends in zip(arrows, edges, strict=True):
-                sender, receiver = (end[1] if isinstance(end, tuple) else end for end in ends)
-                arrow.set_gid(f"{kind}-{sender}-{receiver}")
-    labels = {("src", i): s for i, s in enumerate(source)} | {("dst", j): t for j, t in enumerate(target)}
-    nx.draw_networkx_nodes(cross, both, node_size=room, ax=ax, **NODE)
-    nx.draw_networkx_labels(cross, both, labels, ax=ax, **LABEL)
-    names = {"enc": "source to source", "cross": "source to target", "dec": "target to target"}
-    for kind, (color, dash) in EDGE_KINDS.items():
-        ax.plot([], [], color=color, linestyle=dash, label=names[kind])
-    ax.legend(loc="lower center", bbox_to_anchor=(0.5, -0.12), ncols=3)
-    ax.set_axis_off()
-    ax.margins(x=0.1)
-    reach = 0.17 * max(len(source), len(target))
-    ax.set_ylim(-reach, 1 + reach)
-    return fig
-
-
-def draw_social(
-    graph: nx.Graph,
-    groups: Sequence[str],
-    highlight: Hashable | None = None,
-) -> Figure:
-    """Draw a network of people with its groups and one person's neighbourhood.
-
-    Parameters
-    ----------
-    graph : networkx.Graph
-        Who knows whom.
-    groups : sequence of str
-        Each node's group, four groups at most, which differ in shape and colour.
-    highlight : node, optional
-        Arrows run to it from its neighbours.
-    """
-    nodes, names = list(graph), list(dict.fromkeys(groups))
-    fig, ax = plt.subplots(figsize=(6.4, 4.4))
-    places = nx.spring_layout(graph, k=0.42, iterations=200, seed=19)
-    arrows = nx.DiGraph([(j, highlight) for j in graph.neighbors(highlight)] if highlight is not None else [])
-    weak = [e for e in graph.edges if highlight not in e]
-    nx.draw_networkx_edges(graph, places, weak, edge_color=PALETTE["pale"], width=0.9, ax=ax)
-    strong = {"edge_color": PALETTE["orange"], "width": 2.0, "arrowsize": 11, "node_size": 300}
-    nx.draw_networkx_edges(arrows, places, ax=ax, **strong)
-    looks = zip(names, "os^D", (PALETTE[c] for c in ("blue", "green", "ink", "purple")), strict=False)
-    for name, shape, color in looks:
-        members = [n for n, group in zip(nodes, groups, strict=True) if group == name]
-        style = NODE | {"edgecolors": color, "linewidths": 1.8, "node_size": 300}
-        nx.draw_networkx_nodes(graph, places, members, node_shape=shape, label=name, ax=ax, **style)
-    nx.draw_networkx_labels(graph, places, ax=ax, **LABEL)
-    ax.legend(markerscale=0.7, loc="best")
-    ax.set_axis_off()
     return fig
 
 

@@ -29,13 +29,6 @@ LINES = [
 ]
 """Colour, line style and marker of the first, second, ... series; none differ in colour alone."""
 
-EDGE_KINDS = {
-    "enc": (PALETTE["blue"], "-"),
-    "cross": (PALETTE["orange"], "--"),
-    "dec": (PALETTE["green"], "-"),
-}
-
-
 MATRIX, SIGNED = "matrix", "signed matrix"
 """Names of the colour maps: nothing is drawn for zero, so that the page shows through, light or dark."""
 

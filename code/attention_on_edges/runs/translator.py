@@ -150,19 +150,6 @@ class Translator:
         """
         return self.model.attention_of(self._batch(self.encode(text), translation.hypothesis.ids), 0, layer)
 
-    def most_attended(self, text: str, translation: Translation) -> list[str]:
-        """Return for each piece of a translation the piece of the text that the last layer attended to most.
-
-        Weights are means over heads, in the row that predicts the piece.
-        """
-        weights = self.attention(text, translation)[1].mean(0)  # [pieces + 1, pieces of the text]
-        senders = self.splitter.show(self.split(text))
-        lines = []
-        for piece, row in zip(self.splitter.show(translation.pieces), weights, strict=False):
-            weight, sender = row.max(0)
-            lines.append(f"{piece:16} {senders[int(sender)]:16} {float(weight):.2f}")
-        return lines
-
     def _batch(self, source: Sequence[int], target: Sequence[int]) -> Batch:
         return GraphPool()([source], [[self.vocabulary.sos_id, *target, self.vocabulary.eos_id]])
 
