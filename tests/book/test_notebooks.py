@@ -65,6 +65,14 @@ def test_a_notebook_that_has_run_to_its_end_on_the_same_sources_is_not_run_again
     assert not assemble_pages.has_run(tmp_path / "b.ipynb", "of these")
 
 
+def test_a_notebook_depends_on_what_it_imports_at_any_distance_and_on_nothing_else():
+    found = {path.name for path in assemble_pages.sources("from attention_on_edges.pool import GraphPool")}
+    assert {"pool.py", "constructors.py", "validation.py", "prices.json"} <= found
+    assert not found & {"beam.py", "base.js", "tasks.py"}
+    assert "base.js" in {path.name for path in assemble_pages.sources("import attention_on_edges.live")}
+    assert "checks.py" in {path.name for path in assemble_pages.sources("import subprocess")}
+
+
 def test_every_copy_of_the_address_is_the_configured_one():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
