@@ -5,8 +5,6 @@ from typing import Annotated
 import torch
 import typer
 
-from attention_on_edges import runs
-
 
 def check_device(device: str) -> str:
     """Return the device, if it is available."""
@@ -22,9 +20,3 @@ def check_device(device: str) -> str:
 
 
 Device = Annotated[str, typer.Option(callback=check_device, help="cpu, cuda or mps.")]
-Name = Annotated[
-    str,
-    typer.Argument(help=f"One of: {', '.join(runs.EXPERIMENTS)}."),
-]
-
-Model = Annotated[str, typer.Option(help="An experiment on text, or the path of an artifact's folder.")]
