@@ -1,5 +1,6 @@
 import json
 import os
+import re
 from itertools import chain, groupby
 
 import pytest
@@ -22,6 +23,7 @@ from book_support import copy_to_torch, random_pairs, small_model
 from edgewise.graphs import complete, window
 from edgewise.message_passing import propagate_attention
 from edgewise.message_passing.cost_model import TERMS, expand
+from places import ROOT
 from support import random_fields
 
 
@@ -95,6 +97,11 @@ def test_a_benchmark_runs_at_a_small_size(subject, device, tmp_path):
         assert row.get("seconds", 1) > 0
         assert row.get("error", 0) < (0.05 if "bfloat16" in row["contestant"] else 1e-5)
         assert "failed" not in row
+
+
+def test_the_script_for_a_gpu_runs_benchmarks_that_exist():
+    named = re.findall(r"\bbench (\w+)", (ROOT / ".ci" / "gpu").read_text(encoding="utf-8"))
+    assert sorted(named) == sorted(ON_GPU)
 
 
 TRUE_LAW = {"csr": [4.0, 0.1, 20.0, 1.0, 1e5], "tiles": [0.5, 0.1, 30.0, 2.0, 0.0]}
