@@ -11,7 +11,6 @@ from torch.overrides import TorchFunctionMode
 from typer.testing import CliRunner
 
 from attention_on_edges import runs, tasks
-from attention_on_edges.bench.engines import LARGE
 from attention_on_edges.cli import app as cli
 from attention_on_edges.decoding import beam_search, greedy
 from attention_on_edges.layers import Embeddings
@@ -193,18 +192,6 @@ def test_pytorchs_kernels_compute_the_graph(name, engine, monkeypatch):
     torch.testing.assert_close(*both, **close)
     torch.testing.assert_close(*gradients, **close)
     assert engine != "auto" or bool(called) == (graph.lengths is not None)
-
-
-@pytest.mark.parametrize("workload", LARGE, ids=lambda workload: workload.name)
-def test_the_kernel_for_packed_texts_is_called_as_it_takes_its_arguments(workload, monkeypatch):
-    """Shapes, in both directions; it has no kernel for a CPU."""
-    monkeypatch.setattr(flex, "_refuse", lambda *found: None)
-    fields = [torch.empty(sum(workload.lengths), 8, 64, device="meta", dtype=torch.bfloat16) for _ in "qkv"]
-    for x in fields:
-        x.requires_grad_()
-    found = flex.varlen(workload.graph().to("meta"), *fields, None, None)
-    found.backward(torch.empty_like(found))
-    assert found.shape == fields[0].grad.shape == fields[0].shape
 
 
 def kind(experiment):

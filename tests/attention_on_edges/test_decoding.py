@@ -11,7 +11,6 @@ from attention_on_edges.models import dense
 from attention_on_edges.models.transformer import make_model
 from attention_on_edges.pool import GraphPool
 from book_support import VOCAB, dropped_and_doubled, random_pairs, small_model
-from edgewise.graphs import AttentionGraph
 from support import assert_equal_as_stated
 
 SOS, EOS = 0, 1
@@ -50,28 +49,6 @@ def test_states_that_grow_equal_states_computed_at_once(sizes, norm_first):
 def test_targets_can_be_dropped_reordered_and_doubled():
     torch.manual_seed(0)
     torch.testing.assert_close(*dropped_and_doubled(small_model(), Continuation))
-
-
-@given(st.integers(2, 6), st.integers(1, 6), st.data())
-@torch.no_grad()
-def test_a_decoded_target_attends_to_exactly_its_in_edges(n, m, data):
-    """Without an edge from the source: as matrices with that pair masked, in float64."""
-    torch.manual_seed(1)
-    model = small_model()
-    (source,), (target,) = random_pairs([(n, m)])
-    sender, receiver = data.draw(st.integers(0, n - 1)), data.draw(st.integers(0, m - 1))
-    continuation = Continuation(model, [source])
-    whole, steps = continuation._cross, []
-    part = AttentionGraph.from_mask(torch.arange(n)[None] != sender, self_attention=False)
-    for position, token in enumerate(target[:-1]):
-        continuation._cross = part if position == receiver else whole
-        steps.append(continuation.step(torch.tensor([token])))
-    model.double()
-    mask = torch.ones(1, 1, m, n, dtype=torch.bool)
-    mask[..., receiver, sender] = False
-    memory = dense.encode(model, torch.tensor([source]))
-    expected = dense.decode(model, torch.tensor([target[:-1]]), memory, mask)[0]
-    assert_equal_as_stated(torch.cat(steps), expected)
 
 
 @given(st.integers(0, 50))

@@ -30,15 +30,6 @@ def test_the_tutorials_model_keeps_the_attention_that_its_script_asks_for():
     assert model.att_weight_map is kept
 
 
-def test_attention_is_a_distribution_over_senders_and_causal_in_the_target():
-    batch = pool(*random_pairs([(2, 3), (4, 2), (3, 3), (5, 4), (2, 2)]))
-    e2e, e2d, d2d = small_model().attention_of(batch, 3)
-    assert [tuple(x.shape) for x in (e2e, e2d, d2d)] == [(2, 5, 5), (2, 4, 5), (2, 4, 4)]
-    for weights in (e2e, e2d, d2d):
-        torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:2]))
-    assert bool((d2d.triu(1) == 0).all())
-
-
 def test_the_map_is_the_attention_that_made_the_output():
     """Rebuild the last layer's message from the map and compare with what was propagated."""
     model = small_model(N=1)
