@@ -1,7 +1,6 @@
 """The GPU build's code paths: on the CPU everywhere, on CUDA where there is a device."""
 
 import copy
-import importlib
 import json
 from functools import partial
 
@@ -11,13 +10,11 @@ from torch.overrides import TorchFunctionMode
 from typer.testing import CliRunner
 
 from attention_on_edges import runs, tasks
-from attention_on_edges.bench.engines import LARGE
 from attention_on_edges.cli import app as cli
 from attention_on_edges.decoding import beam_search, greedy
-from attention_on_edges.layers import Embeddings
 from attention_on_edges.pool import GraphPool
 from attention_on_edges.runs import EXPERIMENTS, artifacts, scores
-from attention_on_edges.training import LabelSmoothing, TrainingConfig, states_loss, take_step
+from attention_on_edges.training import LabelSmoothing, states_loss, take_step
 from attention_on_edges.tutorial import NoamOpt
 from book_support import FEW, VOCAB, random_pairs, small_model
 from edgewise import GraphAttention
@@ -25,7 +22,6 @@ from edgewise.graphs import AttentionGraph, bipartite, causal, complete, window
 from edgewise.message_passing import ENGINES, KERNELS, propagate_attention
 from support import assert_equal_as_stated, random_fields
 
-flex = importlib.import_module("edgewise.message_passing.flex")
 devices = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 
 GRAPHS = {
@@ -133,11 +129,7 @@ def update(model, batch):
 def test_a_training_step_equals_the_cpus_double_precision(device):
     pairs = random_pairs([(5, 7), (1, 3), (12, 9)])
     model = small_model()
-    double = copy.deepcopy(model).double()
-    for module in double.modules():
-        if isinstance(module, Embeddings):
-            assert module.lut.weight.dtype == torch.float64
-    expected = update(double, GraphPool()(*pairs))
+    expected = update(copy.deepcopy(model).double(), GraphPool()(*pairs))
     found = update(model.to(device), GraphPool()(*pairs, device=device))
     assert found[0] == pytest.approx(expected[0], rel=1e-5)
     for ours, theirs in zip(found[1:], expected[1:], strict=True):
@@ -184,8 +176,8 @@ def test_pytorchs_kernels_compute_the_graph(name, engine, monkeypatch):
     if engine == "varlen" and graph.lengths is None:
         return  # refused, as elsewhere tested
     if engine == "auto":
-        called = []
-        monkeypatch.setitem(KERNELS, "varlen", lambda *given: called.append(given) or flex.varlen(*given))
+        called, varlen = [], KERNELS["varlen"]
+        monkeypatch.setitem(KERNELS, "varlen", lambda *given: called.append(given) or varlen(*given))
     fields = [x.detach().to("cuda", dtype).requires_grad_() for x in random_fields(graph, 4, 16)]
     both = [propagate_attention(graph, *fields, engine=e) for e in (engine, "scatter")]
     gradients = [torch.autograd.grad(found.sum(), fields) for found in both]
@@ -195,22 +187,9 @@ def test_pytorchs_kernels_compute_the_graph(name, engine, monkeypatch):
     assert engine != "auto" or bool(called) == (graph.lengths is not None)
 
 
-@pytest.mark.parametrize("workload", LARGE, ids=lambda workload: workload.name)
-def test_the_kernel_for_packed_texts_is_called_as_it_takes_its_arguments(workload, monkeypatch):
-    """Shapes, in both directions; it has no kernel for a CPU."""
-    monkeypatch.setattr(flex, "_refuse", lambda *found: None)
-    fields = [torch.empty(sum(workload.lengths), 8, 64, device="meta", dtype=torch.bfloat16) for _ in "qkv"]
-    for x in fields:
-        x.requires_grad_()
-    found = flex.varlen(workload.graph().to("meta"), *fields, None, None)
-    found.backward(torch.empty_like(found))
-    assert found.shape == fields[0].grad.shape == fields[0].shape
-
-
 def kind(experiment):
     """What kind of model and data a small experiment has: those of a kind differ in numbers alone."""
-    model = experiment.model
-    return type(model), getattr(model, "halting", None), getattr(experiment.tokenizer, "on_disk", None)
+    return type(experiment.model), getattr(experiment.tokenizer, "on_disk", None)
 
 
 ONE_OF_A_KIND = {kind(experiment): name for name, experiment in EXPERIMENTS.items()}.values()
@@ -235,4 +214,3 @@ def test_every_experiment_runs_from_end_to_end_at_reduced_size(name, device, tmp
     small = runs.reduced(EXPERIMENTS[name])
     assert kind(small) == kind(EXPERIMENTS[name])
     assert small.training == runs.Experiment.of(json.loads(json.dumps(artifact.config))).training
-    assert isinstance(small.training, TrainingConfig)

@@ -11,7 +11,6 @@ from attention_on_edges.models import dense
 from attention_on_edges.models.transformer import make_model
 from attention_on_edges.pool import GraphPool
 from book_support import VOCAB, dropped_and_doubled, random_pairs, small_model
-from edgewise.graphs import AttentionGraph
 from support import assert_equal_as_stated
 
 SOS, EOS = 0, 1
@@ -52,28 +51,6 @@ def test_targets_can_be_dropped_reordered_and_doubled():
     torch.testing.assert_close(*dropped_and_doubled(small_model(), Continuation))
 
 
-@given(st.integers(2, 6), st.integers(1, 6), st.data())
-@torch.no_grad()
-def test_a_decoded_target_attends_to_exactly_its_in_edges(n, m, data):
-    """Without an edge from the source: as matrices with that pair masked, in float64."""
-    torch.manual_seed(1)
-    model = small_model()
-    (source,), (target,) = random_pairs([(n, m)])
-    sender, receiver = data.draw(st.integers(0, n - 1)), data.draw(st.integers(0, m - 1))
-    continuation = Continuation(model, [source])
-    whole, steps = continuation._cross, []
-    part = AttentionGraph.from_mask(torch.arange(n)[None] != sender, self_attention=False)
-    for position, token in enumerate(target[:-1]):
-        continuation._cross = part if position == receiver else whole
-        steps.append(continuation.step(torch.tensor([token])))
-    model.double()
-    mask = torch.ones(1, 1, m, n, dtype=torch.bool)
-    mask[..., receiver, sender] = False
-    memory = dense.encode(model, torch.tensor([source]))
-    expected = dense.decode(model, torch.tensor([target[:-1]]), memory, mask)[0]
-    assert_equal_as_stated(torch.cat(steps), expected)
-
-
 @given(st.integers(0, 50))
 @settings(max_examples=8)
 def test_a_batch_decodes_as_its_sentences_do_one_by_one(seed):
@@ -90,16 +67,10 @@ def test_a_batch_decodes_as_its_sentences_do_one_by_one(seed):
 
 
 def test_the_limit_holds_and_is_told():
-    torch.manual_seed(0)
     model = small_model()
     model.generator.proj.bias.data[EOS] = -100.0
     for hypothesis in greedy(model, [[3, 4], [5]], SOS, EOS, max_len=4):
-        assert len(hypothesis.ids) == 4
-        assert not hypothesis.finished
-    model.generator.proj.bias.data[EOS] = 100.0
-    (hypothesis,) = greedy(model, [[3, 4]], SOS, EOS, max_len=4)
-    assert (hypothesis.ids, hypothesis.finished) == ((), True)
-    assert hypothesis.log_prob == pytest.approx(0, abs=1e-4)
+        assert (len(hypothesis.ids), hypothesis.finished) == (4, False)
 
 
 def test_any_of_several_symbols_ends_a_target():
@@ -115,16 +86,11 @@ def test_any_of_several_symbols_ends_a_target():
 
 
 def test_the_model_comes_back_in_the_mode_it_was_in_and_decodes_without_dropout():
-    torch.manual_seed(0)
-    model = small_model()
-    for module in model.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = 0.5
-    still = greedy(model, [[3, 4, 5]], SOS, EOS)
-    assert not model.training
-    model.train()
-    assert greedy(model, [[3, 4, 5]], SOS, EOS) == still
+    model = make_model(VOCAB, VOCAB, 2, 8, 12, 2, dropout=0.5)
+    found = greedy(model, [[3, 4, 5]], SOS, EOS)
     assert model.training
+    assert greedy(model.eval(), [[3, 4, 5]], SOS, EOS) == found
+    assert not model.training
 
 
 @pytest.mark.parametrize(
@@ -254,13 +220,13 @@ class TestBeamSearch:
 
     @given(st.integers(0, 200))
     @settings(max_examples=8)
-    def test_lists_are_sorted_their_scores_the_models_own_and_batches_as_one_by_one(self, seed):
+    def test_lists_are_sorted_and_batches_as_one_by_one(self, seed):
         model = self.model(seed)
         sources, _ = random_pairs([(4, 1), (1, 1), (7, 1)], seed)
         together = beam_search(model, sources, SOS, EOS, 3, n_best=3)
         for source, found in zip(sources, together, strict=True):
-            (alone,) = beam_search(model, [source], SOS, EOS, 3, n_best=3)
-            assert [h.ids for h in alone] == [h.ids for h in found]
+            (single,) = beam_search(model, [source], SOS, EOS, 3, n_best=3)
+            assert [h.ids for h in single] == [h.ids for h in found]
             assert len({h.ids for h in found}) == 3
             ended = [h for h in found if h.finished]
             assert ended == found[: len(ended)]
@@ -269,5 +235,5 @@ class TestBeamSearch:
                 batch = GraphPool()([source], [[SOS, *hypothesis.ids, EOS]])
                 with torch.no_grad():
                     log_probs = model(batch).gather(1, batch.tgt_y[:, None]).squeeze(1)
-                own = log_probs if hypothesis.finished else log_probs[:-1]
-                assert hypothesis.log_prob == pytest.approx(own.sum().item(), abs=1e-4)
+                total = (log_probs if hypothesis.finished else log_probs[:-1]).sum()
+                assert hypothesis.log_prob == pytest.approx(total.item(), abs=1e-4)

@@ -7,12 +7,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attention_on_edges.layers import layer_pair
 from attention_on_edges.models import dense
 from attention_on_edges.models.transformer import make_model
 from attention_on_edges.pool import GraphPool
 from book_support import VOCAB, copy_to_torch, random_pairs, small_model
-from support import assert_equal_as_stated, dense_attention
+from support import assert_equal_as_stated
 
 pool = GraphPool()
 ragged = st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=4)
@@ -73,42 +72,6 @@ def test_graphs_and_matrices_give_the_same_logits_and_gradients(lengths, norm_fi
         torch.autograd.grad(logits, list(model.parameters()), upstream) for logits in (actual, expected)
     )
     torch.testing.assert_close(*gradients)
-
-
-def test_masks_and_padding():
-    assert dense.causal_mask(3).tolist() == [[True, False, False], [True, True, False], [True, True, True]]
-    assert dense.padding_mask([2, 0], 3).tolist() == [[[[True, True, False]]], [[[False] * 3]]]
-    assert dense.pad(torch.arange(4), [1, 3], padding_value=9).tolist() == [[0, 9, 9], [1, 2, 3]]
-
-
-def test_padding_changes_no_real_output():
-    model = small_model()
-    src, tgt, lengths, real = rectangle(pool(*random_pairs([(2, 3), (5, 1)])))
-    other_src = src.masked_fill(~dense.padding_mask(lengths, 5)[:, 0, 0], 7)
-    first = dense.hidden(model, src, tgt, lengths)[real]
-    second = dense.hidden(model, other_src, tgt.masked_fill(~real, 4), lengths)[real]
-    assert torch.equal(first, second)
-    unmasked = dense.hidden(model, src, tgt)[real]
-    assert not torch.allclose(unmasked, first), "without lengths padding is attended to"
-
-
-def test_a_layer_is_its_equations_under_any_mask_of_each_head():
-    encoder, decoder = (layer.double() for layer in layer_pair(8, 12, 2, norm_first=False))
-    x, memory = torch.randn(2, 3, 8).double(), torch.randn(2, 4, 8).double()
-    mask, memory_mask = torch.rand(2, 2, 3, 3) < 0.6, torch.rand(2, 2, 3, 4) < 0.6
-
-    def attend(attention, x, memory, mask):
-        fields = attention.get(x, "q") | attention.get(memory, "kv")
-        rows = zip(mask, *(fields[f] for f in "qkv"), strict=True)
-        return attention.get_o(torch.stack([dense_attention(*row) for row in rows]))
-
-    y = encoder.sublayer[0].norm(x + attend(encoder.self_attn, x, x, mask))
-    expected = encoder.sublayer[1].norm(y + encoder.feed_forward(y))
-    torch.testing.assert_close(dense.encoder_layer(encoder, x, mask), expected)
-    y = decoder.sublayer[0].norm(x + attend(decoder.self_attn, x, x, mask))
-    y = decoder.sublayer[1].norm(y + attend(decoder.src_attn, y, memory, memory_mask))
-    expected = decoder.sublayer[2].norm(y + decoder.feed_forward(y))
-    torch.testing.assert_close(dense.decoder_layer(decoder, x, memory, mask, memory_mask), expected)
 
 
 def test_greedy_decodes_the_most_probable_token_each_time_and_reads_it():

@@ -16,12 +16,11 @@ from attention_on_edges.training import (
     StoppedError,
     Trainer,
     TrainingConfig,
-    chunked_loss,
     states_loss,
     take_step,
     trainer,
 )
-from attention_on_edges.training.checkpoint_files import CheckpointError, checkpoints
+from attention_on_edges.training.checkpoint_files import CheckpointError
 from attention_on_edges.tutorial import NoamOpt
 from book_support import SortingData, scale_states, small_model
 from processes import process
@@ -29,11 +28,11 @@ from processes import process
 TRAINING = TrainingConfig(epochs=3, batch_size=8, warmup=10, average=2, clip=1.0, grad_accum=2)
 
 
-def begin(folder, training=TRAINING, resume=False, **options):
+def begin(folder, training=TRAINING, resume=False, dropout=0.2, **options):
     torch.set_num_threads(1)
     torch.manual_seed(training.seed)
     data = SortingData()
-    model = make_model(data.vocab_size, data.vocab_size, N=1, dim_model=8, dim_ff=8, h=2, dropout=0.2)
+    model = make_model(data.vocab_size, data.vocab_size, N=1, dim_model=8, dim_ff=8, h=2, dropout=dropout)
     run = Trainer(model, data, training, folder, asdict(training), score=lambda m: {"length": 1.0}, **options)
     run.start(resume)
     return run
@@ -119,23 +118,15 @@ def test_a_run_that_stops_after_any_update_goes_on_as_if_it_had_not(tmp_path, st
     assert [(stage["from_step"], stage["to_step"]) for stage in again.stages] == [(0, stop), (stop, 9)]
 
 
-def test_a_run_that_paused_goes_on_in_its_own_order(tmp_path, undisturbed):
-    run = begin(tmp_path)
-    for steps in (2, 5, None):
-        run.train(steps)
-    assert_same_outcome(outcome(run), undisturbed)
-
-
 def test_a_request_to_stop_saves_and_loses_nothing(tmp_path, undisturbed):
     run, seen = begin(tmp_path), []
-    forward = run.model.run
 
-    def count(batch):
-        seen.append(batch)
+    def count():
+        seen.append(1)
         run.stop_requested |= len(seen) == 3
-        return forward(batch)
+        return 1
 
-    run.model.run = count
+    scale_states(run.model, count)
     with pytest.raises(StoppedError):
         run.train()
     again = begin(tmp_path, resume=True)
@@ -212,10 +203,6 @@ class TestFaults:
             begin(tmp_path)
         with pytest.raises(CheckpointError, match=r"clip is 1\.0 there and 2\.0 here"):
             begin(tmp_path, replace(TRAINING, clip=2.0), resume=True)
-        for path in checkpoints(tmp_path / "checkpoints"):
-            path.unlink()
-        with pytest.raises(FileExistsError, match="holds a run already"):
-            begin(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -237,31 +224,28 @@ def test_bad_recipes(change):
 
 
 class TestUpdates:
-    pairs = (([3, 4], [0, 3, 4, 1]), ([5], [0, 5, 1]), ([6, 4, 5], [0, 6, 4, 5, 5, 1]))
-
     def update(self, clip=None):
-        """Make one update; return the norm that is reported, loss and count, and the gradient."""
+        """Make one update; return the norm that is reported, and the gradient."""
         torch.manual_seed(0)
-        model, batch = small_model(), GraphPool()(*zip(*self.pairs, strict=True))
+        model, batch = small_model(), GraphPool()([[3, 4], [5]], [[0, 3, 4, 1], [0, 5, 1]])
         opt = NoamOpt(8, 1.0, 1, torch.optim.SGD(model.parameters(), lr=0.0))
-        loss, correct = states_loss(model.generator, LabelSmoothing(11, 2), model.hidden(batch), batch.tgt_y)
+        loss, _ = states_loss(model.generator, LabelSmoothing(11, 2), model.hidden(batch), batch.tgt_y)
         loss.backward()
         norm = take_step(opt, batch.n_tokens, clip)
-        return norm, (loss.item(), correct), torch.cat([p.grad.flatten() for p in model.parameters()])
+        return norm, torch.cat([p.grad.flatten() for p in model.parameters()])
 
     def test_every_token_of_an_update_counts_alike(self, tmp_path):
         """Two batches of unequal size make the update that one batch of both makes."""
-        grads = []
-        for cuts in ([self.pairs], [self.pairs[:1], self.pairs[1:]]):
-            run, tokens = begin(tmp_path / str(len(cuts))), 0
-            run.model.eval()
-            for part in cuts[1:]:
-                run._learn(GraphPool()(*zip(*part, strict=True)))  # of an earlier update, to be forgotten
-            for part in cuts:
-                tokens += run._learn(GraphPool()(*zip(*part, strict=True)), first=not tokens)[1]
-            take_step(run.opt, tokens)
-            grads.append(torch.cat([p.grad.flatten() for p in run.model.parameters()]))
-        torch.testing.assert_close(grads[1], grads[0], atol=1e-6, rtol=1e-5)
+        norms = []
+        for size, batches in ((16, 1), (8, 2)):
+            run = begin(
+                tmp_path / str(size), replace(TRAINING, batch_size=size, grad_accum=batches), dropout=0
+            )
+            run.train()
+            lines = map(json.loads, run.log.read_text().splitlines())
+            norms.append([line["grad_norm"] for line in lines if "grad_norm" in line])
+        assert len(norms[0]) == 9
+        assert norms[1] == pytest.approx(norms[0], rel=1e-4)
 
     def test_the_last_batches_of_an_epoch_make_an_update_however_few_they_are(self, tmp_path):
         run = begin(tmp_path, replace(TRAINING, epochs=2, grad_accum=1000))
@@ -269,9 +253,7 @@ class TestUpdates:
         assert run.step == 2
 
     def test_a_long_gradient_is_cut_and_a_short_one_is_not(self):
-        (norm, _, whole), (other, _, cut), (_, _, same) = (
-            self.update(clip=clip) for clip in (None, 1e-3, 1e3)
-        )
+        (norm, whole), (other, cut), (_, same) = (self.update(clip=clip) for clip in (None, 1e-3, 1e3))
         assert norm == pytest.approx(float(whole.norm()), rel=1e-4)
         assert other == norm
         assert float(cut.norm()) == pytest.approx(1e-3, rel=1e-3)
@@ -282,18 +264,12 @@ class TestUpdates:
 def test_half_precision_products_run_where_the_processor_has_them(tmp_path, monkeypatch, supported):
     monkeypatch.setattr(trainer, "multiplies_bfloat16", lambda device: supported)
     run = begin(tmp_path, replace(TRAINING, autocast=True))
-    dtypes, products = set(), set()
+    dtypes = set()
     run.model.encoder.layers[0].feed_forward.inner.register_forward_hook(
         lambda module, args, output: dtypes.add(output.dtype)
     )
-    write_logits = chunked_loss._write_logits
-    monkeypatch.setattr(
-        chunked_loss,
-        "_write_logits",
-        lambda logits, states, *rest: (products.add(states.dtype), write_logits(logits, states, *rest)),
-    )
     run.train()
-    assert dtypes == products == {torch.bfloat16 if supported else torch.float32}
+    assert dtypes == {torch.bfloat16 if supported else torch.float32}
     assert run.epochs[-1]["train"]["loss"] < run.epochs[0]["train"]["loss"]
     assert {p.dtype for p in run.model.parameters()} == {torch.float32}
 

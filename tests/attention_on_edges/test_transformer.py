@@ -12,7 +12,7 @@ from attention_on_edges.models.dense import decoder_layer, encoder_layer
 from attention_on_edges.models.transformer import make_model
 from attention_on_edges.pool import GraphPool
 from book_support import VOCAB, random_pairs, small_model
-from edgewise.graphs import AttentionGraph, window
+from edgewise.graphs import AttentionGraph
 from edgewise.message_passing import ENGINES
 from support import assert_equal_as_stated
 
@@ -56,60 +56,22 @@ def test_equals_a_dense_model_with_masks(engine, lengths, norm_first):
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("which", ["enc", "cross", "dec"])
-@pytest.mark.parametrize("gone", [2, 7])
-def test_deleting_an_edge_is_masking_a_pair_in_the_whole_model(engine, which, gone):
-    batch = pool(*random_pairs([(3, 4), (2, 2)]))
+def test_deleting_an_edge_is_masking_a_pair_in_the_whole_model(engine, which):
+    model, batch = small_model(engine), pool(*random_pairs([(3, 4), (2, 2)]))
     graph = getattr(batch, which)
-    keep = torch.arange(graph.num_edges) != gone
-    smaller = AttentionGraph(
-        graph.src[keep], graph.dst[keep], graph.num_src, None if graph.self_attention else graph.num_dst
-    )
-    changed = dataclasses.replace(batch, **{which: smaller})
-    torch.manual_seed(0)
-    model = small_model(engine)
+    rest = torch.arange(graph.num_edges) != 7
+    ends, dst = (graph.src[rest], graph.dst[rest]), None if graph.self_attention else graph.num_dst
+    changed = dataclasses.replace(batch, **{which: AttentionGraph(*ends, graph.num_src, dst)})
     check(model, changed)
-    torch.manual_seed(0)
-    before = small_model(engine).logits(batch)
-    assert not torch.allclose(before, model.logits(changed), atol=1e-6)
+    assert not torch.allclose(model.logits(batch), model.logits(changed), atol=1e-6)
 
 
-@given(lengths)
-def test_a_ragged_batch_equals_its_sentences_one_by_one(lengths):
-    model = small_model()
-    sources, targets = random_pairs(lengths)
-    together = model.logits(pool(sources, targets))
-    alone = [model.logits(pool([s], [t])) for s, t in zip(sources, targets, strict=True)]
-    torch.testing.assert_close(together, torch.cat(alone), atol=1e-5, rtol=1e-5)
-
-
-@given(st.integers(1, 7), st.integers(1, 7), st.integers(0, 5))
-def test_a_target_token_changes_no_output_before_it(n, m, seed):
-    """By gradients: output t depends on the states of target tokens up to t, and on t itself."""
-    model = small_model()
-    batch = pool(*random_pairs([(n, m)], seed))
-    embedded = []
-    model.tgt_embed.register_forward_hook(lambda module, given, x: embedded.append(x.requires_grad_()))
-    output = model.logits(batch)
-    for t in range(m):
-        (gradient,) = torch.autograd.grad(output[t].square().sum(), embedded[-1], retain_graph=True)
-        reach = gradient.abs().sum(1) > 0
-        assert reach.tolist() == [s <= t for s in range(m)]
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_the_model_runs_on_its_engine(engine, monkeypatch):
-    calls, real = [], ENGINES[engine]
-    monkeypatch.setitem(ENGINES, engine, lambda *given: calls.append(engine) or real(*given))
-    small_model(engine).logits(pool(*random_pairs([(2, 2)])))
-    assert len(calls) == 2 + 2 * 2, "one round per encoder layer, two a decoder layer"
-
-
-def test_dropout_acts_where_the_paper_has_it(monkeypatch):
+def test_dropout_acts_where_the_paper_has_it():
     """On both embeddings, on what attention and feed-forward add: once per sub-layer."""
     model = make_model(VOCAB, VOCAB, N=2, dim_model=8, dim_ff=12, h=2, dropout=0.5)
     acted = []
     for name, module in model.named_modules():
-        if isinstance(module, torch.nn.Dropout) and module.p:
+        if isinstance(module, torch.nn.Dropout) and module.p == 0.5:
             module.register_forward_hook(lambda *_, name=name: acted.append(name))
     model(pool(*random_pairs([(2, 2)])))
     expected = ["pos_enc.dropout"] * 2
@@ -117,17 +79,6 @@ def test_dropout_acts_where_the_paper_has_it(monkeypatch):
         for i in range(2):
             expected += [f"{side}.layers.{i}.sublayer.{k}.dropout" for k in range(sublayers)]
     assert sorted(acted) == sorted(expected)
-
-
-def test_update_graph_runs_on_any_graph():
-    model, batch = small_model(), pool(*random_pairs([(6, 2)]))
-    narrow = dataclasses.replace(batch, enc=window(6, 1, 1))
-    check(model, narrow)
-
-
-def test_layers_start_out_different():
-    first, second = make_model(5, 5, N=2, dim_model=8, dim_ff=8, h=2).encoder.layers
-    assert not torch.equal(first.self_attn.in_proj.weight, second.self_attn.in_proj.weight)
 
 
 def test_a_shared_matrix_is_one_parameter_under_three_names_drawn_as_an_embedding():
@@ -140,31 +91,19 @@ def test_a_shared_matrix_is_one_parameter_under_three_names_drawn_as_an_embeddin
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"dim_model": 100, "h": 8}, r"dim_model \(100\) must be divisible by h \(8\)"),
-        ({"N": 0}, "N must be at least 1, got 0"),
-        ({"dropout": 1.5}, r"dropout must lie in \[0, 1\), got 1.5"),
-        ({"engine": "fast"}, "engine must be one of 'auto', .*; got 'fast'"),
-        ({"src_vocab": 0}, "src_vocab must be at least 1, got 0"),
-        ({"src_vocab": 6, "shared": True}, "one vocabulary, got src_vocab 6 and tgt_vocab 5"),
-    ],
-)
-def test_bad_configuration(change, message):
-    good = {"src_vocab": 5, "tgt_vocab": 5, "N": 1, "dim_model": 8, "dim_ff": 8, "h": 2}
-    with pytest.raises(ValueError, match=message):
-        make_model(**good | change)
-
-
-@pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda m: make_model(5, 5, N=0), "N must be at least 1, got 0"),
+        (lambda m: make_model(5, 5, engine="fast"), "engine must be one of 'auto', .*; got 'fast'"),
+        (lambda m: make_model(0, 5), "src_vocab must be at least 1, got 0"),
+        (lambda m: make_model(6, 5, 1, shared=True), "one vocabulary, got src_vocab 6 and tgt_vocab 5"),
+        (lambda m: setattr(m, "engine", "slow") or m(pool([[1]], [[0, 1]])), "engine must be .* 'slow'"),
         (lambda m: m.encoder.pre_func(2), r"i must lie in 0\.\.1, got 2"),
         (lambda m: m.encoder.post_func(-1), "i must be at least 0, got -1"),
         (lambda m: m.decoder.pre_func(0, "q", 2), r"l must be 0 .* or 1 .*, got 2"),
         (lambda m: m(pool([[VOCAB]], [[0, 1]])), rf"token id must lie in 0\.\.{VOCAB - 1}, got {VOCAB}"),
     ],
 )
-def test_what_is_not_there(call, message):
+def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
         call(small_model())

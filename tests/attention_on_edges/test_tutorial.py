@@ -11,19 +11,6 @@ from attention_on_edges.training import LabelSmoothing
 from attention_on_edges.tutorial import NoamOpt, SimpleLossCompute, make_model
 
 
-def criterion_of(data):
-    return LabelSmoothing(data.vocab_size, padding_idx=data.pad_id, smoothing=0.1)
-
-
-def small_tutorial_model():
-    torch.manual_seed(0)
-    data = get_dataset("copy")
-    model = make_model(data.vocab_size, data.vocab_size, N=1, dim_model=128, dim_ff=128, h=1)
-    table = model.tgt_embed.lut.weight
-    model.src_embed.lut.weight = model.generator.proj.weight = table
-    return model, data
-
-
 @pytest.mark.parametrize(
     ("mean_length", "epochs", "warmup"), [(6, 3, 200), pytest.param(15, 4, 400, marks=pytest.mark.nightly)]
 )
@@ -32,19 +19,23 @@ def test_a_tutorial_readers_calls_train_on_copy_and_record_the_attention(
 ):
     """The calls of DGL's closing script: on shorter sequences in every run, else on the book's."""
     monkeypatch.setattr(tasks, "MEAN_LENGTH", mean_length)
-    model, data = small_tutorial_model()
+    torch.manual_seed(0)
+    data = get_dataset("copy")
+    criterion = LabelSmoothing(data.vocab_size, padding_idx=data.pad_id, smoothing=0.1)
+    model = make_model(data.vocab_size, data.vocab_size, N=1, dim_model=128, dim_ff=128, h=1)
+    model.src_embed.lut.weight = model.generator.proj.weight = model.tgt_embed.lut.weight
     pool, losses, maps = GraphPool(), [], []
     optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9)
     schedule = NoamOpt(128, 1, warmup, optimizer)
     for _ in range(epochs):
         model.train(True)
-        learn = SimpleLossCompute(criterion_of(data), schedule)
+        learn = SimpleLossCompute(criterion, schedule)
         for g in data(pool, mode="train", batch_size=128, devices=["cpu"]):
             with torch.set_grad_enabled(True):
                 learn(model(g), g.tgt_y, g.n_tokens)
         model.att_weight_map = None
         model.eval()
-        judge = SimpleLossCompute(criterion_of(data), None)
+        judge = SimpleLossCompute(criterion, None)
         for g in data(pool, mode="valid", batch_size=128, devices=["cpu"]):
             with torch.set_grad_enabled(False):
                 judge(model(g), g.tgt_y, g.n_tokens)
