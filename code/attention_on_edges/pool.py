@@ -1,6 +1,6 @@
 """From pairs of sentences to the three graphs of a batch."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -74,19 +74,11 @@ class Batch:
         """Device of the batch."""
         return self.tgt_y.device
 
-    def to(self, device: torch.device | str, non_blocking: bool = False) -> "Batch":
+    def to(self, device: torch.device | str) -> "Batch":
         """Return the same batch on another device."""
-        return self._with_parts(lambda x: x.to(device, non_blocking=non_blocking))
-
-    def pin_memory(self) -> "Batch":
-        """Return the same batch in pinned memory, as PyTorch's ``DataLoader`` asks of it."""
-        return self._with_parts(lambda x: x.pin_memory())
-
-    def _with_parts(self, change: Callable[[Any], Any]) -> "Batch":
-        """Change graphs and tensors."""
         parts: dict[str, Any]
-        parts = {name: change(getattr(self, name)) for name in ("enc", "dec", "cross", "tgt_y")}
-        parts |= {name: tuple(map(change, getattr(self, name))) for name in ("src", "tgt")}
+        parts = {name: getattr(self, name).to(device) for name in ("enc", "dec", "cross", "tgt_y")}
+        parts |= {name: tuple(x.to(device) for x in getattr(self, name)) for name in ("src", "tgt")}
         return replace(self, **parts)
 
     def sentence(self, index: int) -> tuple[slice, slice]:

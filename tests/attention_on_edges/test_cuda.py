@@ -104,16 +104,6 @@ def test_what_runs_on_a_device_says_where_it_makes_tensors(engine):
         update(model, batch)
 
 
-@pytest.mark.cuda
-def test_a_loader_pins_a_batch_whose_copy_does_not_wait():
-    batch = GraphPool()(*random_pairs([(5, 7), (1, 3)]))
-    [pinned] = torch.utils.data.DataLoader([batch], batch_size=None, pin_memory=True)
-    assert all(x.is_pinned() for x in (pinned.tgt_y, *pinned.src, *pinned.enc.intervals))
-    moved = pinned.to("cuda", non_blocking=True)
-    assert torch.equal(moved.tgt_y.cpu(), batch.tgt_y)
-    assert moved.cross.device.type == "cuda"
-
-
 def update(model, batch):
     """Make one update; return the loss, gradients and weights."""
     opt = NoamOpt(8, 1.0, 10, torch.optim.SGD(model.parameters(), lr=0.0))
@@ -214,3 +204,10 @@ def test_every_experiment_runs_from_end_to_end_at_reduced_size(name, device, tmp
     small = runs.reduced(EXPERIMENTS[name])
     assert kind(small) == kind(EXPERIMENTS[name])
     assert small.training == runs.Experiment.of(json.loads(json.dumps(artifact.config))).training
+
+
+@pytest.mark.cuda
+def test_a_graph_is_pinned_as_a_whole():
+    graph = GRAPHS["across"].pin_memory()
+    assert all(x.is_pinned() for x in graph.intervals)
+    assert graph.to("cuda", non_blocking=True).device.type == "cuda"

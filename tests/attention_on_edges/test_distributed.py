@@ -9,7 +9,7 @@ from attention_on_edges.models.transformer import make_model
 from attention_on_edges.models.universal import make_universal_model
 from attention_on_edges.training import StoppedError, Trainer, TrainingConfig
 from attention_on_edges.training.checkpoint_files import checkpoints
-from attention_on_edges.training.distributed import assert_same, process_group, rank
+from attention_on_edges.training.distributed import assert_same, process_group, rank, seed_by_rank
 from book_support import SortingData, scale_states
 from processes import free_port, in_team, set_role
 
@@ -110,16 +110,22 @@ def test_each_process_drops_by_itself_and_goes_on_exactly(tmp_path):
     assert first[2] != other_first[2]
 
 
-def differ():
+def draw_and_differ():
+    torch.manual_seed(7)
+    seed_by_rank(7)
     try:
         assert_same({"data": "as there", "training": {"seed": rank()}})
     except ValueError as error:
-        return str(error)
+        return torch.rand(1).item(), str(error)
 
 
-def test_differences_between_processes_are_named():
+def test_seeds_differ_and_other_differences_are_named():
+    drawn, messages = zip(*in_team(draw_and_differ, size=3), strict=True)
+    torch.manual_seed(7)
+    assert len({*drawn}) == 3
+    assert drawn[0] == torch.rand(1).item()
     message = "all processes must do the same, but training.seed is 0 on rank 0 and 1 on rank 1"
-    assert in_team(differ, size=3) == [message] * 3
+    assert messages == (message,) * 3
 
 
 def stop_one(folder):

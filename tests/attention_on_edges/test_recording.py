@@ -28,33 +28,23 @@ def test_the_tutorials_model_keeps_the_attention_that_its_script_asks_for():
     assert model.att_weight_map is kept
 
 
-def test_the_map_is_the_attention_that_made_the_output():
-    """Rebuild the last layer's message from the map and compare with what was propagated."""
-    model = small_model(N=1)
-    batch = pool(*random_pairs([(4, 3)]))
-    seen = {}
-    plain = type(model).propagate_attention
+def test_the_maps_of_each_sentence_are_the_attention_that_made_the_output():
+    """They rebuild what was propagated in the last layer."""
+    model, batch = small_model(N=1), pool(*random_pairs([(4, 3), (2, 5)]))
+    propagated, propagate = {}, model.propagate_attention
 
     def record(graph, q, k, v):
-        wv = plain(model, graph, q, k, v)
-        seen[id(graph)] = (v, wv)
-        return wv
+        propagated[graph] = v, propagate(graph, q, k, v)
+        return propagated[graph][1]
 
     model.propagate_attention = record
     model(batch)
-    del model.propagate_attention
-    for weights, graph in zip(model.attention_of(batch, 0), (batch.enc, batch.cross, batch.dec), strict=True):
-        v, wv = seen[id(graph)]
-        torch.testing.assert_close(torch.einsum("hji,ihd->jhd", weights, v), wv)
-
-
-def test_the_map_of_a_sentence_does_not_depend_on_its_neighbours():
-    model, (sources, targets) = small_model(), random_pairs([(2, 3), (4, 2), (3, 4)])
-    batch = pool(sources, targets)
-    for i, pair in enumerate(zip(sources, targets, strict=True)):
-        alone = model.attention_of(pool([pair[0]], [pair[1]]), 0)
-        for mine, other in zip(model.attention_of(batch, i), alone, strict=True):
-            torch.testing.assert_close(mine, other)
+    for i in range(2):
+        src, tgt = batch.sentence(i)
+        sides = (batch.enc, src, src), (batch.cross, src, tgt), (batch.dec, tgt, tgt)
+        for weights, (graph, senders, receivers) in zip(model.attention_of(batch, i), sides, strict=True):
+            v, wv = propagated[graph]
+            torch.testing.assert_close(torch.einsum("hji,ihd->jhd", weights, v[senders]), wv[receivers])
 
 
 def test_attention_of_any_layer():

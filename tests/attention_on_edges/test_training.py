@@ -142,19 +142,6 @@ class TestLossCompute:
         assert [*losses, compute.avg_loss] == pytest.approx([expected] * 3)
         assert compute.accuracy == pytest.approx(2 / 3)
 
-    def test_an_update_forgets_the_gradient_of_the_one_before(self):
-        weight = torch.nn.Parameter(torch.zeros(3, 3))
-        compute = SimpleLossCompute(torch.nn.NLLLoss(reduction="sum"), torch.optim.SGD([weight], lr=1.0))
-        for _ in range(2):
-            compute((self.log_probs + weight).log_softmax(1), self.target, 3)
-            learned = weight.grad.clone()
-        before = (weight + learned).detach().requires_grad_()  # as the second update found it
-        (expected,) = torch.autograd.grad(
-            torch.nn.NLLLoss(reduction="sum")((self.log_probs + before).log_softmax(1), self.target) / 3,
-            before,
-        )
-        torch.testing.assert_close(learned, expected)
-
 
 def test_an_epoch_reports_its_own_losses_with_gradients_in_training_only():
     bias, gradients = torch.nn.Parameter(torch.zeros(VOCAB)), []
