@@ -276,13 +276,15 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
     pattern, ctx.heads, order, fields = inputs
     ctx.wanted = [x.requires_grad and x.dim() > 1 and place != KEEP for place, x in enumerate(fields)]
     ctx.save_for_backward(order, *pattern, *fields, *output[2:])
+    ctx.set_materialize_grads(False)  # or weights and sums, which lead nowhere, would get zeros
 
 
 @without_second_derivatives("engine='scatter'")
 def _differentiate(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
     order, *saved = ctx.saved_tensors
     pattern, fields, results = saved[:6], saved[6:13], saved[13:]
-    found = iter(_backward_operator(pattern, ctx.heads, order, fields, [*results, *grads[:2]], ctx.wanted))
+    results += all_tensors(grads[:2])
+    found = iter(_backward_operator(pattern, ctx.heads, order, fields, results, ctx.wanted))
     return [None] * 6, None, None, [next(found) if want else None for want in ctx.wanted]
 
 
