@@ -1,12 +1,12 @@
 """Beam search."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import inf
 
 import torch
 from torch import Tensor
 
-from attention_on_edges.decoding.continuation import Continuation, continuation_of
+from attention_on_edges.decoding.continuation import continuation_of
 from attention_on_edges.decoding.hypothesis import Hypothesis, check_numbers, limits_of
 from attention_on_edges.decoding.repetition import loops
 from attention_on_edges.layers import check_symbols, evaluating
@@ -26,7 +26,6 @@ def beam_search(
     n_best: int = 1,
     max_repeats: int | None = None,
     length_offset: float = 5,
-    grow: Callable[[Transformer, Sequence[Sequence[int]]], Continuation] = continuation_of,
 ) -> list[list[Hypothesis]]:
     r"""Decode sources together by beam search.
 
@@ -57,8 +56,6 @@ def beam_search(
         Most times that a token, or a run of several, may stand in a row in a target; any number by default.
     length_offset : float
         :math:`c`, zero or more; with 0 and :math:`\alpha = 1`, scores are log-probabilities per token.
-    grow : callable
-        Model and sources to the :class:`Continuation` that computes the states of their targets.
 
     Returns
     -------
@@ -82,7 +79,7 @@ def beam_search(
     settings = (ends, beam, n_best, length_penalty, length_offset)
     searches = [_Search(limit, *settings) for limit in limits_of(sources, max_len)]
     with evaluating(model):
-        continuation = grow(model, sources)
+        continuation = continuation_of(model, sources)
         device = next(model.parameters()).device
         going, ids = searches, torch.full((len(sources),), sos_id, device=device)
         scores = torch.zeros(len(sources), 1, device=device)
@@ -95,7 +92,7 @@ def beam_search(
             if going:
                 ids = torch.tensor(tokens, device=device)
                 scores = torch.tensor(sums, device=device).view(len(going), -1)
-                continuation.keep(torch.tensor(rows, device=device))
+                continuation.select(torch.tensor(rows, device=device))
     return [search.result() for search in searches]
 
 
@@ -123,7 +120,7 @@ OpenHypothesis = tuple[tuple[int, ...], float, tuple[int, ...]]
 def _best_candidates(scores: Tensor, log_probs: Tensor, count: int) -> list[list[Candidate]]:
     """Return each target's best candidates from scores of hypotheses [B, k] and next tokens [B, k, V].
 
-    The best of a single hypothesis is that of greedy decoding: of equal ones the first.
+    In greedy decoding, of equal candidates the first is the best.
     """
     total = (scores[..., None] + log_probs).flatten(1)
     best, place = total.topk(min(count, total.shape[1]))
