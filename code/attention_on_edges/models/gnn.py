@@ -100,13 +100,7 @@ class GNNLayer(nn.Module):
         If an argument is not what it should be; the message says which.
     """
 
-    def __init__(
-        self,
-        dim_in: int,
-        dim_out: int,
-        num_heads: int = 1,
-        how: str = "sum",
-    ):
+    def __init__(self, dim_in: int, dim_out: int, num_heads: int = 1, how: str = "sum"):
         super().__init__()
         self.num_heads, self.how = _check_heads(dim_out, num_heads), how
         check_choice("how", how, AGGREGATORS)
