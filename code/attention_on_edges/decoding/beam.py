@@ -1,6 +1,7 @@
 """Beam search."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from math import inf
 
 import torch
@@ -154,22 +155,18 @@ def _advance(
     return going, rows, tokens, scores
 
 
+@dataclass
 class _Search:
     """The search for one target: its open and its finished hypotheses."""
 
-    def __init__(
-        self,
-        limit: int,
-        ends: frozenset[int],
-        beam: int,
-        n_best: int,
-        length_penalty: float,
-        length_offset: float,
-    ):
-        self.limit, self.ends, self.beam, self.n_best = limit, ends, beam, n_best
-        self.length_penalty, self.length_offset = length_penalty, length_offset
-        self.open: list[OpenHypothesis] = [((), 0.0, ())]
-        self.ended: list[Hypothesis] = []
+    limit: int
+    ends: frozenset[int]
+    beam: int
+    n_best: int
+    length_penalty: float
+    length_offset: float
+    open: list[OpenHypothesis] = field(default_factory=lambda: [((), 0.0, ())])
+    ended: list[Hypothesis] = field(default_factory=list)
 
     def choose(self, candidates: list[Candidate], steps: list[int] | None) -> list[Candidate]:
         """Finish the hypotheses that end among the first ``beam``; return the open ones to keep, if any.
