@@ -2,10 +2,11 @@
 
     python book/_ext/assemble_pages.py     prints the notebooks to be run, those that take longest first
 
-A notebook is run again, in its place, if its twin, the code, the pinned environment, a study or a trained
-model has changed since. ``.pages`` is not in ``_build``, since nbmake passes over all that is there.
+A notebook is run again, in its place, if its twin, what it imports, the pinned environment, a study or a
+trained model has changed since. ``.pages`` is not in ``_build``, since nbmake passes over all that is there.
 """
 
+import ast
 import hashlib
 import json
 
@@ -14,14 +15,45 @@ from contents import ROOT
 
 PAGES = ROOT / ".pages"
 LONGEST = ("11-adaptive", "07-training", "08-translation")
-SOURCES = {".py", ".js", ".css", ".json", ".gz"}
+CODE = ROOT / "code"
+DATA = {".js", ".css", ".json", ".gz"}
 
 
-def common_digest():
-    """Return the digest of what every notebook depends on."""
-    code = [path for path in sorted((ROOT / "code").rglob("*")) if path.suffix in SOURCES]
-    data = sorted([*ROOT.glob("book/studies/*.json"), *ROOT.glob("book/artifacts/*/provenance.json")])
-    return hashlib.sha256(b"\0".join(path.read_bytes() for path in [ROOT / "requirements.txt", *code, *data]))
+def imported(code):
+    """Yield the files of our packages that a piece of Python imports, and the data beside them."""
+    for node in ast.walk(ast.parse(code)):
+        whole = [alias.name for alias in getattr(node, "names", ())] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom):
+            whole = [f"{node.module}.{alias.name}" for alias in node.names]
+        for name in whole:
+            path = CODE
+            for part in name.split("."):
+                path = path / part
+                for file in (path.with_suffix(".py"), path / "__init__.py"):
+                    if file.is_file():
+                        yield file
+                        yield from (other for other in file.parent.iterdir() if other.suffix in DATA)
+
+
+def sources(cells):
+    """Return the files below ``code`` that cells depend on: all of them if they start a program."""
+    if "import subprocess" in cells:
+        return {path for path in CODE.rglob("*") if path.suffix in DATA | {".py"}}
+    found, new = set(), set(imported(cells))
+    while new:
+        found |= new
+        new = {each for path in new if path.suffix == ".py" for each in imported(path.read_text())} - found
+    return found
+
+
+def digest_of(notebook):
+    """Return the digest of a notebook and all that it depends on."""
+    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    data = [*ROOT.glob("book/studies/*.json"), *ROOT.glob("book/artifacts/*/provenance.json")]
+    own = "\n".join(cell for cell in cells if cell.strip() != write_notebooks.CODE.strip())  # not the set-up
+    files = sorted([ROOT / "requirements.txt", *sources(own), *data])
+    parts = [json.dumps(notebook).encode(), *(path.read_bytes() for path in files)]
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
 def has_run(path, digest):
@@ -44,14 +76,11 @@ def main():
     for path in [ROOT / "_config.yml", ROOT / "_toc.yml", ROOT / "code", *(ROOT / "book").iterdir()]:
         if path.suffix != ".ipynb":
             (PAGES / path.relative_to(ROOT)).symlink_to(path)
-    common = common_digest()
     for page in sorted(write_notebooks.chapters(), key=lambda page: page.stem not in LONGEST):
-        twin, copy = page.with_suffix(".ipynb").read_bytes(), PAGES / "book" / f"{page.stem}.ipynb"
-        digest = common.copy()
-        digest.update(twin)
-        if not has_run(copy, digest.hexdigest()):
-            notebook = json.loads(twin)
-            notebook["metadata"]["digest"] = digest.hexdigest()
+        copy = PAGES / "book" / f"{page.stem}.ipynb"
+        notebook = json.loads(page.with_suffix(".ipynb").read_bytes())
+        if not has_run(copy, digest := digest_of(notebook)):
+            notebook["metadata"]["digest"] = digest
             copy.write_text(json.dumps(notebook), encoding="utf-8")
             print(copy.relative_to(ROOT))
 

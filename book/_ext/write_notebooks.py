@@ -29,24 +29,13 @@ if importlib.util.find_spec("attention_on_edges") is None:
     import subprocess
     import sys
 
-    def run(*command):
-        try:
-            return subprocess.run(command, capture_output=True, text=True)
-        except FileNotFoundError:
-            raise SystemExit(f"This needs {{command[0]}}: install it, then run this cell again.") from None
-
     address = "{ADDRESS}"
     clone = os.path.abspath(address.split("/")[-1])
     if not os.path.isdir(clone):
-        cloned = run("git", "clone", "--depth", "1", address, clone)
-        if cloned.returncode != 0:
-            raise RuntimeError(f"could not clone {{address}}: {{cloned.stderr.strip()}}")
-    for extras in ("[chapters,dgl]", "[chapters]"):
-        installed = run(sys.executable, "-m", "pip", "install", "--editable", clone + extras)
-        if installed.returncode == 0:
-            break
-    else:
-        raise RuntimeError(f"could not install {{clone}}: {{installed.stderr.strip()}}")
+        subprocess.run(["git", "clone", "--depth", "1", address, clone], check=True)
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--editable"]
+    if subprocess.run([*install, clone + "[chapters,dgl]"]).returncode != 0:
+        subprocess.run([*install, clone + "[chapters]"], check=True)
     sys.path.append(f"{{clone}}/code")
     os.chdir(f"{{clone}}/book")
     print(f"Cloned {{address}}, installed it and moved into its folder book/.")

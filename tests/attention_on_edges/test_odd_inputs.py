@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from attention_on_edges import corpora, runs
 from attention_on_edges.corpora.text_dataset import TextDataset
@@ -118,12 +116,3 @@ class TestCopying:
         pieces = self.splitter.split(text)
         words = self.splitter.words_of(pieces)
         assert [words[i][0].strip() for i in lost_names(self.splitter, pieces, [])] == lost
-
-    @given(st.text())
-    def test_words_make_up_the_text_and_each_piece_is_in_one(self, text):
-        pieces = self.splitter.split(text)
-        words = self.splitter.words_of(pieces)
-        assert [i for _, span in words for i in range(len(pieces))[span]] == [*range(len(pieces))]
-        assert all(" " not in word[1:] for word, _ in words)
-        if text.isascii():
-            assert "".join(word for word, _ in words) == f" {text}"

@@ -47,22 +47,23 @@ def test_open_cells_are_short_and_folded_checks_alone_assert(page):
         assert tags or sum(bool(line.strip()) for line in cell.source.split("\n")) <= 12, cell.source
 
 
-@pytest.mark.parametrize(
-    ("change", "done"),
-    [
-        ({}, True),
-        ({"digest": "of other sources"}, False),
-        ({"outputs": [{"output_type": "error"}]}, False),
-        ({"execution": {"iopub.execute_input": "and no reply"}}, False),
-    ],
-)
-def test_a_notebook_that_has_run_to_its_end_on_the_same_sources_is_not_run_again(tmp_path, change, done):
-    facts = {"digest": "of these", "outputs": [], "execution": {"shell.execute_reply": "now"}} | change
-    cell = {"cell_type": "code", "outputs": facts["outputs"], "metadata": {"execution": facts["execution"]}}
-    notebook = {"cells": [cell], "metadata": {"digest": facts["digest"]}}
-    (tmp_path / "a.ipynb").write_text(json.dumps(notebook))
-    assert assemble_pages.has_run(tmp_path / "a.ipynb", "of these") == done
-    assert not assemble_pages.has_run(tmp_path / "b.ipynb", "of these")
+def test_a_notebook_that_has_run_to_its_end_on_the_same_sources_is_not_run_again(tmp_path):
+    path, ended = tmp_path / "a.ipynb", {"execution": {"shell.execute_reply": "now"}}
+    failed = [{"output_type": "error"}]
+    assert not assemble_pages.has_run(path, "of these")
+    for outputs, metadata, done in (([], ended, True), (failed, ended, False), ([], {}, False)):
+        cell = {"cell_type": "code", "outputs": outputs, "metadata": metadata}
+        path.write_text(json.dumps({"cells": [cell], "metadata": {"digest": "of these"}}))
+        assert assemble_pages.has_run(path, "of these") == done
+        assert not assemble_pages.has_run(path, "of others")
+
+
+def test_a_notebook_depends_on_what_it_imports_at_any_distance_and_on_nothing_else():
+    found = {path.name for path in assemble_pages.sources("from attention_on_edges.pool import GraphPool")}
+    assert {"pool.py", "constructors.py", "validation.py", "prices.json"} <= found
+    assert not found & {"beam.py", "base.js", "tasks.py"}
+    assert "base.js" in {path.name for path in assemble_pages.sources("import attention_on_edges.live")}
+    assert "checks.py" in {path.name for path in assemble_pages.sources("import subprocess")}
 
 
 def test_every_copy_of_the_address_is_the_configured_one():

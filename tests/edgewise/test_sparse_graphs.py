@@ -23,7 +23,7 @@ from edgewise.graphs import (
     receptive_field,
     window,
 )
-from edgewise.message_passing import ENGINES, propagate_attention
+from edgewise.message_passing import propagate_attention
 from support import check_propagation, edge_graphs
 
 tokens, small, steps, seeds = st.integers(0, 24), st.integers(0, 6), st.integers(1, 6), st.integers(0, 9)
@@ -78,18 +78,6 @@ DEFINED = {
 }  # fmt: skip
 
 
-def built(make, arguments):
-    return arguments.map(lambda values: make(*values))
-
-
-GRAPHS = st.one_of(
-    *(built(make, arguments) for make, arguments, _, _ in DEFINED.values()),
-    st.builds(random_links, tokens, small, seeds, either),
-    st.builds(bigbird, tokens, small, small, small, seeds, either),
-    st.builds(binary_partition, tokens, st.integers(1, 5), either),
-)
-
-
 @pytest.mark.parametrize("name", DEFINED)
 @given(data=st.data())
 def test_edges_are_those_of_the_definition_and_as_many_as_the_closed_form_says(name, data):
@@ -107,12 +95,6 @@ def test_runs(runs):
         expected[receiver, start : max(start, stop)] = True
     columns = torch.tensor(runs, dtype=torch.int64).view(-1, 3).T
     assert torch.equal(from_runs(*columns, 8).to_mask(), expected)
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-@given(GRAPHS.filter(lambda g: g.num_src))
-def test_every_engine_is_dense_attention_under_the_mask(engine, graph):
-    check_propagation(graph, engine, 2, 3)
 
 
 @pytest.mark.parametrize("engine", ["scatter", "tiles"])
@@ -222,28 +204,9 @@ class TestBinaryPartition:
         if n > 4 * k + 4:
             assert not torch.equal(once, twice)
 
-    @given(tokens, st.integers(1, 5))
-    def test_no_path_leads_back_from_a_later_token(self, n, k):
-        assert not bool(receptive_field(binary_partition(n, k, causal=True), 8)[-1, :n, :n].triu(1).any())
-
-    @given(st.integers(2, 24), st.integers(1, 4), either)
-    def test_every_token_is_covered_once(self, n, k, is_causal):
-        """A token's senders, spans expanded, are its side of the sequence without gap or overlap."""
-        graph, (start, stop) = binary_partition(n, k, is_causal), partition_spans(n)
-        inside = (torch.arange(n) >= start[:, None]) & (torch.arange(n) < stop[:, None])
-        times = graph.to_mask()[:n].float() @ torch.cat([torch.eye(n), inside])
-        assert torch.equal(times, torch.ones(n, n).tril() if is_causal else torch.ones(n, n))
-
     @given(st.integers(0, 70), st.integers(1, 9), either)
     def test_edges_are_counted(self, n, k, is_causal):
         assert edge_counts.binary_partition(n, k, is_causal) == binary_partition(n, k, is_causal).num_edges
-
-    @pytest.mark.parametrize("k", [1, 4, 16])
-    def test_edges_grow_as_n_log_n(self, k):
-        for n in (2**10, 2**14, 3 * 2**12 + 5, 2**17):
-            edges, levels = edge_counts.binary_partition(n, k), math.ceil(math.log2(n))
-            assert edges <= n * (1 + levels + 2 * (k + 1) * levels)
-        assert binary_partition(2**12, k).num_edges == edge_counts.binary_partition(2**12, k)
 
 
 class TestReordering:

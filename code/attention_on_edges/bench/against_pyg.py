@@ -49,9 +49,7 @@ WITH_ATTRIBUTES = (
     "geometric, degree 40",
     "scale-free, 20 links",
 )
-"""Graphs whose edges have attributes, of these widths:"""
-
-WIDTHS = (8, 32)
+"""Graphs whose edges have 32 attributes."""
 
 
 def pyg_plan(small: bool = False) -> dict[str, Run]:
@@ -63,10 +61,8 @@ def pyg_plan(small: bool = False) -> dict[str, Run]:
         name = f"attention among all of {len(each)} graphs of {nodes} nodes"
         runs[name] = in_turns(partial(gps_case, name, each))
     for name in ("grid, 400",) if small else WITH_ATTRIBUTES:
-        make = partial(_edge_index, name)
-        for width in WIDTHS:
-            full = f"{name}, {width} attributes per edge"
-            runs[full] = in_turns(partial(pyg_case, full, make, edge_dim=width))
+        full = f"{name}, 32 attributes per edge"
+        runs[full] = in_turns(partial(pyg_case, full, partial(_edge_index, name), edge_dim=32))
     return runs
 
 

@@ -13,11 +13,8 @@ from attention_on_edges.bench.harness import Case, Run, in_turns
 from attention_on_edges.dgl_engines import in_dgl
 from edgewise.graphs import AttentionGraph, causal, complete, window
 from edgewise.message_passing import ENGINES, KERNELS, propagate_attention
-from edgewise.message_passing.plan import forget_plans
 
 PADDED = "padded"
-PADDED_SET_UP = "padded, set-up included"
-ANEW = "auto, set-up included"
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Queries, keys and values [N, h, d] to outputs [N, h, d]."""
@@ -91,8 +88,7 @@ def engines_case(
 ) -> Case:
     """Engines beside hand-written padded attention, forward and backward, one layer.
 
-    Graphs, plans, patterns and DGL's copies are made beforehand. The contestants ``"..., set-up included"``
-    make what they need each time.
+    Graphs, plans, patterns and DGL's copies are made beforehand.
     ``error`` is the largest difference of an output from that of ``tiles`` in float32.
 
     Parameters
@@ -123,7 +119,12 @@ def engines_case(
         torch.autograd.grad(found, (q, k, v), upstream)
         return found.detach()
 
-    contestants = _contestants(workload, graph, engines, device)
+    contestants: dict[str, Attend] = {}
+    if workload.reach is None:
+        contestants[PADDED] = PaddedAttention(workload.lengths, device, causal=workload.causal)
+    for engine in engines:
+        other = in_dgl(device.type).get(engine, partial(propagate_attention, engine=engine))
+        contestants[engine] = partial(other, graph)
     end = "" if dtype == torch.float32 else ", " + str(dtype).removeprefix("torch.")
     return Case(
         workload.name,
@@ -133,24 +134,3 @@ def engines_case(
         dtype=dtype,
         facts=lambda found: {"error": float((found.float() - exact).abs().max())},
     )
-
-
-def _contestants(
-    workload: Workload, graph: AttentionGraph, engines: Sequence[str], device: torch.device
-) -> dict[str, Attend]:
-    def anew(*fields: Tensor) -> Tensor:
-        forget_plans()
-        return propagate_attention(workload.graph().to(device), *fields)
-
-    def padded() -> Attend:
-        return PaddedAttention(workload.lengths, device, causal=workload.causal)
-
-    contestants: dict[str, Attend] = {}
-    if workload.reach is None:
-        contestants |= {PADDED: padded(), PADDED_SET_UP: lambda *fields: padded()(*fields)}
-    for engine in engines:
-        other = in_dgl(device.type).get(engine, partial(propagate_attention, engine=engine))
-        contestants[engine] = partial(other, graph)
-    if "tiles" in engines:
-        contestants |= {ANEW: anew}
-    return contestants

@@ -27,12 +27,6 @@ Pairs = list[tuple[Tensor, Tensor]]
 """Ids of source and target sentences; targets from start to end symbol."""
 
 
-def sentence_lengths(count: int, mean: float, longest: int, generator: torch.Generator) -> Tensor:
-    """Draw lengths that are log-normal, as those of sentences are: int64 [count]."""
-    drawn = torch.randn(count, generator=generator) * 0.4 + math.log(mean) - 0.08
-    return drawn.exp().round().clamp(3, longest).long()
-
-
 @dataclass(frozen=True)
 class Training:
     """Batches, and the size of the model that they train."""
@@ -58,7 +52,8 @@ class Training:
         if self.long:
             lengths = torch.randint(200, 301, (self.num_batches * count,), generator=generator)
         else:
-            lengths = sentence_lengths(self.num_batches * count, 14, 45, generator)
+            drawn = torch.randn(self.num_batches * count, generator=generator) * 0.4 + math.log(14) - 0.08
+            lengths = drawn.exp().round().clamp(3, 45).long()
         if self.bucketed:
             lengths = lengths.sort().values
         pairs: Pairs = []

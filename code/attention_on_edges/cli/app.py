@@ -18,7 +18,7 @@ import edgewise
 from attention_on_edges import runs, studies
 from attention_on_edges.cli.benchmarking import bench
 from attention_on_edges.cli.one_line_errors import one_line_errors, stopping, tell, write
-from attention_on_edges.cli.options import Device, Name
+from attention_on_edges.cli.options import Device
 from attention_on_edges.cli.translating import translate
 from attention_on_edges.dgl_engines import in_dgl
 from attention_on_edges.runs import artifacts
@@ -48,7 +48,7 @@ def main() -> None:
 
 @app.command()
 def train(
-    name: Name,
+    name: Annotated[str, typer.Argument(help=f"One of: {', '.join(runs.EXPERIMENTS)}.")],
     device: Device = "cpu",
     resume: Annotated[bool, typer.Option(help="Continue from the newest checkpoint, if any.")] = False,
     out: Annotated[Path | None, typer.Option(help="The run's folder; runs/NAME if not given.")] = None,

@@ -11,7 +11,6 @@ from attention_on_edges import studies
 from attention_on_edges.bench.against_pyg import pyg_plan
 from attention_on_edges.bench.engines import engines_plan
 from attention_on_edges.bench.harness import Row, format_rows
-from attention_on_edges.bench.language_models import causal_plan
 from attention_on_edges.bench.long_texts import long_plan
 from attention_on_edges.bench.many_graphs import (
     conclude,
@@ -36,7 +35,6 @@ SUBJECTS: dict[str, tuple[str, Any]] = {
     "orders": ("What is the order of nodes worth?", orders_plan),
     "pyg": ("How fast is a layer, beside PyG's?", pyg_plan),
     "training": ("How many tokens a second are trained on?", training_plan),
-    "causal": ("How fast does a ragged batch train?", causal_plan),
     "long": ("What does a long text cost?", long_plan),
 }
 """Each benchmark's question and workloads."""

@@ -5,26 +5,15 @@ from typing import Annotated
 import torch
 import typer
 
-from attention_on_edges import runs
-
 
 def check_device(device: str) -> str:
     """Return the device, if it is available."""
-    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    try:
-        kind, number = torch.device(device).type, torch.device(device).index or 0
-    except RuntimeError:
-        kind, number = "", 0
-    if not available.get(kind, False) or (kind == "cuda" and number >= torch.cuda.device_count()):
-        there = " and ".join(name for name, here in available.items() if here)
-        raise typer.BadParameter(f"{device!r} is not available; this machine has {there}")
+    there = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
+    kind, _, number = device.partition(":")
+    if not (number or "0").isdigit() or int(number or 0) >= there.get(kind, 0):
+        names = " and ".join(name for name, count in there.items() if count)
+        raise typer.BadParameter(f"{device!r} is not available; this machine has {names}")
     return device
 
 
 Device = Annotated[str, typer.Option(callback=check_device, help="cpu, cuda or mps.")]
-Name = Annotated[
-    str,
-    typer.Argument(help=f"One of: {', '.join(runs.EXPERIMENTS)}."),
-]
-
-Model = Annotated[str, typer.Option(help="An experiment on text, or the path of an artifact's folder.")]

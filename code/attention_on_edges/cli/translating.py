@@ -9,7 +9,6 @@ import typer
 
 from attention_on_edges import runs
 from attention_on_edges.cli.one_line_errors import one_line_errors, tell, write
-from attention_on_edges.cli.options import Model
 from attention_on_edges.runs import artifacts
 from attention_on_edges.runs.translator import Translator
 from edgewise.validation import InputError
@@ -28,7 +27,9 @@ def translate(
     texts: Annotated[
         list[str] | None, typer.Argument(help="What to translate; lines of input if none.")
     ] = None,
-    model: Model = "multi30k",
+    model: Annotated[
+        str, typer.Option(help="An experiment on text, or the path of an artifact's folder.")
+    ] = "multi30k",
     beam: Annotated[int, typer.Option(min=1, max=MOST_HYPOTHESES, help="Hypotheses kept for each text.")] = 5,
 ) -> None:
     """Translate with a committed model; needs no corpus and no network.

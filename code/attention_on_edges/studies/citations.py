@@ -10,7 +10,7 @@ from torch.nn.functional import normalize, softplus
 
 from attention_on_edges.corpora.graph_data import citations, symmetric_graph
 from attention_on_edges.studies.fitting import FitConfig, FitRun, fit
-from attention_on_edges.studies.solubility import Layer
+from edgewise import GraphTransformerLayer
 from edgewise.graphs import AttentionGraph
 
 STEPS = (1, 2, 4, 8)
@@ -110,7 +110,7 @@ class LinkModel(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.embed = nn.Linear(DIM * len(STEPS), DIM)
-        self.layers = nn.ModuleList(Layer(DIM, 4, None) for _ in range(2))
+        self.layers = nn.ModuleList(GraphTransformerLayer(DIM, 4, 2 * DIM, dropout=0.1) for _ in range(2))
         self.out = nn.Sequential(nn.LayerNorm(DIM), nn.Linear(DIM, DIM))
         self.bias = nn.Parameter(torch.zeros(()))
 

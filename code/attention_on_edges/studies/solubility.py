@@ -10,9 +10,8 @@ from torch import Tensor, nn
 from torch.nn.functional import mse_loss, one_hot
 
 from attention_on_edges.corpora.graph_data import Molecule, load_rdkit, molecules
-from attention_on_edges.layers import PositionwiseFeedForward
 from attention_on_edges.studies.fitting import FitConfig, FitRun, fit
-from edgewise.graph_attention import GraphAttention
+from edgewise import GraphAttention, GraphTransformerLayer
 from edgewise.graphs import AttentionGraph, batch
 
 KINDS = (
@@ -123,22 +122,6 @@ def side_by_side(chosen: Sequence[Pairs]) -> MoleculeBatch:
     )
 
 
-class Layer(nn.Module):
-    """Pre-norm attention and feed-forward network, each with a residual connection."""
-
-    def __init__(self, dim: int, num_heads: int, edge_dim: int | None):
-        super().__init__()
-        self.norms = nn.ModuleList(nn.LayerNorm(dim) for _ in range(2))
-        self.attention = GraphAttention(dim, num_heads, edge_dim=edge_dim)
-        self.feed_forward = PositionwiseFeedForward(dim, 2 * dim)
-        self.dropout = nn.Dropout(0.1)
-
-    def forward(self, graph: AttentionGraph, x: Tensor, **known: Tensor | None) -> Tensor:
-        """States [n, dim] to states; what is known of edges as in :class:`GraphAttention`."""
-        x = x + self.dropout(self.attention(graph, self.norms[0](x), **known))
-        return x + self.dropout(self.feed_forward(self.norms[1](x)))
-
-
 class MoleculeModel(nn.Module):
     """Embeddings of properties and positions, layers of attention, and a sum over a molecule's atoms.
 
@@ -162,7 +145,9 @@ class MoleculeModel(nn.Module):
         if self.bias is not None:
             nn.init.zeros_(self.bias.weight)
         edge_dim = CLASSES if self.by_attribute else None
-        self.layers = nn.ModuleList(Layer(dim, heads, edge_dim) for _ in range(depth))
+        self.layers = nn.ModuleList(
+            GraphTransformerLayer(dim, heads, 2 * dim, dropout=0.1, edge_dim=edge_dim) for _ in range(depth)
+        )
         self.out = nn.Sequential(nn.Linear(dim, dim), nn.ReLU(), nn.Linear(dim, 1))
 
     def forward(self, found: MoleculeBatch) -> Tensor:
