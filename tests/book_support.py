@@ -204,7 +204,7 @@ def dropped_and_doubled(model, continue_):
     for position in range(3):
         continuation.step(ids[:, position])
     rows = torch.tensor([2, 0, 2])
-    continuation.keep(rows)
+    continuation.select(rows)
     for position in range(3, 6):
         states = continuation.step(ids[rows, position])
     batch = GraphPool()([sources[i] for i in rows], [targets[i] for i in rows])

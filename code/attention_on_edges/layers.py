@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -291,15 +291,7 @@ def draw_weights(model: nn.Module) -> None:
             module.reset_parameters()
 
 
-class WithEmbeddings(Protocol):
-    """A model with two embeddings and an output layer."""
-
-    src_embed: Embeddings
-    tgt_embed: Embeddings
-    generator: Generator
-
-
-def share_matrix(model: WithEmbeddings) -> None:
+def share_matrix(model: Any) -> None:
     """Let both embeddings and the output layer of a model use one matrix (Vaswani et al. 2017, sec. 3.4).
 
     Raises

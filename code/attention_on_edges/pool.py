@@ -150,10 +150,7 @@ class GraphPool:
     """Turns lists of sentences into batches."""
 
     def __call__(
-        self,
-        src_buf: Iterable[Sentence],
-        tgt_buf: Iterable[Sentence],
-        device: torch.device | str = "cpu",
+        self, src_buf: Iterable[Sentence], tgt_buf: Iterable[Sentence], device: torch.device | str = "cpu"
     ) -> Batch:
         """Batch sentence pairs.
 

@@ -129,7 +129,10 @@ class TranslationDataset:
         """
         pairs = self._split(mode)
         check_count("batch_size", batch_size, 1)
-        device = one_device(device, devices)
+        if devices is not None:
+            if len(devices) != 1:
+                raise ValueError(f"devices must name one device, got {list(devices)!r}")
+            [device] = devices
         order = self._order(mode)
         chosen = [order[first : first + batch_size] for first in range(0, len(pairs), batch_size)]
         return self._batches(graph_pool, mode, chosen, device, share)
@@ -205,13 +208,12 @@ class TranslationDataset:
     ) -> Iterator[Batch]:
         for numbers in chosen:
             pairs = [self.draw_pair(i, mode) for i in numbers]  # every process draws the same
-            own = share_of([len(target) for _, target in pairs], share)
-            stand_in = not own
-            pairs = [pairs[i] for i in own or [0]]
+            shared = share_of([len(target) for _, target in pairs], share)
+            pairs = [pairs[i] for i in shared or [0]]
             sources = [self.encode(source) for source, _ in pairs]
             targets = [self.encode([SOS, *target, EOS]) for _, target in pairs]
             batch = graph_pool(sources, targets, device=device)
-            yield replace(batch, stand_in=True) if stand_in else batch
+            yield batch if shared else replace(batch, stand_in=True)
 
     def draw_pair(self, idx: int, mode: str) -> Pair:
         """Return a pair as it appears in a batch; text may be tokenised differently each time."""
@@ -246,25 +248,6 @@ class TranslationDataset:
     def _split(self, mode: str) -> list[Pair]:
         check_choice("mode", mode, self.splits)
         return self.splits[mode]
-
-
-def one_device(
-    device: torch.device | str, devices: Sequence[torch.device | str] | None
-) -> torch.device | str:
-    """Return the device, given as ``device`` or as ``devices``.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If ``devices`` is given and is not a list of one device.
-    """
-    if devices is None:
-        return device
-    if not isinstance(devices, list | tuple):
-        raise TypeError(f"devices must be a list of one device, got {devices!r}")
-    if len(devices) != 1:
-        raise ValueError(f"devices must name one device, got {list(devices)!r}")
-    return devices[0]
 
 
 def share_of(lengths: Sequence[int], share: Share) -> list[int]:

@@ -37,24 +37,21 @@ def test_targets_can_be_dropped_reordered_and_doubled():
     torch.testing.assert_close(*dropped_and_doubled(small_model(), Continuation))
 
 
-@given(st.integers(0, 50), st.sampled_from([[EOS], [EOS, 3]]))
+@given(st.integers(0, 50), st.sampled_from([[EOS], [EOS, 3]]), st.booleans())
 @settings(max_examples=16)
-def test_a_batch_decodes_as_its_sentences_do_one_by_one_in_matrices(seed, ends):
+def test_a_batch_decodes_as_its_sentences_do_one_by_one_in_matrices(seed, ends, tied):
+    """Of two tokens that are equally probable, too, both take the first."""
     torch.manual_seed(seed)
     model = small_model()
     model.generator.proj.bias.data[EOS] += 1.5
+    if tied:
+        for x in model.generator.proj.parameters():
+            x.data[3] = x.data[2]
     sources, _ = random_pairs([(4, 1), (1, 1), (7, 1), (2, 1)], seed)
     for source, hypothesis in zip(sources, greedy(model, sources, SOS, ends), strict=True):
         limit = 2 * len(source) + 10
         [ids] = dense.greedy(model, torch.tensor([source]), SOS, ends, limit)
         assert (hypothesis.ids, hypothesis.finished) == (tuple(ids), len(ids) < limit)
-
-
-def test_the_limit_holds_and_is_told():
-    model = small_model()
-    model.generator.proj.bias.data[EOS] = -100.0
-    for hypothesis in greedy(model, [[3, 4], [5]], SOS, EOS, max_len=4):
-        assert (len(hypothesis.ids), hypothesis.finished) == (4, False)
 
 
 def test_the_model_comes_back_in_the_mode_it_was_in_and_decodes_without_dropout():
@@ -66,26 +63,25 @@ def test_the_model_comes_back_in_the_mode_it_was_in_and_decodes_without_dropout(
 
 
 @pytest.mark.parametrize(
-    ("decode", "change", "message"),
+    ("change", "message"),
     [
-        (greedy, {"sources": [[]]}, r"src_buf\[0\] must hold at least one id"),
-        (greedy, {"sources": [[VOCAB]]}, "token id must lie in"),
-        (greedy, {"sos_id": VOCAB}, f"sos_id must lie in 0..{VOCAB - 1}, got {VOCAB}"),
-        (greedy, {"eos_id": [EOS, VOCAB]}, f"eos_id must lie in 0..{VOCAB - 1}, got {VOCAB}"),
-        (greedy, {"eos_id": [EOS, -1]}, r"eos_id\[1\] must be at least 0, got -1"),
-        (greedy, {"max_len": 0}, "max_len must be at least 1, got 0"),
-        (beam_search, {"eos_id": VOCAB}, f"eos_id must lie in 0..{VOCAB - 1}, got {VOCAB}"),
-        (beam_search, {"beam": 0}, "beam must be at least 1, got 0"),
-        (beam_search, {"max_repeats": 0}, "max_repeats must be at least 1, got 0"),
-        (beam_search, {"beam": 2, "n_best": 3}, r"n_best must be at most beam \(2\), got 3"),
-        (beam_search, {"length_penalty": float("inf")}, "length_penalty must be a number, zero or more"),
-        (beam_search, {"length_offset": -1}, "length_offset must be a number, zero or more; got -1"),
+        ({"sources": [[]]}, r"src_buf\[0\] must hold at least one id"),
+        ({"sources": [[VOCAB]]}, "token id must lie in"),
+        ({"sos_id": VOCAB}, f"sos_id must lie in 0..{VOCAB - 1}, got {VOCAB}"),
+        ({"eos_id": [EOS, VOCAB]}, f"eos_id must lie in 0..{VOCAB - 1}, got {VOCAB}"),
+        ({"eos_id": [EOS, -1]}, r"eos_id\[1\] must be at least 0, got -1"),
+        ({"max_len": 0}, "max_len must be at least 1, got 0"),
+        ({"beam": 0}, "beam must be at least 1, got 0"),
+        ({"max_repeats": 0}, "max_repeats must be at least 1, got 0"),
+        ({"beam": 2, "n_best": 3}, r"n_best must be at most beam \(2\), got 3"),
+        ({"length_penalty": float("inf")}, "length_penalty must be a number, zero or more"),
+        ({"length_offset": -1}, "length_offset must be a number, zero or more; got -1"),
     ],
 )
-def test_bad_input(decode, change, message):
+def test_bad_input(change, message):
     good = {"sources": [[3]], "sos_id": SOS, "eos_id": EOS}
     with pytest.raises(ValueError, match=message):
-        decode(small_model(), **good | change)
+        beam_search(small_model(), **good | change)
 
 
 def longest_run(ids):
@@ -106,9 +102,9 @@ class TestBeamSearch:
     VOCABULARY = 4
     LIMIT = 3
 
-    def model(self, seed, norm_first=True):
+    def model(self, seed):
         torch.manual_seed(seed)
-        model = make_model(VOCAB, self.VOCABULARY, N=1, dim_model=8, dim_ff=8, h=2, norm_first=norm_first)
+        model = make_model(VOCAB, self.VOCABULARY, N=1, dim_model=8, dim_ff=8, h=2)
         torch.nn.init.normal_(model.generator.proj.weight)
         return model.eval()
 
@@ -157,12 +153,11 @@ class TestBeamSearch:
         beam_search(model, [[3, 4]], SOS, ends, 4, length_penalty=9.0, max_len=3)
         assert rows[:2] == [1, 4]
 
-    @pytest.mark.parametrize("decode", [greedy, beam_search])
-    def test_a_model_of_nan_writes_nothing(self, decode):
+    def test_a_model_of_nan_writes_nothing(self):
         model = self.model(0)
         torch.nn.init.constant_(model.generator.proj.bias, torch.nan)
         with pytest.raises(ValueError, match="not numbers"):
-            decode(model, [[3, 4]], SOS, EOS)
+            beam_search(model, [[3, 4]], SOS, EOS)
 
     @given(st.integers(0, 200), st.integers(1, 2), st.integers(1, 6), st.integers(1, 3))
     def test_no_target_holds_a_loop_though_few_without_are_left(self, seed, most, beam, n_best):
@@ -175,20 +170,6 @@ class TestBeamSearch:
         for hypothesis in found:
             assert longest_run(hypothesis.ids) <= most
             assert hypothesis.log_prob > -1000
-
-    @given(st.integers(0, 200), st.sampled_from([0.0, 0.6]), st.booleans())
-    @settings(max_examples=20)
-    def test_a_beam_of_one_is_greedy(self, seed, penalty, tied):
-        """Of two words that are equally probable, too, both take the first."""
-        model = self.model(seed)
-        if tied:
-            for x in model.generator.proj.parameters():
-                x.data[3] = x.data[2]
-        sources, _ = random_pairs([(4, 1), (1, 1), (7, 1)], seed)
-        found = beam_search(model, sources, SOS, EOS, 1, penalty, max_len=6)
-        for (one,), other in zip(found, greedy(model, sources, SOS, EOS, max_len=6), strict=True):
-            assert (one.ids, one.finished) == (other.ids, other.finished)
-            assert one.log_prob == pytest.approx(other.log_prob, abs=1e-4)
 
     @given(st.integers(0, 200))
     @settings(max_examples=8)

@@ -238,9 +238,8 @@ class TestUpdates:
         """Two batches of unequal size make the update that one batch of both makes."""
         norms = []
         for size, batches in ((16, 1), (8, 2)):
-            run = begin(
-                tmp_path / str(size), replace(TRAINING, batch_size=size, grad_accum=batches), dropout=0
-            )
+            training = replace(TRAINING, batch_size=size, grad_accum=batches)
+            run = begin(tmp_path / str(size), training, dropout=0)
             run.train()
             lines = map(json.loads, run.log.read_text().splitlines())
             norms.append([line["grad_norm"] for line in lines if "grad_norm" in line])

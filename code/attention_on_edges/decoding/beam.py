@@ -1,12 +1,13 @@
 """Beam search."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from math import inf
 
 import torch
 from torch import Tensor
 
-from attention_on_edges.decoding.continuation import Continuation, continuation_of
+from attention_on_edges.decoding.continuation import continuation_of
 from attention_on_edges.decoding.hypothesis import Hypothesis, check_numbers, limits_of
 from attention_on_edges.decoding.repetition import loops
 from attention_on_edges.layers import check_symbols, evaluating
@@ -26,7 +27,6 @@ def beam_search(
     n_best: int = 1,
     max_repeats: int | None = None,
     length_offset: float = 5,
-    grow: Callable[[Transformer, Sequence[Sequence[int]]], Continuation] = continuation_of,
 ) -> list[list[Hypothesis]]:
     r"""Decode sources together by beam search.
 
@@ -57,8 +57,6 @@ def beam_search(
         Most times that a token, or a run of several, may stand in a row in a target; any number by default.
     length_offset : float
         :math:`c`, zero or more; with 0 and :math:`\alpha = 1`, scores are log-probabilities per token.
-    grow : callable
-        Model and sources to the :class:`Continuation` that computes the states of their targets.
 
     Returns
     -------
@@ -82,7 +80,7 @@ def beam_search(
     settings = (ends, beam, n_best, length_penalty, length_offset)
     searches = [_Search(limit, *settings) for limit in limits_of(sources, max_len)]
     with evaluating(model):
-        continuation = grow(model, sources)
+        continuation = continuation_of(model, sources)
         device = next(model.parameters()).device
         going, ids = searches, torch.full((len(sources),), sos_id, device=device)
         scores = torch.zeros(len(sources), 1, device=device)
@@ -95,7 +93,7 @@ def beam_search(
             if going:
                 ids = torch.tensor(tokens, device=device)
                 scores = torch.tensor(sums, device=device).view(len(going), -1)
-                continuation.keep(torch.tensor(rows, device=device))
+                continuation.select(torch.tensor(rows, device=device))
     return [search.result() for search in searches]
 
 
@@ -123,7 +121,7 @@ OpenHypothesis = tuple[tuple[int, ...], float, tuple[int, ...]]
 def _best_candidates(scores: Tensor, log_probs: Tensor, count: int) -> list[list[Candidate]]:
     """Return each target's best candidates from scores of hypotheses [B, k] and next tokens [B, k, V].
 
-    The best of a single hypothesis is that of greedy decoding: of equal ones the first.
+    In greedy decoding, of equal candidates the first is the best.
     """
     total = (scores[..., None] + log_probs).flatten(1)
     best, place = total.topk(min(count, total.shape[1]))
@@ -157,22 +155,18 @@ def _advance(
     return going, rows, tokens, scores
 
 
+@dataclass
 class _Search:
     """The search for one target: its open and its finished hypotheses."""
 
-    def __init__(
-        self,
-        limit: int,
-        ends: frozenset[int],
-        beam: int,
-        n_best: int,
-        length_penalty: float,
-        length_offset: float,
-    ):
-        self.limit, self.ends, self.beam, self.n_best = limit, ends, beam, n_best
-        self.length_penalty, self.length_offset = length_penalty, length_offset
-        self.open: list[OpenHypothesis] = [((), 0.0, ())]
-        self.ended: list[Hypothesis] = []
+    limit: int
+    ends: frozenset[int]
+    beam: int
+    n_best: int
+    length_penalty: float
+    length_offset: float
+    open: list[OpenHypothesis] = field(default_factory=lambda: [((), 0.0, ())])
+    ended: list[Hypothesis] = field(default_factory=list)
 
     def choose(self, candidates: list[Candidate], steps: list[int] | None) -> list[Candidate]:
         """Finish the hypotheses that end among the first ``beam``; return the open ones to keep, if any.

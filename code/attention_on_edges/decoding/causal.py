@@ -94,10 +94,7 @@ class KeyValueCache:
 
 @torch.no_grad()
 def continue_texts(
-    model: CausalLM,
-    texts: Sequence[Sequence[int]],
-    max_new: int,
-    eos_id: int | Sequence[int] | None = None,
+    model: CausalLM, texts: Sequence[Sequence[int]], max_new: int, eos_id: int | Sequence[int] | None = None
 ) -> list[list[int]]:
     """Go on with each text, taking the most probable token each time.
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from attention_on_edges.models.transformer import Transformer
 from attention_on_edges.models.universal import UTransformer
@@ -29,7 +29,8 @@ class Continuation:
         states = model.encode(batch)["enc"]
         layers = range(model.decoder.N)
         self._source = [model.decoder.pre_func(i, "kv", 1)(states) for i in layers]
-        self._past: list[dict[str, Tensor]] = [{} for _ in range(self._rounds())]
+        empty = {name: x.new_zeros(len(sources), 0, *x.shape[1:]) for name, x in self._source[0].items()}
+        self._past = [dict(empty) for _ in range(self._rounds())]  # [B, room, h, d_k]
         self._cross = batch.cross
         self.length = 0
 
@@ -57,20 +58,20 @@ class Continuation:
         """
         model, decoder = self.model, self.model.decoder
         x = model.embed(model.tgt_embed, ids, torch.full_like(ids, self.length))
-        own = self._grow(ids)
+        prefix = self._grow(ids)
         for i in range(decoder.N):
             fields = decoder.pre_func(i)(x)
             past = self._past[i]
             for name in "kv":
                 past[name][:, self.length - 1] = fields[name]
             k, v = (past[name].flatten(0, 1) for name in "kv")
-            x = decoder.post_func(i)(x, model.propagate_attention(own, fields["q"], k, v))
+            x = decoder.post_func(i)(x, model.propagate_attention(prefix, fields["q"], k, v))
             q = decoder.pre_func(i, "q", 1)(x)["q"]
             x = decoder.post_func(i, 1)(x, model.propagate_attention(self._cross, q, **self._source[i]))
         return x
 
-    def keep(self, rows: Tensor) -> None:
-        """Keep some of the targets, in the order of ``rows``, int64 [B], with repetitions.
+    def select(self, rows: Tensor) -> None:
+        """Go on with some of the targets, in the order of ``rows``, int64 [B], with repetitions.
 
         Sources are not copied: receivers of two targets of one source attend to the same senders.
         """
@@ -80,30 +81,16 @@ class Continuation:
     def _grow(self, ids: Tensor) -> AttentionGraph:
         """Make room for one more token per target; return the graph from prefix and token to the token."""
         self.length += 1
-        room = self._make_room(len(ids))
+        room = self._past[0]["k"].shape[1]
+        if self.length > room:
+            added = max(room, 16)
+            for past in self._past:
+                for name in "kv":
+                    past[name] = nn.functional.pad(past[name], (0, 0, 0, 0, 0, added))
+            room += added
         first = torch.arange(len(ids), device=ids.device) * room
         stop = first + self.length
         return AttentionGraph.from_intervals(first, stop, len(ids) * room, self_attention=False)
-
-    def _make_room(self, targets: int) -> int:
-        """Make room for the next token; return the capacity in tokens per target."""
-        attention = self.model.decoder.layers[0].self_attn
-        room = self._past[0]["k"].shape[1] if self._past[0] else 0
-        if self.length > room:
-            fresh = (targets, max(2 * room, 16), attention.h, attention.d_k)
-            like = self._source[0]["k"]
-            for past in self._past:
-                for name in "kv":
-                    grown = like.new_zeros(fresh)
-                    if room:
-                        grown[:, :room] = past[name]
-                    past[name] = grown
-            room = fresh[1]
-        return room
-
-
-Graphs = tuple[AttentionGraph, AttentionGraph]
-"""Graphs into the new tokens, from their prefixes and from their sources."""
 
 
 class AdaptiveContinuation(Continuation):
@@ -127,7 +114,7 @@ class AdaptiveContinuation(Continuation):
         model = self.model
         positions = torch.full_like(ids, self.length)
         self._graphs = self._grow(ids), self._cross
-        self._active: Graphs | None = self._graphs
+        self._active: tuple[AttentionGraph, ...] | None = self._graphs
         found = model.until_halted("dec", self, model.tgt_embed(ids), positions)
         self._steps = found.steps
         return model.decoder.norm(found.output)
@@ -139,10 +126,9 @@ class AdaptiveContinuation(Continuation):
         self._write(n, rows, fields)
         k, v = (self._past[n][name].flatten(0, 1) for name in "kv")
         if self._active is None:
-            own, cross = self._graphs
-            self._active = own.select_receivers(rows), cross.select_receivers(rows)
-        own, cross = self._active
-        x = decoder.post_func(0)(y, model.propagate_attention(own, fields["q"], k, v))
+            self._active = tuple(graph.select_receivers(rows) for graph in self._graphs)
+        prefix, cross = self._active
+        x = decoder.post_func(0)(y, model.propagate_attention(prefix, fields["q"], k, v))
         q = decoder.pre_func(0, "q", 1)(x)["q"]
         wv = model.propagate_attention(cross, q, **self._source[0])
         return decoder.post_func(0, 1, norm=False)(x, wv)

@@ -100,13 +100,7 @@ class GNNLayer(nn.Module):
         If an argument is not what it should be; the message says which.
     """
 
-    def __init__(
-        self,
-        dim_in: int,
-        dim_out: int,
-        num_heads: int = 1,
-        how: str = "sum",
-    ):
+    def __init__(self, dim_in: int, dim_out: int, num_heads: int = 1, how: str = "sum"):
         super().__init__()
         self.num_heads, self.how = _check_heads(dim_out, num_heads), how
         check_choice("how", how, AGGREGATORS)
@@ -117,8 +111,8 @@ class GNNLayer(nn.Module):
     def forward(self, graph: AttentionGraph, x: Tensor) -> Tensor:
         """States [n, dim_in] to states [n, dim_out]."""
         _check_states(graph, x, self.own.in_features)
-        asked = (self.query, self.key) if self.how == "attention" else ()
-        fields = [f(x).unflatten(-1, (self.num_heads, -1)) for f in (self.value, *asked)]  # [n, h, d_k]
+        maps = (self.value, self.query, self.key) if self.how == "attention" else (self.value,)
+        fields = [f(x).unflatten(-1, (self.num_heads, -1)) for f in maps]  # [n, h, d_k]
         total = aggregate(graph, fields[0], self.how, *fields[1:])
         return (self.own(x) + total.flatten(-2)).relu()
 

@@ -42,13 +42,7 @@ class Reader(Transformer):
         Widths; there are two layers with four heads.
     """
 
-    def __init__(
-        self,
-        vocab_size: int,
-        answers: int,
-        dim_model: int = 64,
-        dim_ff: int = 128,
-    ):
+    def __init__(self, vocab_size: int, answers: int, dim_model: int = 64, dim_ff: int = 128):
         layer, _ = layer_pair(dim_model, dim_ff, 4, 0.0)
         encoder, embed = Encoder(layer, 2), Embeddings(vocab_size, dim_model)
         positions, generator = PositionalEncoding(dim_model, 0.0), Generator(dim_model, answers)

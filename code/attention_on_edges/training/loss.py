@@ -52,11 +52,7 @@ class BatchLoss(NamedTuple):
 
 
 def batch_loss(
-    model: Transformer,
-    batch: Batch,
-    criterion: LabelSmoothing,
-    step: int = 0,
-    autocast: bool = False,
+    model: Transformer, batch: Batch, criterion: LabelSmoothing, step: int = 0, autocast: bool = False
 ) -> BatchLoss:
     """Pass a batch through, after ``step`` updates; a stand-in counts as nothing.
 

@@ -232,11 +232,11 @@ class Trainer:
 
     def _learn(self, batch: Batch, first: bool = True, sync: bool = True) -> tuple[float, int]:
         """Add a batch's gradient to those that wait, unless it is the ``first``; return loss and tokens."""
-        alone = nullcontext() if sync or world_size() == 1 else self._loss.no_sync()
-        with alone:  # gradients of several processes are exchanged once per update
+        local = nullcontext() if sync or world_size() == 1 else self._loss.no_sync()
+        with local:  # gradients of several processes are exchanged once per update
             part: BatchLoss = self._loss(batch, self.criterion, self.step, self.autocast)
-        own = 0.0 if part.extra is None else part.extra.item()
-        counts = [part.total.item(), part.correct, part.tokens, part.nodes, own]
+        extra = 0.0 if part.extra is None else part.extra.item()
+        counts = [part.total.item(), part.correct, part.tokens, part.nodes, extra]
         total, correct, tokens, nodes, extra = sum_over_processes(counts)
         if not math.isfinite(total + extra):
             raise DivergedError(f"the loss is {total + extra}")
