@@ -294,18 +294,9 @@ class TestPlan:
         monkeypatch.setattr(planning, "KEPT", 0)
         assert plan_tiles(complete([6])).calls == 1
 
-    def test_a_plan_of_a_graph_without_lengths_is_kept_with_it(self):
-        graph = window([2, 3], 1, 1).restrict(torch.arange(5) > 0)
-        assert graph.lengths is None
-        assert plan_tiles(graph) is plan_tiles(graph)
-
     def test_tall_and_wide_tiles_do_not_share_a_bucket(self):
         plan = plan_tiles(bipartite([300, 3], [3, 300]))
         assert plan.scores == plan.edges == 1800
-
-    def test_similar_sizes_share_a_bucket_and_others_do_not(self):
-        plan = plan_tiles(complete([10, 11, 100, 10]))
-        assert sorted(b.num_tiles for b in plan.layout.buckets) == [1, 3]
 
     def test_all_sizes_share_one_if_that_does_not_fill_the_device(self, monkeypatch):
         monkeypatch.setitem(planning.FILLS, "cpu", 4 * 100**2)

@@ -24,7 +24,7 @@ from edgewise.graphs import (
     window,
 )
 from edgewise.message_passing import propagate_attention
-from support import check_propagation, edge_graphs
+from support import edge_graphs
 
 tokens, small, steps, seeds = st.integers(0, 24), st.integers(0, 6), st.integers(1, 6), st.integers(0, 9)
 either = st.booleans()
@@ -95,22 +95,6 @@ def test_runs(runs):
         expected[receiver, start : max(start, stop)] = True
     columns = torch.tensor(runs, dtype=torch.int64).view(-1, 3).T
     assert torch.equal(from_runs(*columns, 8).to_mask(), expected)
-
-
-@pytest.mark.parametrize("engine", ["scatter", "tiles"])
-@pytest.mark.parametrize(
-    "graph",
-    [
-        dilated(400, 5, 7),
-        global_tokens(300, 20),
-        bigbird(400, 9, 3, 4),
-        binary_partition(300, 3),
-        binary_partition(257, 2, causal=True),
-    ],
-    ids=str,
-)
-def test_graphs_of_many_tiles_too(engine, graph):
-    check_propagation(graph, engine, 1, 4)
 
 
 class TestRandomLinks:
