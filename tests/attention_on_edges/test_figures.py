@@ -1,7 +1,6 @@
 import re
 
 import matplotlib.pyplot as plt
-import numpy as np
 import pytest
 import torch
 from matplotlib.patches import FancyArrowPatch
@@ -9,10 +8,8 @@ from matplotlib.patches import FancyArrowPatch
 from attention_on_edges.attention import attention_scores, dot_product_attention, masked_softmax
 from attention_on_edges.figures import (
     PALETTE,
-    curves,
     draw_graph,
     draw_molecule,
-    draw_with_mask,
     show_source,
     table,
 )
@@ -41,16 +38,6 @@ def test_a_graph_is_drawn_with_all_its_edges_and_labels(graph, layout):
     assert {t.get_text() for t in fig.axes[0].texts} >= set(labels)
 
 
-def test_a_graph_stands_beside_its_mask():
-    graph, labels = causal(4), [f"t{i}" for i in range(4)]
-    fig = draw_with_mask(graph, labels, 2)
-    _, right = fig.axes
-    assert len(arrows(fig)) == graph.num_edges
-    assert np.array_equal(right.images[0].get_array(), graph.to_mask().numpy())
-    assert [t.get_text() for t in right.get_xticklabels()] == labels
-    assert [t.get_text() for t in right.get_yticklabels()] == labels
-
-
 def test_a_molecule_has_a_line_for_each_bond_and_discs_of_the_weights():
     places = [(0.0, 0.0), (1.0, 0.0), (2.0, 0.0), (2.0, 1.0)]
     fig = draw_molecule(places, "CCOC", [(0, 1, 2), (1, 2, 4), (2, 3, 4), (3, 1, 4)], {0: 0.25, 3: 0.75})
@@ -69,17 +56,6 @@ def test_the_full_picture_shows_every_edge_but_loops():
         edges = zip(graph.src.tolist(), graph.dst.tolist(), strict=True)
         found = {(int(i), int(j)) for name, i, j in arrows if name == kind}
         assert found == {(i, j) for i, j in edges if i != j or kind == "cross"}
-
-
-def test_curves_differ_in_more_than_colour():
-    lines = curves({"a": ([1, 2], [3, 4]), "b": ([1, 2], [4, 3])}, "x", "y").axes[0].lines
-    assert lines[0].get_linestyle() != lines[1].get_linestyle()
-
-
-def luminance(color):
-    channels = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    return sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
 @pytest.mark.parametrize("name", ["blue", "orange", "green", "purple", "ink"])
