@@ -58,6 +58,12 @@ def test_the_full_picture_shows_every_edge_but_loops():
         assert found == {(i, j) for i, j in edges if i != j or kind == "cross"}
 
 
+def luminance(color):
+    channels = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
 @pytest.mark.parametrize("name", ["blue", "orange", "green", "purple", "ink"])
 def test_line_colours_stand_out_from_paper(name):
     assert 1.05 / (luminance(PALETTE[name]) + 0.05) >= 3, "WCAG 2.1, 1.4.11"
