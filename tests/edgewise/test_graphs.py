@@ -1,7 +1,5 @@
 """Constructors, combinators and conversions of graphs against pairs written out."""
 
-import warnings
-
 import pytest
 import torch
 from hypothesis import given
@@ -155,16 +153,6 @@ def from_intervals(start, stop, n, same=False):
 def test_bad_input(call, error, message):
     with pytest.raises(error, match=message):
         call()
-
-
-@pytest.mark.dgl
-def test_what_dgl_warns_of_while_it_is_imported_is_not_shown(monkeypatch, recwarn):
-    def warns(name):
-        warnings.warn("no progress bars here", stacklevel=1)
-
-    monkeypatch.setattr(dgl_import.importlib, "import_module", warns)
-    dgl_import.load_dgl()
-    assert not recwarn.list
 
 
 @pytest.mark.parametrize("fault", [ModuleNotFoundError, OSError])
