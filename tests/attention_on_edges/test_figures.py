@@ -9,7 +9,6 @@ from attention_on_edges.attention import attention_scores, dot_product_attention
 from attention_on_edges.figures import (
     PALETTE,
     draw_graph,
-    draw_molecule,
     show_source,
     table,
 )
@@ -36,16 +35,6 @@ def test_a_graph_is_drawn_with_all_its_edges_and_labels(graph, layout):
     fig = draw_graph(drawn, labels, layout)
     assert len(arrows(fig)) == graph.num_edges
     assert {t.get_text() for t in fig.axes[0].texts} >= set(labels)
-
-
-def test_a_molecule_has_a_line_for_each_bond_and_discs_of_the_weights():
-    places = [(0.0, 0.0), (1.0, 0.0), (2.0, 0.0), (2.0, 1.0)]
-    fig = draw_molecule(places, "CCOC", [(0, 1, 2), (1, 2, 4), (2, 3, 4), (3, 1, 4)], {0: 0.25, 3: 0.75})
-    ax = fig.axes[0]
-    assert [line.get_linestyle() for line in ax.lines] == ["-", "-", *["-", "--"] * 3]
-    assert [text.get_text() for text in ax.texts] == ["O"]
-    areas = {tuple(c.get_offsets()[0]): c.get_sizes()[0] for c in ax.collections}
-    assert areas[3 - 1, 1] == 3 * areas[0, 0]
 
 
 def test_the_full_picture_shows_every_edge_but_loops():
@@ -98,18 +87,3 @@ def test_table_formats_by_column_and_aligns_numbers_to_the_right():
         "0.000123",
         "True",
     ]
-
-
-def test_signs_of_numbers_are_minus_signs_in_pages_and_hyphens_in_a_terminal():
-    cells = {
-        "-3.7 (-3.7 to -.6)": "~3.7 (~3.7 to ~.6)",
-        "8 x 200-300, 1e-05": "8 x 200-300, 1e-05",
-        "2026-11-24 d-1 -x": "2026-11-24 d-1 -x",
-    }
-    made = table(["a", "b"], [[cell, -2] for cell in cells])
-    page = made._repr_html_().replace("\N{MINUS SIGN}", "~")
-    for cell, shown in cells.items():
-        assert shown in page
-        assert cell in repr(made)
-    assert "~2</td>" in page
-    assert "-2" in repr(made)
