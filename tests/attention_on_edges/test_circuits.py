@@ -5,7 +5,7 @@ import torch
 
 from attention_on_edges.runs import ModelConfig
 from attention_on_edges.studies.circuits import by_ablation
-from attention_on_edges.studies.cut_translation import ABLATIONS, CutTranslation, ablating, mean_values, prune
+from attention_on_edges.studies.enough_edges import ABLATIONS, CutTranslation, ablating, mean_values, prune
 
 
 @pytest.fixture(scope="module")

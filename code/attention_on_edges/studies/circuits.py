@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from attention_on_edges.models.transformer import Transformer
-from attention_on_edges.studies.cut_translation import (
+from attention_on_edges.studies.enough_edges import (
     ABLATIONS,
     KINDS,
     CutTranslation,

@@ -10,7 +10,7 @@ from edgewise.graphs.attention_graph import AttentionGraph
 from edgewise.graphs.bigbird import bigbird, global_tokens, random_links
 from edgewise.graphs.constructors import batch, bipartite, causal, complete, dilated, window
 from edgewise.graphs.dgl import dgl_available, load_dgl
-from edgewise.graphs.intervals import from_runs
+from edgewise.graphs.edge_lists import from_runs
 from edgewise.graphs.partition import binary_partition, partition_spans
 from edgewise.graphs.receptive_field import receptive_field
 from edgewise.graphs.trees import dependency_tree

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from edgewise.graphs.attention_graph import AttentionGraph
 from edgewise.graphs.constructors import window
-from edgewise.graphs.intervals import from_pairs
+from edgewise.graphs.edge_lists import from_pairs
 from edgewise.validation import check_count
 
 

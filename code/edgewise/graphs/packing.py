@@ -1,4 +1,4 @@
-"""Sequences packed one after the other, in the forms in which other libraries hold them."""
+"""Packed sequences, whole or in windows: two numbers per token, from the forms of other libraries."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

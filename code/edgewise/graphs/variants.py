@@ -6,7 +6,7 @@ import torch
 
 from edgewise.graphs.attention_graph import AttentionGraph
 from edgewise.graphs.constructors import window
-from edgewise.graphs.intervals import from_runs
+from edgewise.graphs.edge_lists import from_runs
 from edgewise.validation import check_count, check_counts
 
 

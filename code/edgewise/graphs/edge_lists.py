@@ -1,4 +1,4 @@
-"""Graphs from runs: several intervals of senders per receiver."""
+"""Lists of edges from pairs, and from runs of senders: several intervals per receiver."""
 
 import torch
 from torch import Tensor
