@@ -81,15 +81,17 @@ def random_fields(graph, heads, width, dtype=torch.float32, seed=0):
 def check_propagation(graph, engine, heads, width, highest=None, seed=0, biased=False, dropout=0.0, d_v=None):
     """Compare an engine's values and gradients with the dense formula in float64.
 
-    ``engine`` is a name, or a function of graph and fields. ``highest`` is the largest score; the draws of
+    ``engine`` is a name, or a function of graph and fields. ``highest`` is the score of an edge; the draws of
     dropout are PyTorch's, by its seed.
     """
     fields = random_fields(graph, heads, width, seed=seed)
-    if highest and graph.num_dst:
+    if highest and graph.num_edges:
         with torch.no_grad():
-            scores = torch.einsum("jhd,ihd->hji", *fields[:2]) / width**0.5
+            scores = (fields[0][graph.dst] * fields[1][graph.src]).sum(-1).flatten() / width**0.5
+            largest = scores[scores.abs().argmax()]
+            fields[1].mul_(largest.sign())
             for x in fields[:2]:
-                x.mul_((highest / scores.abs().max()).sqrt())
+                x.mul_((highest / largest.abs()).sqrt())
     if d_v:
         fields[2] = torch.randn(graph.num_src, heads, d_v, requires_grad=True)
     if biased:

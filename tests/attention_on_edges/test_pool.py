@@ -71,6 +71,7 @@ def test_it_moves_as_a_whole():
         ([[]], [[0, 1]], ValueError, r"src_buf\[0\] must hold at least one id; got 0"),
         ([[3], [4]], [[0, 1], [0]], ValueError, r"tgt_buf\[1\] must hold at least two ids"),
         ([[3]], [], ValueError, "must pair up, one pair at least; got 1 and 0"),
+        ([[True]], [[0, 1]], TypeError, r"src_buf\[0\] must be a list of integers"),
         ([[3.5]], [[0, 1]], TypeError, r"src_buf\[0\] must be a list of integers"),
         ([3], [[0, 1]], TypeError, r"src_buf\[0\] must be a list of integers"),
     ],

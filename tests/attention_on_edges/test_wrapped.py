@@ -33,8 +33,8 @@ TEXTS = [[1, 2, 3], [4, 5]]
 
 def translation(model, batch=BATCH):
     hidden = model.hidden(batch)
-    loss, _ = states_loss(model.generator, LabelSmoothing(VOCAB, 2, 0.1), hidden, batch.tgt_y)
-    return torch.cat([hidden.flatten(), loss[None]])
+    loss, right = states_loss(model.generator, LabelSmoothing(VOCAB, 2, 0.1), hidden, batch.tgt_y)
+    return torch.cat([hidden.flatten(), loss[None], torch.tensor([right])])
 
 
 CASES = {

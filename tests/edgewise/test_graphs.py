@@ -103,19 +103,26 @@ def test_device_move_keeps_the_graph():
         moved = graph.to("meta")
         assert moved.device.type == "meta"
         assert sides(moved) == sides(graph)
+        assert moved.lengths == graph.lengths
         held, form = (graph.intervals, moved.intervals) if graph.intervals else (graph._edges, moved._edges)
         assert [x.shape for x in form] == [x.shape for x in held]
         assert "? edges" in repr(moved)
         assert graph.to("cpu") is graph
 
 
+def test_edges_of_one_pair_are_found_among_many_tokens():
+    src, dst = long([10, 0]), long([0, 1])
+    assert not AttentionGraph(src, dst, 3000, 10).has_multi_edges
+    assert AttentionGraph(src[[0, 1, 0]], dst[[0, 1, 0]], 3000, 10).has_multi_edges
+
+
 def test_what_is_cached_is_made_once():
     asked = []
-    find = kept(lambda graph, number: asked.append(number) or object())
+    find = kept(lambda graph, *numbers: asked.append(numbers) or object())
     one, other = complete(2), complete(2)
-    assert find(one, 3) is find(one, 3)
-    assert len({find(one, 3), find(one, 4), find(other, 3)}) == 3
-    assert asked == [3, 4, 3]
+    assert find(one, 3, 1) is find(one, 3, 1)
+    assert len({find(one, 3, 1), find(one, 4, 1), find(one, 3, 2), find(other, 3, 1)}) == 4
+    assert asked == [(3, 1), (4, 1), (3, 2), (3, 1)]
 
 
 def from_intervals(start, stop, n, same=False):

@@ -289,7 +289,8 @@ class TestPlan:
             assert plan_tiles(other) is not plan
         last = plan_tiles(complete([4]))
         monkeypatch.setattr(planning, "KEPT", 2 * last.size)
-        plan_tiles(complete([5]))
+        newest = plan_tiles(complete([5]))
+        assert plan_tiles(complete([5])) is newest
         assert plan_tiles(complete([4])) is not last
         monkeypatch.setattr(planning, "KEPT", 0)
         assert plan_tiles(complete([6])).calls == 1
@@ -374,6 +375,11 @@ GOOD = {"graph": complete(3), **{name: zeros(3, 1, 4) for name in "qkv"}}
         ({"v": zeros(3, 1, 4, device="meta")}, ValueError, "v must be on the graph's device cpu"),
         ({"edge_bias": zeros(8, 1)}, ValueError, r"edge_bias must be \[E, h\] = \[9, 1\], got \[8, 1\]"),
         ({"edge_bias": zeros(9, 1).double()}, ValueError, "edge_bias must be torch.float32 on cpu as q is"),
+        (
+            {name: zeros(3, 1, 4).double() for name in "qkv"} | {"edge_bias": zeros(9, 1)},
+            ValueError,
+            "edge_bias must be torch.float64 on cpu as q is",
+        ),
         ({"dropout": 1.0}, ValueError, r"dropout must lie in \[0, 1\), got 1.0"),
         ({"edge_attr": zeros(9, 2)}, ValueError, "go together, got one"),
         (

@@ -54,6 +54,8 @@ def test_dropout_acts_on_what_each_of_the_two_adds():
         getattr(layer, name).register_forward_hook(lambda m, x, y, name=name: acted.append((name, y.shape)))
     assert not torch.equal(layer(GRAPH, x), layer.eval()(GRAPH, x))
     assert acted[:2] == [("dropout1", x.shape), ("dropout2", x.shape)]
+    layer.train().dropout1.p = layer.dropout2.p = 0.0
+    torch.testing.assert_close(layer(GRAPH, x), layer.eval()(GRAPH, x))
 
 
 @pytest.mark.parametrize(
