@@ -141,3 +141,15 @@ def planned(graph, num_heads, head_dim):
         f"_cost {num_heads} {head_dim}": cost(graph, num_heads, head_dim)._replace(engine="tiles"),
     }
     return there
+
+
+def assert_steps_read_nothing(model, loss):
+    """Two training steps read no number."""
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    with Operations() as operations:
+        for _ in range(2):
+            optimizer.zero_grad()
+            loss().backward()
+            optimizer.step()
+    assert operations.reads == []
+    assert operations.count > 50
