@@ -102,6 +102,8 @@ def test_the_loop_makes_adams_steps_of_the_schedules_lengths():
     places = [-loss / (i + 1) for i, loss in enumerate(losses)]
     torch.testing.assert_close(torch.tensor(places), moves.cumsum(0) - moves, rtol=1e-4, atol=1e-6)
     assert not model.training
+    half, _ = fit(Straight, batches, replace(cosine, eps=1.0))  # where gradients are 1
+    assert half.x.item() == pytest.approx(float(moves.sum()) / 2, rel=1e-4)
     ends = (fit(Straight, batches, replace(cosine, warmup=1, clip=clip))[0].x.item() for clip in (1.0, None))
     assert len(set(ends)) == 2
     root, noam = FitConfig(1, 1, warmup=5, decay="root"), NoamOpt(16, 1.0, 5, torch.optim.SGD([model.x]))

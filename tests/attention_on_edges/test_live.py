@@ -378,8 +378,8 @@ def test_all_of_it_works_by_keyboard(page):
 
 @pytest.mark.corpus
 def test_ninety_five_in_a_hundred_held_out_sentences_are_not_doubted(translators):
-    artifact, translator = artifacts.load("tatoeba"), translators["tatoeba"]
-    ids = [translator.encode(source) for source in runs.test_sources(artifact)[:600]]
+    translator, pairs = translators["tatoeba"], corpora.load("tatoeba").splits["test"]
+    ids = [translator.encode(source) for source, _ in pairs[:600]]
     found = [
         h.log_prob / (len(h.ids) + h.finished)
         for start in range(0, len(ids), 100)

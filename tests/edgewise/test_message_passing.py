@@ -34,7 +34,7 @@ def way(request, monkeypatch):
         monkeypatch.setattr(planning, "DENSE", 0)
         monkeypatch.setitem(sparse.STACKED, "cpu", 0)
         monkeypatch.setitem(planning.FILLS, "cpu", 2**22 if "one" in request.param else 0)
-        planning.forget_plans()
+        planning._recent.clear()
     return request.param.split()[0]
 
 
@@ -195,7 +195,7 @@ def test_a_kernel_sees_receivers_with_in_edges_alone(single, graph):
     """On a GPU in half precision, one gives others the mean of all values."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(planning, "SINGLE", single)
-        planning.forget_plans()
+        planning._recent.clear()
         received = plan_tiles(graph).layout.receivers.tokens
     assert received.unique().equal(graph.dst.unique())
 
@@ -254,7 +254,7 @@ class TestPlan:
     @pytest.fixture(autouse=True)
     def _cut_small_graphs(self, monkeypatch):
         monkeypatch.setattr(planning, "SINGLE", 0)
-        planning.forget_plans()
+        planning._recent.clear()
 
     def test_sentences_of_one_length_need_neither_copy_nor_mask(self):
         plan = plan_tiles(complete([5, 5, 5]))

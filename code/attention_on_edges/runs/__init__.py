@@ -13,7 +13,6 @@ from attention_on_edges.runs.running import (
     restore_splitter,
     search_of,
     start,
-    test_sources,
 )
 from attention_on_edges.runs.scores import decode, decoded_figures, figures, final_figures, translate
 from attention_on_edges.runs.translator import Translation, Translator

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from attention_on_edges import corpora
 from attention_on_edges.corpora.text_dataset import TextDataset
 from attention_on_edges.corpora.tokenization import BPE
 from attention_on_edges.models.transformer import Transformer
@@ -183,18 +182,6 @@ def load_translator(artifact: Artifact) -> Translator:
         tokenizer.moses,
         length_offset=search.length_offset,
     )
-
-
-def test_sources(artifact: Artifact) -> list[str]:
-    """Return the sources of an artifact's first test split.
-
-    Raises
-    ------
-    CorpusError
-        If the corpus cannot be had.
-    """
-    experiment = artifact.experiment
-    return [source for source, _ in corpora.load(experiment.task).splits[experiment.tests[0]]]
 
 
 @torch.no_grad()

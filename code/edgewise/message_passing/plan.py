@@ -112,12 +112,6 @@ def plan_tiles(graph: AttentionGraph) -> TilePlan:
     return _plan(graph) if graph.lengths is None else _shared(graph)
 
 
-def forget_plans() -> None:
-    """Forget the plans that graphs to come would share."""
-    with _lock:
-        _recent.clear()
-
-
 def _shared(graph: AttentionGraph) -> TilePlan:
     key = graph.lengths, graph.device
     with _lock:
