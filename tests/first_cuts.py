@@ -52,7 +52,7 @@ def main() -> None:
     with chromium() as browser:
         page = browser.new_page()
         for script in (
-            live.joined(("base.js", "words.js")),
+            live.joined(("base.js", "words_and_links.js")),
             live.script_file(),
             *live.model_files(MODEL).values(),
         ):

@@ -22,7 +22,7 @@ from attention_on_edges.pool import GraphPool
 from book_support import copy_to_torch, random_pairs, small_model
 from edgewise.graphs import complete, window
 from edgewise.message_passing import propagate_attention
-from edgewise.message_passing.cost_model import TERMS, expand
+from edgewise.message_passing.engine_choice import TERMS, expand
 from places import ROOT
 from support import random_fields
 

@@ -76,10 +76,13 @@ class TestOutputLoss:
         torch.manual_seed(0)
         model = small_model()
         criterion = LabelSmoothing(model.generator.proj.out_features, 2, 0.1)
-        padded = batch_loss(model, GraphPool()([[3, 4]], [[0, 5, 6, 2, 2]]), criterion)
+        model.generator.proj.bias.data[2] = 20  # it is what the model predicts
         alone = batch_loss(model, GraphPool()([[3, 4]], [[0, 5, 6]]), criterion)
-        assert padded.tokens == alone.tokens == 2
-        torch.testing.assert_close(padded.total, alone.total)
+        for _ in range(2):
+            padded = batch_loss(model, GraphPool()([[3, 4]], [[0, 5, 6, 2, 2]]), criterion)
+            assert (padded.tokens, padded.correct) == (alone.tokens, alone.correct) == (2, 0)
+            torch.testing.assert_close(padded.total, alone.total)
+            model.generator.proj.register_forward_hook(lambda *_: None)  # what all logits are computed for
 
     def test_autocast_rounds_products_and_nothing_else(self):
         torch.manual_seed(0)

@@ -18,7 +18,7 @@ from support import edge_graphs, interval_graphs, random_fields
 block_mask = importlib.import_module("edgewise.graphs.block_mask")
 kernels = importlib.import_module("edgewise.message_passing.flex")
 operation = importlib.import_module("edgewise.message_passing.operation")
-cost_model = importlib.import_module("edgewise.message_passing.cost_model")
+engine_choice = importlib.import_module("edgewise.message_passing.engine_choice")
 
 
 def mask_of(blocks, graph):
@@ -132,22 +132,22 @@ def test_auto_takes_the_kernel_for_packed_sequences_where_that_was_measured_to_p
 ):
     """On a GPU of its kind; queries are pretended to be on one."""
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
-    monkeypatch.setattr(cost_model, "_windows", lambda: True)
+    monkeypatch.setattr(engine_choice, "_windows", lambda: True)
     with FakeTensorMode():
         q, v = (torch.empty(graph.num_dst, 2, d, device="cuda", dtype=dtype) for d in (width, width + 8))
-    assert cost_model.suits_varlen(graph, q, q, None, None) is taken
+    assert engine_choice.suits_varlen(graph, q, q, None, None) is taken
     for others in ((v, None, None), (q, q, None), (q, None, q)):
-        assert not cost_model.suits_varlen(graph, q, *others)
-    assert not cost_model.suits_varlen(graph, torch.empty(q.shape, dtype=dtype), q, None, None)
+        assert not engine_choice.suits_varlen(graph, q, *others)
+    assert not engine_choice.suits_varlen(graph, torch.empty(q.shape, dtype=dtype), q, None, None)
     with monkeypatch.context() as patch:
         patch.setattr(torch.compiler, "is_compiling", lambda: True)
-        assert not cost_model.suits_varlen(graph, q, q, None, None)
+        assert not engine_choice.suits_varlen(graph, q, q, None, None)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
-    assert not cost_model.suits_varlen(graph, q, q, None, None)
+    assert not engine_choice.suits_varlen(graph, q, q, None, None)
 
 
 def test_auto_takes_what_goes_through_transforms_inside_of_them(monkeypatch):
-    monkeypatch.setattr(cost_model, "suits_varlen", lambda *given: True)
+    monkeypatch.setattr(engine_choice, "suits_varlen", lambda *given: True)
     graph = complete([3, 9])
     q, k, v = random_fields(graph, 2, 4)
     found = torch.func.grad(lambda x: propagate_attention(graph, x, k, v).sum())(q)

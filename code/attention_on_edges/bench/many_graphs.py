@@ -17,7 +17,7 @@ from attention_on_edges.bench.memory import KEEPING, alone
 from attention_on_edges.corpora.graph_data import citations, molecules, symmetric_graph
 from edgewise.graphs import AttentionGraph, batch, window
 from edgewise.message_passing import cost, plan_tiles, propagate_attention
-from edgewise.message_passing.cost_model import TERMS, expand, predict, price
+from edgewise.message_passing.engine_choice import TERMS, expand, predict, price
 from edgewise.message_passing.pattern import count_edges
 
 Make = Callable[[], AttentionGraph]

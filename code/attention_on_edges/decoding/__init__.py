@@ -5,11 +5,10 @@ in-edges, from the target prefix and from the source; keys and values of the pre
 recomputed.
 """
 
-from attention_on_edges.decoding.beam import beam_search
+from attention_on_edges.decoding.beam import Hypothesis, beam_search
 from attention_on_edges.decoding.causal import KeyValueCache, continue_texts
 from attention_on_edges.decoding.continuation import AdaptiveContinuation, Continuation, continuation_of
 from attention_on_edges.decoding.greedy import greedy
-from attention_on_edges.decoding.hypothesis import Hypothesis
 
 __all__ = [
     "AdaptiveContinuation",

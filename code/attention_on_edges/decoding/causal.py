@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from attention_on_edges.decoding.hypothesis import check_numbers
+from attention_on_edges.decoding.beam import check_numbers
 from attention_on_edges.models.causal_lm import CausalLM, PackedTexts
 from edgewise.graphs import AttentionGraph
 from edgewise.validation import check_count, check_ends

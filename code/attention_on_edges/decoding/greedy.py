@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from attention_on_edges.decoding.beam import beam_search
-from attention_on_edges.decoding.hypothesis import Hypothesis
+from attention_on_edges.decoding.beam import Hypothesis, beam_search
 from attention_on_edges.models.transformer import Transformer
 
 

@@ -11,7 +11,7 @@ from attention_on_edges.live.element import compact, read
 from attention_on_edges.runs import artifacts
 from attention_on_edges.studies import load_study
 
-IN_PAGE = ("base.js", "words.js", "front_picture.js", "front.js")
+IN_PAGE = ("base.js", "words_and_links.js", "front_picture.js", "front.js")
 LOADED = ("engine.js", "front_cuts.js", "front_answers.js")
 """In the order in which they need each other."""
 

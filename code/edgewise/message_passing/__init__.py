@@ -4,7 +4,7 @@ Every model in this package calls :func:`propagate_attention`. Its engines give 
 they differ in speed by two orders of magnitude.
 """
 
-from edgewise.message_passing.cost_model import cost
+from edgewise.message_passing.engine_choice import cost
 from edgewise.message_passing.operation import (
     ENGINES,
     KERNELS,

@@ -8,8 +8,8 @@ from torch.linalg import vector_norm
 
 from edgewise.graphs import AttentionGraph
 from edgewise.message_passing.arguments import check_bias, check_features, check_tensors
-from edgewise.message_passing.cost_model import choose, in_a_transform
 from edgewise.message_passing.csr import csr
+from edgewise.message_passing.engine_choice import choose, in_a_transform
 from edgewise.message_passing.flex import flex, varlen
 from edgewise.message_passing.precision import Engine, in_full_precision, without_autocast
 from edgewise.message_passing.scatter import edge_softmax, scatter
