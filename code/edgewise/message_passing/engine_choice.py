@@ -1,4 +1,4 @@
-"""Which engine `auto` takes: what a graph will cost, known before it runs, for edges one by one and for tiles.
+"""Which engine `auto` takes: what a graph will cost is known before it runs, edge by edge or in tiles.
 
 The coefficients in ``prices.json`` were fitted on the machine that is named there; ``python -m
 attention_on_edges bench law --out FOLDER`` writes one that was fitted to yours, to be put in its place.
