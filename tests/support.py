@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from edgewise.graphs import AttentionGraph, bipartite, causal, complete, window
 from edgewise.message_passing import cost, propagate_attention
-from edgewise.message_passing.plan import plan_tiles, score_places
+from edgewise.message_passing.tile_plan import plan_tiles, score_places
 
 
 def dense_attention(mask, q, k, v, bias=0.0, factor=1.0):

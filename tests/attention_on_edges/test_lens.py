@@ -6,7 +6,7 @@ import torch
 from attention_on_edges.decoding import greedy
 from attention_on_edges.models import dense
 from attention_on_edges.runs import ModelConfig
-from attention_on_edges.studies.enough_edges import KINDS, CutTranslation
+from attention_on_edges.studies.cutting_edges import KINDS, CutTranslation
 from attention_on_edges.studies.lens import (
     as_words,
     decoder_states,

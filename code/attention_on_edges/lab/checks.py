@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any
 
 from attention_on_edges.lab import given
-from attention_on_edges.lab.exam import FF, LAYERS, SOURCES, TARGETS, D, Exam, H, Part, Task
+from attention_on_edges.lab.grading import FF, LAYERS, SOURCES, TARGETS, D, Exam, H, Part, Task
 from attention_on_edges.lab.report import Report
 
 PARALLEL = ("values", "in parallel", "gradients")

@@ -1,8 +1,8 @@
 """Training runs by name, from a configuration to an artifact, and what an artifact can do."""
 
-from attention_on_edges.runs.catalogue import EXPERIMENTS, LARGE, reduced
 from attention_on_edges.runs.experiment import Experiment, ModelConfig, Search, UniversalConfig
 from attention_on_edges.runs.loading import digest_of, load_data
+from attention_on_edges.runs.named_experiments import EXPERIMENTS, LARGE, reduced
 from attention_on_edges.runs.running import (
     deviation,
     finish,

@@ -1,253 +1,106 @@
-"""Chapter 9: how few edges are enough for a translation? Edges are cut in one layer and head each."""
+"""Chapter 9: how few edges are enough for a translation, and which are needed: in committed translators."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import cached_property, partial
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from attention_on_edges.attention import MultiHeadAttention, attention_scores, masked_softmax
-from attention_on_edges.decoding import greedy
-from attention_on_edges.layers import Embeddings, evaluating
-from attention_on_edges.models.dense import causal_mask, decoder_layer, encoder_layer
 from attention_on_edges.models.transformer import Transformer
-from attention_on_edges.pool import GraphPool
+from attention_on_edges.studies.cutting_edges import (
+    ABLATIONS,
+    KINDS,
+    CutTranslation,
+    ablating,
+    lightest_first,
+    longest_cut,
+    mean_values,
+    prune,
+)
+from attention_on_edges.studies.results import Rows
 
-KINDS = ("e2e", "e2d", "d2d")
-"""The three graphs, in the order in which edges are numbered."""
-
-MARGIN = 1e-3
-"""A piece counts as predicted if its log-probability exceeds all others' by this much."""
+SENTENCES, DRAWS = 200, 3
 
 
-ABLATIONS = ("cut", "zero", "self", "mean")
-"""What becomes of an edge: it is not there, and the receiver's other weights grow; its message is zero; it is
-the receiver's own value, and zero from source to target, where there is none; it is the mean value."""
+def measure_circuits(model: Transformer, sources: Sequence[Sequence[int]]) -> Rows:
+    """Return for each source how few edges keep its translation, found in several ways.
 
-
-class CutTranslation:
-    """A sentence's greedy translation, and what cutting edges does to it.
-
-    An edge is one of one layer and one head. Edges are numbered by graph (``KINDS``), layer, head, receiver
-    and sender. Receivers of the last two graphs are the pieces that the decoder reads, start symbol first.
-
-    Parameters
-    ----------
-    model : Transformer
-        With graphs of which every token attends to all that it may.
-    source : sequence of int
-        The source's ids.
-    start, end : int
-        Ids of the target's first and last symbol.
-
-    Attributes
-    ----------
-    ids : tuple of int
-        The translation, without start and end.
-    edges : Tensor
-        int64 [E, 5]: number of the graph in ``KINDS``, layer, head, receiver, sender.
+    Returns
+    -------
+    list of dict
+        Tokens of ``source`` and ``target``; ``edges`` of the whole graph; edges left by pruning
+        (``pruned``), by cutting the lightest first (``lightest``) and at random (``random``, one for each
+        draw); ``groups``, the pruned graph's edges as [graph, layer, head, count]; the mean
+        log-probability of a piece ``whole`` and ``pruned_log_prob``; and the share of pieces still
+        predicted without any edge (``nothing``) and in the pruned graph of another sentence of the same
+        lengths (``transferred``, missing if there is none); and ``ablations``, of :func:`by_ablation`.
     """
-
-    def __init__(self, model: Transformer, source: Sequence[int], start: int = 0, end: int = 1):
-        self.model, self.source = model, torch.tensor(source)
-        found = greedy(model, [list(source)], start, end)[0]
-        self.ids = found.ids
-        self.read = torch.tensor([start, *found.ids])
-        self.next = torch.tensor([*found.ids, end])
-        if not found.finished:  # the last piece is predicted, and nothing is read after it
-            self.read, self.next = self.read[:-1], self.next[:-1]
-        n, m = len(self.source), len(self.read)
-        self._sides = {"e2e": (n, n), "e2d": (m, n), "d2d": (m, m)}
-        layers, heads = model.encoder.N, model.encoder.layers[0].self_attn.h
-        exists = [torch.ones(layers, heads, *sides, dtype=torch.bool) for sides in self._sides.values()]
-        exists[2] = exists[2].tril()
-        self._exists = dict(zip(KINDS, exists, strict=True))
-        self.edges = torch.cat(
-            [torch.nn.functional.pad(e.nonzero(), (1, 0), value=kind) for kind, e in enumerate(exists)]
-        )
-
-    @cached_property
-    def weights(self) -> Tensor:
-        """Attention on each edge, with no edge cut: [E]."""
-        batch = GraphPool()([self.source.tolist()], [[*self.read.tolist(), int(self.next[-1])]])
-        layers = [self.model.attention_of(batch, 0, i) for i in range(self.model.encoder.N)]
-        stacked = (torch.stack(maps) for maps in zip(*layers, strict=True))  # e2e, e2d, d2d: [layer, h, ...]
-        return torch.cat([w[e] for w, e in zip(stacked, self._exists.values(), strict=True)])
-
-    def log_probs(self, kept: Tensor) -> Tensor:
-        """Log-probabilities of every next piece while the target is held fixed.
-
-        Parameters
-        ----------
-        kept : Tensor
-            bool [B, E]: each row says which edges are left. In :func:`ablating` the others are not cut, but
-            what they carry is another message.
-
-        Returns
-        -------
-        Tensor
-            [B, m, vocabulary]
-        """
-        masks = {}
-        for (kind, exists), part in zip(self._exists.items(), kept.split(self._counts, 1), strict=True):
-            masks[kind] = exists.new_zeros(len(kept), *exists.shape)
-            masks[kind][:, exists] = part
-        with evaluating(self.model):
-            x = self._embedded(self.model.src_embed, self.source, len(kept))
-            for i, layer in enumerate(self.model.encoder.layers):
-                x = encoder_layer(layer, x, masks["e2e"][:, i])
-            memory = self.model.encoder.norm(x)
-            y = self._embedded(self.model.tgt_embed, self.read, len(kept))
-            for i, layer in enumerate(self.model.decoder.layers):
-                y = decoder_layer(layer, y, memory, masks["d2d"][:, i], masks["e2d"][:, i])
-            return self.model.generator(self.model.decoder.norm(y))
-
-    def keeps(self, kept: Tensor) -> Tensor:
-        """Tell which rows of ``kept``, bool [B, E], leave the greedy translation unchanged: bool [B]."""
-        return self.predicted(kept).all(-1)
-
-    def predicted(self, kept: Tensor) -> Tensor:
-        """Tell which pieces are still predicted, by ``MARGIN``, from the right prefix: bool [B, m]."""
-        log_probs = self.log_probs(kept)
-        right = self.next.expand(len(kept), -1)[..., None]
-        others = log_probs.scatter(-1, right, -torch.inf).amax(-1)
-        return log_probs.gather(-1, right)[..., 0] > others + MARGIN
-
-    def chosen(self, kept: Tensor) -> Tensor:
-        """Return the log-probabilities of the translation's pieces: [B, m]."""
-        return self.log_probs(kept).gather(-1, self.next.expand(len(kept), -1)[..., None])[..., 0]
-
-    @property
-    def _counts(self) -> list[int]:
-        return [int(exists.sum()) for exists in self._exists.values()]
-
-    def _embedded(self, embed: Embeddings, ids: Tensor, rows: int) -> Tensor:
-        x = self.model.embed(embed, ids, torch.arange(len(ids)))
-        return x.expand(rows, -1, -1)
+    sentences = [CutTranslation(model, source) for source in sources]
+    means = mean_values(model, sentences)
+    pruned = [prune(s, s.weights.argsort()) for s in sentences]
+    rows: Rows = []
+    for sentence, kept in zip(sentences, pruned, strict=True):
+        drawn = [torch.randperm(len(kept), generator=torch.Generator().manual_seed(i)) for i in range(DRAWS)]
+        trials = torch.stack([torch.ones_like(kept), kept, torch.zeros_like(kept)])
+        whole, left, _ = sentence.chosen(trials).mean(-1).tolist()
+        rows.append({
+            "source": len(sentence.source), "target": len(sentence.read), "edges": len(kept),
+            "pruned": int(kept.sum()), "lightest": int(lightest_first(sentence).sum()),
+            "random": [int(longest_cut(sentence, order).sum()) for order in drawn],
+            "groups": _groups(sentence.edges[kept]), "whole": whole, "pruned_log_prob": left,
+            "nothing": float(sentence.predicted(trials[2:]).float().mean()),
+            "ablations": by_ablation(sentence, kept, means),
+        })  # fmt: skip
+    for row, share in zip(rows, _transferred(sentences, pruned), strict=True):
+        row |= {} if share is None else {"transferred": share}
+    return rows
 
 
-@contextmanager
-def ablating(model: Transformer, how: str, means: Sequence[Tensor]) -> Iterator[None]:
-    """Let edges that are left out carry what one of ``ABLATIONS`` says, with :func:`mean_values`."""
-    changed = [] if how == "cut" else _attentions(model)
-    for (attention, causal), mean in zip(changed, means, strict=False):
-        attention.forward = partial(_ablated, attention, how, causal, mean)  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        for attention, _ in changed:
-            del attention.forward
+def by_ablation(sentence: CutTranslation, kept: Tensor, means: Sequence[Tensor]) -> dict[str, Any]:
+    """Return for each of ``ABLATIONS`` what its own circuit is, and what of it is needed.
 
-
-def _ablated(
-    attention: MultiHeadAttention,
-    how: str,
-    causal: bool,
-    mean: Tensor,
-    x: Tensor,
-    memory: Tensor | None = None,
-    mask: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    q, k, v = _heads(attention, x, memory)
-    weights = masked_softmax(attention_scores(q, k), causal_mask(x.shape[-2]) if causal else None)
-    left = weights if mask is None else weights * mask
-    lost = (weights - left).sum(-1, keepdim=True)
-    found = left @ v
-    if how == "mean":
-        found = found + lost * mean[:, None]
-    elif how == "self" and memory is None:
-        found = found + lost * v
-    return attention.get_o(found.transpose(-3, -2)), weights
-
-
-def _heads(attention: MultiHeadAttention, x: Tensor, memory: Tensor | None) -> list[Tensor]:
-    fields = attention.get(x) if memory is None else attention.get(x, "q") | attention.get(memory, "kv")
-    return [fields[f].transpose(-3, -2) for f in "qkv"]  # [B, h, n or m, d_k]
-
-
-def _attentions(model: Transformer) -> list[tuple[MultiHeadAttention, bool]]:
-    """All attentions of a model, and whether each is causal."""
-    found = [(layer.self_attn, False) for layer in model.encoder.layers]
-    for layer in model.decoder.layers:
-        found += [(layer.self_attn, True), (layer.src_attn, False)]
+    Returns
+    -------
+    dict of str to dict
+        ``edges`` of the circuit that is found by pruning under this ablation; whether ``kept``, found by
+        cutting, is ``enough`` under it too; and ``needed``: the parts of its own circuit (all, a graph's or a
+        layer's) without which alone, all other edges left, a piece changes; and for comparison as many edges
+        outside of it, the heaviest or drawn at random.
+    """
+    found = {}
+    for how in ABLATIONS:
+        with ablating(sentence.model, how, means):
+            own = kept if how == "cut" else prune(sentence, sentence.weights.argsort())
+            parts = {"all": own} | {k: own & (sentence.edges[:, 0] == i) for i, k in enumerate(KINDS)}
+            parts |= {
+                f"layer {i}": own & (sentence.edges[:, 1] == i) for i in range(sentence.model.encoder.N)
+            }
+            outside = sentence.weights.argsort(descending=True)
+            outside = outside[~own[outside]]
+            drawn = outside[torch.randperm(len(outside), generator=torch.Generator().manual_seed(0))]
+            for name, chosen in (("heaviest others", outside), ("random others", drawn)):
+                parts[name] = torch.zeros_like(own).index_fill(0, chosen[: int(own.sum())], True)
+            enough, *holds = sentence.keeps(torch.stack([kept, *(~part for part in parts.values())])).tolist()
+        needed = [name for name, held in zip(parts, holds, strict=True) if not held]
+        found[how] = {"edges": int(own.sum()), "enough": enough, "needed": needed}
     return found
 
 
-def mean_values(model: Transformer, sentences: Sequence["CutTranslation"]) -> list[Tensor]:
-    """Return the mean value vector of each head of each attention, over the tokens of sentences: [h, d_k]."""
-    seen: list[list[Tensor]] = [[] for _ in _attentions(model)]
-
-    def hook(number: int, attention: MultiHeadAttention, given: tuple[Tensor, ...], found: object) -> None:
-        memory = given[1] if len(given) > 1 else None
-        seen[number].append(_heads(attention, given[0], memory)[2][0])  # [h, n, d_k]
-
-    hooks = [a.register_forward_hook(partial(hook, i)) for i, (a, _) in enumerate(_attentions(model))]
-    for sentence in sentences:
-        sentence.log_probs(torch.ones(1, len(sentence.edges), dtype=torch.bool))
-    for one in hooks:
-        one.remove()
-    return [torch.cat(values, 1).mean(1) for values in seen]
+def _groups(edges: Tensor) -> list[list[int]]:
+    """[graph, layer, head, count] of the groups that have an edge."""
+    groups, counts = edges[:, :3].unique(dim=0, return_counts=True)
+    return torch.cat([groups, counts[:, None]], 1).tolist()
 
 
-def lightest_first(sentence: CutTranslation) -> Tensor:
-    """Keep as few edges as possible of those with the largest weights: bool [E]."""
-    return longest_cut(sentence, sentence.weights.argsort())
-
-
-def longest_cut(sentence: CutTranslation, order: Tensor) -> Tensor:
-    """Cut as many edges as possible from the front of ``order``, by bisection; what is kept: bool [E]."""
-    least, most = 0, len(order)
-    while least < most:
-        middle = torch.linspace(least + 1, most, min(24, most - least)).long().unique()
-        trials = torch.ones(len(middle), len(order), dtype=torch.bool)
-        for row, count in zip(trials, middle.tolist(), strict=True):
-            row[order[:count]] = False
-        held = sentence.keeps(trials)
-        failed = (~held).nonzero()
-        best = int(failed[0]) if len(failed) else len(middle)
-        least = int(middle[best - 1]) if best else least
-        most = int(middle[best]) - 1 if best < len(middle) else least
-    kept = torch.ones(len(order), dtype=torch.bool)
-    kept[order[:least]] = False
-    return kept
-
-
-def prune(sentence: CutTranslation, order: Tensor, kept: Tensor | None = None) -> Tensor:
-    """Cut edges in chunks as long as the translation stays, until no single edge can be cut: bool [E].
-
-    Chunks follow ``order``, int64 [E], and are halved from pass to pass. 32 chunks are tried at once;
-    ``kept``, bool [E], is where it starts, with all edges if not given.
-    """
-    kept = torch.ones(len(order), dtype=torch.bool) if kept is None else kept.clone()
-    size = max(1, int(kept.sum()) // 32)
-    while True:
-        before = int(kept.sum())
-        for chunks in _batches(order[kept[order]].split(size), 32):
-            kept = _cut(sentence, kept, chunks)
-        if size > 1:
-            size = max(1, size // 2)
-        elif int(kept.sum()) == before:
-            return kept
-
-
-def _batches(chunks: Sequence[Tensor], count: int) -> list[Sequence[Tensor]]:
-    return [chunks[first : first + count] for first in range(0, len(chunks), count)]
-
-
-def _cut(sentence: CutTranslation, kept: Tensor, chunks: Sequence[Tensor]) -> Tensor:
-    """Cut the chunks that can be cut alone: together if that works, else half of them, then the rest."""
-    if not chunks:
-        return kept
-    trials = kept.repeat(len(chunks), 1)
-    for row, chunk in zip(trials, chunks, strict=True):
-        row[chunk] = False
-    possible = [c for c, held in zip(chunks, sentence.keeps(trials).tolist(), strict=True) if held]
-    if not possible:
-        return kept
-    together = kept.clone()
-    together[torch.cat(possible)] = False
-    if len(possible) == 1 or sentence.keeps(together[None])[0]:
-        return together
-    half = len(possible) // 2
-    return _cut(sentence, _cut(sentence, kept, possible[:half]), possible[half:])
+def _transferred(sentences: Sequence[CutTranslation], pruned: Sequence[Tensor]) -> list[float | None]:
+    """Share of a sentence's pieces that are predicted in the pruned graph of the next one of its lengths."""
+    alike = defaultdict(list)
+    for number, sentence in enumerate(sentences):
+        alike[len(sentence.source), len(sentence.read)].append(number)
+    found: list[float | None] = [None] * len(sentences)
+    for numbers in alike.values():
+        for own, other in zip(numbers, [*numbers[1:], numbers[0]], strict=True):
+            if own != other:
+                found[own] = float(sentences[own].predicted(pruned[other][None]).float().mean())
+    return found

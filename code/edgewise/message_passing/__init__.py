@@ -11,8 +11,8 @@ from edgewise.message_passing.operation import (
     attention_weights,
     propagate_attention,
 )
-from edgewise.message_passing.plan import plan_tiles
 from edgewise.message_passing.scatter import edge_softmax, softmax_over_in_edges
+from edgewise.message_passing.tile_plan import plan_tiles
 
 __all__ = [
     "ENGINES",

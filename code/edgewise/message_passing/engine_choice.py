@@ -17,8 +17,8 @@ from torch import Tensor
 from edgewise.graphs import AttentionGraph
 from edgewise.graphs.kept import kept
 from edgewise.message_passing.pattern import count_edges, runs_sparse
-from edgewise.message_passing.plan import FILLS, is_one_tile, plan_tiles
 from edgewise.message_passing.precision import HALF, OnEdges
+from edgewise.message_passing.tile_plan import FILLS, is_one_tile, plan_tiles
 from edgewise.validation import check_count
 
 TERMS = {

@@ -16,7 +16,6 @@ from torch.nn.functional import scaled_dot_product_attention
 from edgewise.graphs import AttentionGraph
 from edgewise.graphs.kept import kept
 from edgewise.message_passing.layout import Bucket, Layout, PackedLayout, Placement, unpack
-from edgewise.message_passing.plan import ALWAYS_AFFORDABLE, MOST_WASTE, plan_tiles, score_places
 from edgewise.message_passing.precision import (
     HALF,
     OnEdges,
@@ -26,6 +25,7 @@ from edgewise.message_passing.precision import (
     without_autocast,
     without_second_derivatives,
 )
+from edgewise.message_passing.tile_plan import ALWAYS_AFFORDABLE, MOST_WASTE, plan_tiles, score_places
 
 
 def tiles(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor, bias: OnEdges, keep: OnEdges) -> Tensor:

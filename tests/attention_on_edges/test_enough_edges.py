@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from attention_on_edges.runs import ModelConfig
-from attention_on_edges.studies.circuits import by_ablation
-from attention_on_edges.studies.enough_edges import ABLATIONS, CutTranslation, ablating, mean_values, prune
+from attention_on_edges.studies.cutting_edges import ABLATIONS, CutTranslation, ablating, mean_values, prune
+from attention_on_edges.studies.enough_edges import by_ablation
 
 
 @pytest.fixture(scope="module")
