@@ -10,7 +10,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from attention_on_edges import lab
-from attention_on_edges.lab import exam, given
+from attention_on_edges.lab import given
+from attention_on_edges.lab import grading as exam
 from attention_on_edges.lab.slips import CUT, JOIN, SOFTMAX, faulty
 from book_support import TASKS
 from support import assert_equal_as_stated

@@ -9,7 +9,7 @@ from torch._dynamo.backends.debugging import aot_eager
 
 from edgewise import GraphAttention, causal, from_torch, window
 from edgewise.graphs import random_links
-from edgewise.message_passing import csr, plan, propagate_attention, tiles
+from edgewise.message_passing import csr, propagate_attention, tile_plan, tiles
 from edgewise.message_passing.pattern import edge_order, pattern_of
 from edgewise.message_passing.precision import all_tensors
 from support import random_fields
@@ -61,8 +61,8 @@ def test_operators_do_what_a_compiler_is_told(extra, graph):
     fields = random_fields(graph, 2, 3)
     bias = torch.randn(graph.num_edges, 2, requires_grad=True) if extra == "bias" else None
     keep = torch.rand(graph.num_edges, 2).round() if extra == "keep" else None
-    places = plan.score_places(graph) if extra else ()
-    tensors = [*plan.plan_tiles(graph).tensors, *places]
+    places = tile_plan.score_places(graph) if extra else ()
+    tensors = [*tile_plan.plan_tiles(graph).tensors, *places]
     torch.library.opcheck(tiles._operator, (all_tensors([*fields, bias, keep]), tensors))
     order = edge_order(graph, 2)
     on_edges = [None if x is None else x.detach().view(1, -1)[:, order] for x in (bias, keep)]

@@ -17,7 +17,7 @@ from edgewise.message_passing import (
     plan_tiles,
     propagate_attention,
 )
-from edgewise.message_passing import plan as planning
+from edgewise.message_passing import tile_plan as planning
 from support import check_propagation as check
 from support import edge_graphs, interval_graphs, random_fields
 

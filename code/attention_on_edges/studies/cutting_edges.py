@@ -1,4 +1,4 @@
-"""Cuts edges of a translation, one layer and head each, until no more can go; other ways to leave them out."""
+"""Cuts edges of a translation, of one layer and head, until no more can go; other ways to leave them out."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
