@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from attention_on_edges.runs.metrics import (
@@ -30,17 +32,9 @@ def test_bad_input(score, predictions, references):
         score(predictions, references)
 
 
-class TestBleu:
-    references = ("A man rides a bike through the park .", "Two dogs play in the snow .")
-
-    def test_it_is_the_geometric_mean_of_precisions_times_the_brevity_penalty(self):
-        found = ["the cat sat on the red mat today"]
-        wanted = ["the cat sat on the mat today"]
-        precisions = [7 / 8, 5 / 7, 3 / 6, 2 / 5]
-        expected = 100
-        for p in precisions:
-            expected *= p**0.25
-        assert tokenized_bleu(found, wanted).value == pytest.approx(expected)
+def test_bleu_is_the_geometric_mean_of_precisions():
+    found = tokenized_bleu(["the cat sat on the red mat today"], ["the cat sat on the mat today"])
+    assert found.value == pytest.approx(100 * math.prod([7 / 8, 5 / 7, 3 / 6, 2 / 5]) ** 0.25)
 
 
 class TestAlignment:

@@ -52,8 +52,8 @@ def test_several_sizes_are_the_disjoint_union(lengths):
     )
 
 
-@given(st.lists(edge_graphs().filter(lambda g: not g.self_attention), min_size=1, max_size=3))
-def test_batch_of_explicit_graphs_keeps_every_edge(graphs):
+@given(st.lists(graphs.filter(lambda g: not g.self_attention), min_size=1, max_size=3))
+def test_a_batch_keeps_every_edge(graphs):
     expected, src, dst = [], 0, 0
     for graph in graphs:
         expected += [(i + src, j + dst) for i, j in edges(graph)]

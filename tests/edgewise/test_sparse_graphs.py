@@ -106,17 +106,19 @@ class TestRandomLinks:
             return (abs(i - j) <= reach or min(i, j) < count) and (i <= j or not is_causal)
 
         visible = torch.arange(1, n + 1) if is_causal else torch.full((n,), n)
-        graph, alone = (
-            bigbird(n, reach, count, links, seed, is_causal),
-            random_links(n, links, seed, is_causal),
-        )
+        graph = bigbird(n, reach, count, links, seed, is_causal)
+        alone = random_links(n, links, seed, is_causal)
+        ahead, itself = window(n, 0, reach), torch.eye(n, dtype=torch.bool)
+        more = random_links(n, links, seed, is_causal, ahead).to_mask()
         for mask, local in (
             (graph.to_mask(), mask_of(n, attends)),
-            (alone.to_mask() | torch.eye(n, dtype=torch.bool), torch.eye(n, dtype=torch.bool)),
+            (alone.to_mask() | itself, itself),
+            (more | ahead.to_mask(), ahead.to_mask()),
         ):
             assert bool(mask[local].all())
-            assert not is_causal or not bool(mask.triu(1).any())
-            assert torch.equal((mask & ~local).sum(1), (visible - local.sum(1)).clamp(max=links))
+            drawn, seen = mask & ~local, local.tril() if is_causal else local
+            assert not is_causal or not bool(drawn.triu(1).any())
+            assert torch.equal(drawn.sum(1), (visible - seen.sum(1)).clamp(max=links))
         assert not bool(alone.to_mask().diagonal().any())
         assert edge_counts.bigbird(n, reach, count, links, is_causal) == graph.num_edges
         assert edge_counts.random_links(n, links, is_causal) == alone.num_edges
