@@ -285,8 +285,9 @@ class TestPlan:
         assert plan_tiles(complete([2, 3])) is plan
         others = complete([3, 2]), causal([2, 3]), bipartite([2, 3], [2, 3]), bipartite([2], [3])
         active = complete([2, 3]).restrict(torch.tensor([True, True, False, True, True]))
-        for other in (*others, window([2, 3], 0, 1), window([2, 3], 1, 1), active):
-            assert plan_tiles(other) is not plan
+        alike = window([2, 3], 0, 1), window([2, 3], 1, 1), window([2, 3], 1, 0)
+        plans = [plan, *map(plan_tiles, (*others, *alike, active))]
+        assert len({id(each) for each in plans}) == len(plans)
         last = plan_tiles(complete([4]))
         monkeypatch.setattr(planning, "KEPT", 2 * last.size)
         newest = plan_tiles(complete([5]))
