@@ -231,6 +231,9 @@ class FeedForward(nn.Module):
         self.outer = nn.Linear(dim_ff, dim_model)
 
     def forward(self, x):
+        return self.spread(x)
+
+    def spread(self, x):
         return self.outer(x @ x)
 
 report = lab.task2(FeedForward)
@@ -242,7 +245,7 @@ def test_the_readers_line_is_told_as_it_stands_in_the_cell():
     shell.run_cell("from torch import nn\nfrom attention_on_edges import lab")
     shell.run_cell(CELL, silent=True).raise_error()
     first = shell.user_ns["report"].findings[0]
-    assert (first.status, first.line) == ("wrong", "line 8, in forward: return self.outer(x @ x)")
+    assert (first.status, first.line) == ("wrong", "line 11, in spread: return self.outer(x @ x)")
 
 
 def test_a_check_leaves_no_trace():
