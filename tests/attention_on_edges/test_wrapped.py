@@ -5,7 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-import torch.distributed as dist
 from accelerate.hooks import ModelHook, add_hook_to_module
 from peft import LoraConfig, inject_adapter_in_model
 from peft.tuners.tuners_utils import BaseTunerLayer
@@ -116,13 +115,6 @@ def test_a_bias_can_be_taken_away(make, call):
             nn.init.zeros_(zero.get_submodule(name).bias)
             linear.bias = None
         torch.testing.assert_close(call(without), call(zero))
-
-
-@pytest.fixture
-def process_group(tmp_path):
-    dist.init_process_group("gloo", store=dist.FileStore(str(tmp_path / "store"), 1), rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
 
 
 def shard(module):

@@ -1,18 +1,20 @@
 """Models of Hugging Face's transformers on a graph, through their ``AttentionInterface``."""
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache, partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
+import torch
 from torch import Tensor, nn
 
 from edgewise.graphs import AttentionGraph
 from edgewise.graphs.kept import kept
 from edgewise.message_passing import propagate_attention
 from edgewise.validation import InputError, kind_of
-
-NAME = "edgewise"
-"""The implementation's name in ``transformers``, and where a module keeps what its attention does."""
 
 HARMLESS = {
     "is_causal", "position_ids", "cache_position", "use_cache", "num_items_in_batch",
@@ -37,7 +39,7 @@ def attend_along(
 
     The graph says who attends to whom, in place of causality and padding; of its edges, a sliding window of
     the model still leaves out what it always does. Positions remain the model's: packed texts need
-    ``position_ids``. The rows of a batch share the graph.
+    ``position_ids``. The rows of a batch share the graph. Calls of other threads and tasks are not concerned.
 
     With a cache, receivers are the new tokens, and senders all tokens in it, the new ones last; a sliding
     layer's cache forgets the oldest, so count from the end. A function makes the graph of each step: ``lambda
@@ -45,11 +47,12 @@ def attend_along(
 
     Parameters
     ----------
-    model : transformers.PreTrainedModel
-        An encoder or a decoder. If it recomputes activations (gradient checkpointing), ``backward`` belongs
-        inside of the ``with`` too.
+    model : nn.Module
+        A ``PreTrainedModel``, an encoder or a decoder, or what wraps one. If it recomputes activations
+        (gradient checkpointing), ``backward`` belongs inside of the ``with`` too.
     graph : AttentionGraph or callable
         Over the tokens of a row; or a function of the layer's number, receivers and senders that returns it.
+        Layers that have no number are counted as they are called.
     edge_bias : Tensor or callable, optional
         [E, h], added to every layer's scores; or a function of the layer's number that returns it. Where
         layers have a window, both graph and bias are to be given by layer, within it.
@@ -60,50 +63,117 @@ def attend_along(
     ------
     InputError
         If the model has what would be lost: a soft cap on scores, learned sinks, a bias by position, padding,
-        a cache with room to spare; or layers that mix tokens without asking the interface.
+        a cache with room to spare; or layers that mix tokens without asking the interface; or if a layer
+        is called again in ``backward`` elsewhere.
     """
-    if not hasattr(model, "set_attn_implementation"):
-        raise TypeError(f"model must be a model of transformers, got {kind_of(model)}")
-    config: Any = model.config
-    kind, before, asked = config.model_type, config._attn_implementation, set[int]()
-    outer = [(module, module.__dict__.get(NAME)) for module in model.modules()]
+    _register()
+    inner = _model_in(model)
+    config: Any = inner.config
+    kind = config.model_type
     if config.is_encoder_decoder or getattr(config, "add_cross_attention", False):
         raise InputError(f"{kind} attends from one text to another; attend_along is for a single text")
-    _register()
-    model.set_attn_implementation(NAME)  # type: ignore[operator]
-    if config._attn_implementation != NAME:
-        raise InputError(f"{kind} does not ask transformers' AttentionInterface")
+    along = _Along(inner, graph, edge_bias, engine)
+    _mine.set((*_mine.get(), along))
+    _anybodys.append(along)
+    try:
+        yield
+    finally:
+        _mine.set(tuple(each for each in _mine.get() if each is not along))
+        _anybodys.remove(along)
+        along.given = None
+    layers = range(getattr(config.get_text_config(), "num_hidden_layers", 0))
+    if along.called and (missing := set(layers) - {*along.numbers.values()}):
+        raise InputError(f"layers {sorted(missing)} of {kind} did not ask transformers' AttentionInterface")
+
+
+class _Along:
+    """An open ``with``: whose layers attend along what."""
+
+    def __init__(self, model: nn.Module, graph: Graphs, edge_bias: Biases | None, engine: str):
+        self.modules = set(model.modules())
+        self.configs = {id(module.config) for module in self.modules if hasattr(module, "config")}
+        self.given: tuple[Graphs, Biases | None, str] | None = (graph, edge_bias, engine)  # until its end
+        self.called, self.numbers = False, dict[nn.Module, int]()  # of the layers that have asked
 
     def attend(
-        layer: int, window: int | None, rows: int, q: Tensor, k: Tensor, v: Tensor, **given: Any
+        self,
+        module: nn.Module,
+        window: int | None,
+        rows: int,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        **options: Any,
     ) -> Tensor:
-        asked.add(layer)
+        """Queries [n, rows * h, d] to what they receive."""
+        if self.given is None:
+            raise InputError(f"{type(module).__name__} is called after the end of its `with attend_along`")
+        graph, edge_bias, engine = self.given
+        layer = self.numbers.setdefault(module, getattr(module, "layer_idx", len(self.numbers)))
         taken = graph if isinstance(graph, AttentionGraph) else graph(layer, len(q), len(k))
         bias = edge_bias(layer) if callable(edge_bias) else edge_bias
+        if (taken.num_dst, taken.num_src) != (len(q), len(k)):
+            raise InputError(
+                f"the graph has {taken.num_dst} receivers and {taken.num_src} senders, "
+                f"the row {len(q)} and {len(k)}"
+            )
         if window is not None:
-            kept = _within(taken, window)
-            if bias is not None and kept.num_edges < taken.num_edges:
+            near = _within(taken, window)
+            if bias is not None and near.num_edges < taken.num_edges:
                 raise InputError(f"edge_bias is of edges that the model's window of {window} leaves out")
-            taken = taken if bias is not None else kept
+            taken = taken if bias is not None else near
         if bias is not None:
             shape = [taken.num_edges, q.shape[1] // rows]
             if list(bias.shape) != shape:
                 raise InputError(f"edge_bias must be [E, h] = {shape}, got {list(bias.shape)}")
             bias = bias.repeat(1, rows)  # the rows of a batch, which are heads here, share it
-        return propagate_attention(taken, q, k, v, edge_bias=bias, engine=engine, **given)
+        return propagate_attention(taken, q, k, v, edge_bias=bias, engine=engine, **options)
 
-    try:
-        for module in model.modules():
-            module.__dict__[NAME] = attend
-        yield
-    finally:
-        for module, was in outer:
-            del module.__dict__[NAME]
-            if was is not None:
-                module.__dict__[NAME] = was
-        model.set_attn_implementation(before)  # type: ignore[operator]
-    if missing := set(range(config.get_text_config().num_hidden_layers)) - asked:
-        raise InputError(f"layers {sorted(missing)} of {kind} did not ask transformers' AttentionInterface")
+
+_mine: ContextVar[tuple[_Along, ...]] = ContextVar("attend_along", default=())
+"""The open ``with`` blocks of this thread or task."""
+
+_anybodys: list[_Along] = []
+"""Those of all: without any, models and programs are as they always were."""
+
+_last: WeakKeyDictionary[nn.Module, _Along] = WeakKeyDictionary()
+"""In which ``with`` a layer was last called, if in one: it may be computed again there and nowhere else."""
+
+
+def _along_of(module: nn.Module) -> _Along | None:
+    """Return the ``with`` that a layer is called in."""
+    along = next((each for each in reversed(_mine.get()) if module in each.modules), None)
+    if torch._C._current_graph_task_id() != -1:  # in backward: autograd's own threads have no context
+        before = _last.get(module)
+        along = along or before
+        if along is not before or (along is not None and along.given is None):
+            raise InputError(
+                f"{type(module).__name__} recomputes its activations: backward belongs inside of the `with "
+                "attend_along` of the forward pass"
+            )
+    elif along is not None:
+        _last[module] = along
+    elif getattr(module, "_is_replica", False):
+        raise InputError("DataParallel copies the model into threads of its own: use DistributedDataParallel")
+    elif module.training:
+        _last.pop(module, None)
+    return along
+
+
+def _model_in(model: nn.Module) -> nn.Module:
+    """Return the model of ``transformers`` in what wraps it."""
+    from transformers import AttentionInterface, PreTrainedModel
+
+    modules = list(model.modules()) if isinstance(model, nn.Module) else []
+    inner = next((module for module in modules if isinstance(module, PreTrainedModel)), None)
+    if inner is None:
+        raise TypeError(f"model must be or wrap a model of transformers, got {kind_of(model)}")
+    if {m for m in modules if isinstance(m, PreTrainedModel)} - set(inner.modules()):
+        raise InputError("model holds several models of transformers: give one")
+    files = {type(module).__module__ for module in inner.modules()}
+    if not any(isinstance(x, AttentionInterface) for file in files for x in vars(sys.modules[file]).values()):
+        raise InputError(f"{inner.config.model_type} does not ask transformers' AttentionInterface")
+    return inner
 
 
 @kept
@@ -114,14 +184,33 @@ def _within(graph: AttentionGraph, window: int) -> AttentionGraph:
     return graph & near.to(graph.device)
 
 
+@cache
 def _register() -> None:
+    """Let every lookup of an attention or mask function, for good, ask whether a ``with`` is open."""
     from transformers import AttentionInterface, AttentionMaskInterface
 
-    AttentionInterface.register(NAME, _attention)
-    AttentionMaskInterface.register(NAME, _mask)
+    theirs, masks = AttentionInterface.get_interface, AttentionMaskInterface.__getitem__
+
+    def get_interface(self: Any, attn_implementation: str, default: Callable[..., Any]) -> Callable[..., Any]:
+        own = theirs(self, attn_implementation, default)
+        concerned = _anybodys or (not torch.compiler.is_compiling() and _last)
+        return partial(_attention, own) if concerned else own
+
+    def get_mask(self: Any, name: str) -> Callable[..., Any]:
+        return partial(_mask, masks(self, name)) if _anybodys else masks(self, name)
+
+    AttentionInterface.get_interface = get_interface  # type: ignore[method-assign]
+    AttentionMaskInterface.__getitem__ = get_mask  # type: ignore[method-assign]
 
 
-def _attention(
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def _attention(own: Callable[..., Any], module: nn.Module, *given: Any, **options: Any) -> Any:
+    along = _along_of(module)
+    return own(module, *given, **options) if along is None else _along_graph(along, module, *given, **options)
+
+
+def _along_graph(
+    along: _Along,
     module: nn.Module,
     query: Tensor,
     key: Tensor,
@@ -133,23 +222,29 @@ def _attention(
     **others: Any,
 ) -> tuple[Tensor, None]:
     """``transformers``' attention function: queries [B, h, n, d] to [B, n, h, d_v]."""
-    attend = module.__dict__.get(NAME)
-    if attend is None:
-        raise InputError("this model attends along a graph: call it inside of `with attend_along(...)`")
     for name, given in {"attention_mask": attention_mask, **others}.items():
         if given is not None and given is not False and name not in HARMLESS:
             raise InputError(f"{type(module).__name__} has {name}, which attention along a graph would lose")
     if sliding_window is not None and not getattr(module, "is_causal", True):
         raise InputError(
-            f"{type(module).__name__} has a sliding_window to both sides; make it with the graph"
+            f"{type(module).__name__} has a sliding_window to both sides: set it to None in each module, "
+            "and give graphs by layer that have it"
         )
     # Under autocast, rotated queries and keys are float32.
     q, k, v = (x.to(value.dtype).permute(2, 0, 1, 3).flatten(1, 2) for x in (query, key, value))
-    output = attend(module.layer_idx, sliding_window, len(query), q, k, v, scale=scaling, dropout=dropout)
+    output = along.attend(module, sliding_window, len(query), q, k, v, scale=scaling, dropout=dropout)
     return output.unflatten(1, query.shape[:2]).transpose(0, 1), None
 
 
-def _mask(
+def _mask(own: Callable[..., Any], *, config: Any, **given: Any) -> Any:
+    along = next((each for each in reversed(_mine.get()) if id(config) in each.configs), None)
+    if along is None:
+        return own(config=config, **given)
+    along.called = True
+    return _no_mask(**given)
+
+
+def _no_mask(
     *,
     q_length: int,
     kv_length: int,
