@@ -122,13 +122,16 @@ class Operations(TorchDispatchMode):
 
     def __init__(self):
         super().__init__()
-        self.reads, self.count = [], 0
+        self.reads, self.count, self.doubles = [], 0, []
 
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
         self.count += 1
         if operation.overloadpacket.__name__ in self.READING:
             self.reads.append(operation.name())
-        return operation(*args, **kwargs or {})
+        output = operation(*args, **kwargs or {})
+        if getattr(output, "dtype", None) == torch.float64:
+            self.doubles.append(operation.name())
+        return output
 
 
 def planned(graph, num_heads, head_dim):

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from edgewise.validation import check_choice, check_count
+from edgewise.validation import check_choice, check_count, is_plain
 
 
 def attention_scores(query: Tensor, key: Tensor) -> Tensor:
@@ -117,13 +117,6 @@ def _check_mask(scores: Tensor, mask: Tensor) -> None:
         mask.expand_as(scores)
     except RuntimeError:
         raise ValueError(f"mask must fit the scores {list(scores.shape)}, got {list(mask.shape)}") from None
-
-
-def is_plain(linear: nn.Module) -> bool:
-    """Whether a linear map does what its weights say: nobody has replaced, wrapped, patched or hooked it."""
-    hooks = "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"
-    changed = "forward" in vars(linear) or any(getattr(linear, kind) for kind in hooks)
-    return type(linear) is nn.Linear and not changed
 
 
 class MultiHeadAttention(nn.Module):

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from attention_on_edges.attention import MultiHeadAttention
+from edgewise.message_passing.precision import HALF
 from edgewise.validation import check_bool, check_count, check_ends, check_probability, check_tokens
 
 
@@ -29,7 +30,7 @@ class Dropout(nn.Dropout):
     def forward(self, x: Tensor) -> Tensor:
         """Drop features in training; any shape."""
         dropped = round(self.p * 2**16)
-        if not self.training or x.device.type != "cpu" or not 0 < dropped < 2**16:
+        if not self.training or x.device.type != "cpu" or x.dtype in HALF or not 0 < dropped < 2**16:
             return super().forward(x)
         draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
         draws = draws.view(torch.int16)[: x.numel()].view(x.shape)  # each even in -2**15 .. 2**15 - 1
@@ -73,8 +74,14 @@ class PositionalEncoding(nn.Module):
         if positions.device.type not in ("cpu", "mps"):  # it would have to say which is the largest
             return waves(positions, self.dim_model)
         longest = int(positions.max()) + 1 if positions.numel() else 1
+        if longest > LONGEST:
+            return waves(positions.cpu(), self.dim_model).to(positions.device)
         table = _table(max(128, 2 ** (longest - 1).bit_length()), self.dim_model)
         return table.to(positions.device)[positions]
+
+
+LONGEST = 1 << 14
+"""Positions of the largest table that is kept."""
 
 
 @lru_cache(maxsize=16)
@@ -86,7 +93,7 @@ def _table(length: int, dim_model: int) -> Tensor:
 
 def position_table(length: int, dim_model: int) -> Tensor:
     """The waves of all positions up to a length; float32 [length, dim_model]."""
-    return waves(torch.arange(length), dim_model)
+    return waves(torch.arange(length, device="cpu"), dim_model)
 
 
 def waves(positions: Tensor, dim_model: int) -> Tensor:

@@ -9,7 +9,15 @@ from torch import Tensor, nn
 from edgewise.graphs import AttentionGraph
 from edgewise.message_passing.arguments import check_bias, check_states
 from edgewise.message_passing.operation import ENGINES, KERNELS, attention_weights, propagate_attention
-from edgewise.validation import check_choice, check_count, check_floats, check_probability, check_real
+from edgewise.message_passing.precision import HALF
+from edgewise.validation import (
+    check_choice,
+    check_count,
+    check_floats,
+    check_probability,
+    check_real,
+    is_plain,
+)
 
 OUTPUTS = ("project", "concat", "mean")
 """What becomes of the heads: concatenated and projected, concatenated, or their mean."""
@@ -167,9 +175,9 @@ class GraphAttention(nn.Module):
             sides = "one set" if graph.self_attention else "two sets"
             given = "not given" if context is None else "given (the rest goes by name)"
             raise ValueError(f"the graph is over {sides} of tokens, but context was {given}")
-        check_states(graph, "query", query, query, self.dim_model, self.query.weight)
+        check_states(graph, "query", query, query, self.dim_model, self.query)
         senders, name = (query, "query") if context is None else (context, "context")
-        check_states(graph, name, senders, query, self.dim_context, self.query.weight)
+        check_states(graph, name, senders, query, self.dim_context, self.query)
         q = self._heads(self.query(query), self.num_heads)
         k, v = (self._heads(x, self.num_kv_heads) for x in (self.key(senders), self.value(senders)))
         times = q.shape[1] // self.num_heads  # as heads, leading dimensions share the graph
@@ -219,6 +227,10 @@ def of_edges(
     check_floats("edge_attr", attr)
     if attr.dim() != 2 or attr.shape[1] != edge_dim:
         raise ValueError(f"edge_attr must be [E, {edge_dim}], a row per edge, got {list(attr.shape)}")
-    alone = torch.eye(attr.shape[1], dtype=next(edge.parameters()).dtype, device=attr.device)
-    weight = edge(alone).unflatten(-1, (num_heads, -1)).to(q.dtype)  # [c, h, d]
-    return {"edge_attr": attr.to(q.dtype), "edge_proj": weight.repeat(1, q.shape[1] // num_heads, 1)}
+    whole: Any = (
+        edge.weight.T if is_plain(edge) else edge(torch.eye(len(attr.T), dtype=q.dtype, device=q.device))
+    )
+    kept = (torch.float32, q.dtype) if q.dtype in HALF else (q.dtype,)
+    given, weight = (x if x.dtype in kept else x.to(q.dtype) for x in (attr, whole))
+    weight = weight.unflatten(-1, (num_heads, -1))  # [c, h, d]
+    return {"edge_attr": given, "edge_proj": weight.repeat(1, q.shape[1] // num_heads, 1)}

@@ -6,7 +6,7 @@ from numbers import Real
 from typing import SupportsIndex, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 class InputError(ValueError):
@@ -110,6 +110,22 @@ def check_choice(name: str, value: object, allowed: Iterable[str]) -> None:
         raise UnknownNameError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}")
 
 
+def is_plain(module: nn.Module, kind: type[nn.Module] = nn.Linear) -> bool:
+    """Whether a module does what its class and weights say: not replaced, wrapped, patched or hooked."""
+    hooks = "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"
+    changed = vars(kind).keys() & vars(module).keys() or any(getattr(module, name) for name in hooks)
+    return type(module) is kind and not changed
+
+
+def check_plain(name: str, module: nn.Module, kind: type[nn.Module] = nn.Linear) -> None:
+    """Raise a ``TypeError`` where weights would be copied of a module that does something else besides."""
+    if not is_plain(module, kind):
+        raise TypeError(
+            f"{name} must be a plain {kind.__name__}; this {kind_of(module)} is of another class, wrapped, "
+            "patched or hooked, and what it does would be lost"
+        )
+
+
 def kind_of(x: object) -> str:
     """What an argument is, for messages: a tensor's dtype, else the name of its type."""
     return str(x.dtype) if isinstance(x, Tensor) else type(x).__name__
@@ -119,6 +135,8 @@ def check_floats(name: str, x: object) -> None:
     """Raise ``TypeError`` unless ``x`` is a floating-point tensor."""
     if not isinstance(x, Tensor) or not x.is_floating_point():
         raise TypeError(f"{name} must be a floating-point tensor, got {kind_of(x)}")
+    if x.is_nested:
+        raise TypeError(f"{name} is a nested tensor; its rows are wanted, torch.cat({name}.unbind())")
 
 
 def check_tokens(name: str, ids: Tensor, size: int) -> None:

@@ -57,6 +57,13 @@ def test_aggregators_equal_dense_ones(graph, how, num_heads):
     )
 
 
+@pytest.mark.parametrize(("count", "value"), [(700, 100.0), (70_000, 1.0)])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_mean_in_half_precision_is_between_what_it_is_of(count, value, dtype):
+    graph = bipartite([count], [1])
+    assert aggregate(graph, torch.full((count, 1, 1), value, dtype=dtype), "mean").item() == value
+
+
 @given(social_graphs, st.sampled_from(AGGREGATORS), heads)
 def test_gcn_equals_its_equation_with_the_adjacency_matrix(graph, how, num_heads):
     layer = uneven(GNNLayer(5, 8, num_heads, how))

@@ -1,3 +1,4 @@
+import contextlib
 import math
 
 import pytest
@@ -11,6 +12,7 @@ from attention_on_edges.layers import (
     PositionalEncoding,
     PositionwiseFeedForward,
     SublayerConnection,
+    _table,
     clones,
     draw_weights,
     evaluating,
@@ -81,6 +83,15 @@ def test_draw_weights_makes_copies_differ_and_leaves_norms():
 def test_bad_input(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_positions_are_kept_where_they_are_few_and_of_a_device_that_has_numbers():
+    before, late = _table.cache_info(), PositionalEncoding(2)(torch.tensor([2_000_000]))
+    assert _table.cache_info() == before
+    assert late[0].tolist() == pytest.approx([math.sin(2e6), math.cos(2e6)])
+    with contextlib.suppress(NotImplementedError), torch.device("meta"):
+        PositionalEncoding(6)(torch.arange(5, device="cpu"))
+    assert PositionalEncoding(6)(torch.arange(5)).device.type == "cpu"
 
 
 @pytest.mark.parametrize("shape", [(1001,), (3, 5, 7), (0, 4)])

@@ -5,11 +5,15 @@ import torch
 from torch import nn
 
 from attention_on_edges.models.causal_lm import CausalLM, CausalLMConfig
+from attention_on_edges.models.halting import StepCount
 from attention_on_edges.models.transformer import make_model
+from attention_on_edges.models.universal import make_universal_model
 from attention_on_edges.pool import GraphPool
 from attention_on_edges.training import LabelSmoothing
-from edgewise import causal
-from support import assert_steps_read_nothing, planned
+from attention_on_edges.training.loss import batch_loss
+from edgewise import AttentionGraph, causal, propagate_attention
+from edgewise.message_passing import precision
+from support import Operations, assert_steps_read_nothing, planned
 
 
 def a_translator():
@@ -26,6 +30,24 @@ def a_language_model():
     model = CausalLM(CausalLMConfig(11, 1, 8, 16, 2, 1)).to("meta")
     graph, ids = planned(causal([40, 25]), 2, 4), torch.zeros(65, dtype=torch.int64, device="meta")
     return model, lambda: nn.functional.cross_entropy(model(ids, graph, ids), ids)
+
+
+def test_a_device_without_float64_is_asked_for_none(monkeypatch):
+    """As on Apple's GPU: a CPU plays it, after a step that makes the table of positions."""
+    model, criterion = make_universal_model(11, 11, 3, 8, 16, 2), LabelSmoothing(11, 0, 0.1)
+    ids, states = torch.arange(400), torch.randn(400, 1, 4)
+    for _ in range(2):
+        batch = GraphPool()([[1, 2, 3] * 9, [4, 5]], [[6, 7] * 12, [8, 9, 10]])
+        links = AttentionGraph((ids[:, None] + ids[:9] ** 2).flatten() % 400, ids.repeat_interleave(9), 400)
+        with Operations() as operations:
+            found = batch_loss(model, batch, criterion)
+            (found.total + found.extra).backward()
+            StepCount().add(found.pondered)
+            assert all(side.mean_steps >= 1 for side in found.pondered.values())
+            propagate_attention(links, states, states, states, engine="tiles")
+        assert operations.doubles or {"cpu"} == precision.WITHOUT_DOUBLE
+        monkeypatch.setattr(precision, "WITHOUT_DOUBLE", {"cpu"})
+    assert operations.doubles == []
 
 
 @pytest.mark.parametrize("make", [a_translator, a_language_model])

@@ -52,6 +52,7 @@ class TestOutputLoss:
         criterion = LabelSmoothing(vocab, 2, smoothing)
         target = torch.randint(0, vocab, (tokens,))
         exact = [torch.randn(s, dtype=torch.float64) for s in ((tokens, 5), (vocab, 5), (vocab,))]
+        exact[2][2] = (0, -1e9, -torch.inf)[seed % 3]  # it is never to be predicted
         exact = [x.requires_grad_() for x in exact[: 3 if biased else 2]]
         logits = exact[0] @ exact[1].T + (exact[2] if biased else 0)
         expected = criterion(logits.log_softmax(1), target)

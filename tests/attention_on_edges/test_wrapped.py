@@ -9,6 +9,7 @@ from accelerate.hooks import ModelHook, add_hook_to_module
 from peft import LoraConfig, inject_adapter_in_model
 from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import nn
+from torch.ao.quantization import quantize_dynamic
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
@@ -16,6 +17,7 @@ from torch.optim.swa_utils import AveragedModel
 from torch.utils.checkpoint import checkpoint
 
 from attention_on_edges.attention import MultiHeadAttention
+from attention_on_edges.layers import Generator
 from attention_on_edges.models.causal_lm import CausalLM, CausalLMConfig
 from attention_on_edges.pool import GraphPool
 from attention_on_edges.training import LabelSmoothing, states_loss
@@ -88,6 +90,33 @@ def test_a_changed_linear_map_is_called(make, call, change):
     for linear in linears(changed).values():
         change(linear)
     torch.testing.assert_close(call(changed), call(expected), atol=1e-5, rtol=1e-4)
+
+
+@every
+def test_quantised_it_computes_about_the_same(make, call):
+    torch.manual_seed(0)
+    module = make().eval()
+    quantised = quantize_dynamic(module, {nn.Linear})
+    assert 0 < (call(quantised) - call(module)).abs().max() < 1
+
+
+class Capped(Generator):
+    def logits(self, x):
+        return torch.tanh(self.proj(x))
+
+
+@pytest.mark.parametrize("change", ["a subclass", "patched", "hooked"])
+def test_the_loss_is_of_what_a_changed_generator_predicts(change):
+    generator, hidden, target = Generator(8, 9), torch.randn(5, 8), torch.tensor([1, 2, 3, 4, 2])
+    if change == "a subclass":
+        generator.__class__ = Capped
+    elif change == "patched":
+        generator.logits = lambda x: torch.tanh(generator.proj(x))
+    else:
+        generator.register_forward_hook(lambda m, x, y: y.mul(2).log_softmax(-1))
+    criterion = LabelSmoothing(9, 2, 0.1)
+    loss, _ = states_loss(generator, criterion, hidden, target)
+    torch.testing.assert_close(loss, criterion(generator(hidden), target))
 
 
 @every

@@ -73,6 +73,9 @@ def test_positions_documents_offsets_and_padding_say_the_lengths(lengths, is_cau
     documents = torch.arange(len(lengths)).flip(0).repeat_interleave(torch.tensor(lengths, dtype=torch.int64))
     mask = torch.tensor([[i < n for i in range(9)] for n in lengths], dtype=torch.bool).view(-1, 9)
     assert AttentionGraph.from_position_ids([0, 1, 5, 6]).lengths.senders == (2, 2)
+    wide = torch.cat([torch.arange(256), torch.arange(2)]).byte()
+    assert AttentionGraph.from_position_ids(wide).lengths.senders == (256, 2)
+    assert AttentionGraph.from_padding_mask([[1, 1, 0], [1, 0, 0]]).lengths.senders == (2, 1)
     for graph in (
         AttentionGraph.from_position_ids(torch.cat([*places, documents[:0]]), causal=is_causal),
         AttentionGraph.from_document_ids(documents.int(), causal=is_causal),

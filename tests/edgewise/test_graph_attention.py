@@ -218,6 +218,11 @@ plain = GraphAttention(6, 2)
 featured = GraphAttention(6, 2, edge_dim=2)
 
 
+def changed(module, part):
+    getattr(module, part).register_forward_hook(lambda m, x, y: 2 * y)
+    return module
+
+
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
@@ -260,6 +265,11 @@ featured = GraphAttention(6, 2, edge_dim=2)
         (lambda: from_pyg(nn.Linear(2, 2)), TypeError, "must be a TransformerConv of PyG, got Linear"),
         (lambda: from_pyg(TransformerConv(4, 2, beta=True)), ValueError, "beta=True has a gate"),
         (lambda: from_pyg(TransformerConv(4, 2, aggr="max")), ValueError, "has aggr='max' and flow='source"),
+        (lambda: from_torch(changed(nn.MultiheadAttention(4, 2), "out_proj")), TypeError, "would be lost"),
+        (lambda: from_torch(changed(nn.TransformerEncoderLayer(4, 2, 4), "self_attn")), TypeError, "hooked"),
+        (lambda: to_torch(changed(GraphAttention(4, 2), "value")), TypeError, "value must be a plain Linear"),
+        (lambda: from_pyg(changed(TransformerConv(4, 2), "lin_key")), TypeError, "must be a plain Linear"),
+        (lambda: plain(three, torch.nested.nested_tensor([GOOD])), TypeError, r"torch\.cat\(query\.unbind"),
         (lambda: from_pyg(TransformerConv(-1, 2)), ValueError, "does not know its widths yet"),
     ],
 )

@@ -107,8 +107,10 @@ def test_attributes_of_edges_are_projected_and_added_to_keys_and_values(stacked,
 @engines
 @pytest.mark.parametrize("which", "qkv")
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), 3e38])
-def test_what_is_not_finite_spreads_along_edges_and_nowhere_else(engine, which, value):
+@pytest.mark.parametrize("whole", [False, True])
+def test_what_is_not_finite_spreads_along_edges_and_nowhere_else(engine, which, value, whole):
     graph = AttentionGraph(*torch.tensor([[0, 1, 2, 2, 3, 4], [1, 1, 1, 3, 4, 0]]), 6)
+    graph = complete(6) if whole else graph
     fields = dict(zip("qkv", (x.detach() for x in random_fields(graph, 2, 3)), strict=True))
     fields[which][2, 0, 1] = value
     output = propagate_attention(graph, **fields, engine=engine)
@@ -234,10 +236,11 @@ def test_a_bias_keeps_its_precision_and_products_do_not_overflow(engine, dtype):
     graph = causal(200)
     q, k, v = (x.detach().to(dtype) for x in random_fields(graph, 1, 64))
     bias = -(graph.dst - graph.src + 1000.0)[:, None] / 3
-    for scale in (1, 300):
-        found = propagate_attention(graph, scale * q, k, v, engine=engine, edge_bias=bias)
-        doubles = [(scale * q).double(), k.double(), v.double()]
-        expected = propagate_attention(graph, *doubles, engine="scatter", edge_bias=bias.double())
+    for factor, scale in ((1, None), (300, None), (300, 0.126), (1, 1e4)):
+        given = {"engine": engine, "scale": scale}
+        found = propagate_attention(graph, factor * q, k, v, edge_bias=bias, **given)
+        doubles = [(factor * q).double(), k.double(), v.double()]
+        expected = propagate_attention(graph, *doubles, edge_bias=bias.double(), **given)
         assert found.dtype == dtype
         torch.testing.assert_close(found.double(), expected, atol=0.02, rtol=0.02)
 

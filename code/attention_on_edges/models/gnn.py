@@ -10,6 +10,7 @@ from torch.nn.functional import leaky_relu
 
 from edgewise.graphs import AttentionGraph
 from edgewise.message_passing import propagate_attention, softmax_over_in_edges
+from edgewise.message_passing.precision import HALF
 from edgewise.validation import check_choice, check_count, check_floats, check_real
 
 AGGREGATORS = ("sum", "mean", "max", "attention")
@@ -64,6 +65,8 @@ def aggregate(
 def reduce_edges(graph: AttentionGraph, sent: Tensor, how: str = "sum") -> Tensor:
     """Reduce messages on edges, [E, h, d_k], at the receivers by sum, mean or max: [num_dst, h, d_k]."""
     check_choice("how", how, ["sum", "mean", "max"])
+    if how == "mean" and sent.dtype in HALF:  # the sum may be too large, or stall
+        return reduce_edges(graph, sent.float(), how).to(sent.dtype)
     silence = sent.new_zeros(graph.num_dst, *sent.shape[1:])
     if how == "max":
         receiver = graph.dst[:, None, None].expand_as(sent)

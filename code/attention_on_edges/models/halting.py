@@ -7,6 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from edgewise.message_passing.precision import widest
 from edgewise.validation import check_choice, check_count, check_real
 
 
@@ -79,7 +80,7 @@ class Pondering:
     @property
     def mean_steps(self) -> float:
         """Mean number of steps per token."""
-        return float(self.steps.double().mean())
+        return float(self.steps.to(widest(self.steps.device)).mean())
 
     @property
     def histogram(self) -> list[int]:
@@ -107,7 +108,7 @@ class StepCount:
             before, cost = self.histograms.get(side, none), self._cost.get(side, 0.0)
             more = found.histogram if counts else none
             self.histograms[side] = [a + b for a, b in zip(before, more, strict=True)]
-            self._cost[side] = cost + float(found.cost.detach().double().sum()) * counts
+            self._cost[side] = cost + float(found.cost.detach().to(widest(found.cost.device)).sum()) * counts
 
     def over_all(self, add: Callable[[list[float]], list[float]]) -> None:
         """Sum the histograms over processes; ``add`` sums a list of numbers over them."""

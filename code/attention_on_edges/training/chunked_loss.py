@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from attention_on_edges.training.smoothing import LabelSmoothing
-from edgewise.message_passing.precision import without_second_derivatives
+from edgewise.message_passing.precision import widest, without_second_derivatives
 
 CHUNK = 1 << 21
 """Logits in a chunk: eight megabytes in float32, which stay in a third-level cache."""
@@ -80,8 +80,7 @@ class _OutputLoss(torch.autograd.Function):
         learning = any(ctx.needs_input_grad[:3])
         inputs = (hidden, weight, bias)
         grads: list[Any] = [None if x is None or not learning else torch.zeros_like(x) for x in inputs]
-        loss = torch.zeros((), dtype=torch.float64, device=hidden.device)
-        correct = torch.zeros((), dtype=torch.float64, device=hidden.device)
+        loss, correct = torch.zeros(2, dtype=widest(hidden.device), device=hidden.device)
         factor, rounded = weight.to(dtype), hidden.to(dtype)
         buffers = hidden.new_empty(2, min(rows, len(target)), len(weight))
         for first in range(0, len(target), rows):
@@ -90,7 +89,7 @@ class _OutputLoss(torch.autograd.Function):
             logits, gradient = buffers[:, : len(targets)]
             _write_logits(logits, states, factor, bias)
             some, right = _loss_and_gradient(logits, targets, criterion, gradient)
-            loss, correct = loss + some.double().sum(), correct + right.double().sum()
+            loss, correct = loss + some.to(loss.dtype).sum(), correct + right.to(loss.dtype).sum()
             if learning:
                 if bias is not None:
                     grads[2] += gradient.sum(0)
@@ -133,8 +132,10 @@ def _loss_and_gradient(
     rows = correct.nonzero().squeeze(1)
     correct[rows] = logits[rows].argmax(1) == target[rows]  # of equal predictions the first counts
     right = right - log_z
-    others = logits.sum(1) - logits[:, criterion.padding_idx] - (criterion.size - 1) * log_z
-    loss = -criterion.certain * right - criterion.share * others - criterion.entropy()
+    loss = -criterion.certain * right - criterion.entropy()
+    if criterion.share:
+        logits[:, criterion.padding_idx] = 0
+        loss -= criterion.share * (logits.sum(1) - (criterion.size - 1) * log_z)
     gradient -= criterion.share
     gradient[:, criterion.padding_idx] += criterion.share
     gradient.scatter_add_(1, target[:, None], torch.full_like(log_z, -criterion.certain)[:, None])

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from attention_on_edges.attention import is_plain
 from attention_on_edges.layers import Generator
 from attention_on_edges.models.halting import Pondering
 from attention_on_edges.models.transformer import Transformer
@@ -17,6 +16,7 @@ from attention_on_edges.training.chunked_loss import output_loss
 from attention_on_edges.training.distributed import world_size
 from attention_on_edges.training.smoothing import LabelSmoothing
 from attention_on_edges.tutorial import NoamOpt
+from edgewise.validation import is_plain
 
 
 class DivergedError(Exception):
@@ -73,7 +73,7 @@ def states_loss(
 ) -> tuple[Tensor, float]:
     """Return the summed loss of final states, and how many targets they predict; see :func:`output_loss`."""
     proj = generator.proj
-    if is_plain(proj):
+    if is_plain(generator, Generator) and is_plain(proj):
         return output_loss(hidden, proj.weight, proj.bias, target, criterion)
     log_probs = generator(hidden)
     right = (log_probs.argmax(1) == target) & (target != criterion.padding_idx)

@@ -1,7 +1,7 @@
 """Packed sequences, whole or in windows: two numbers per token, from the forms of other libraries."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -45,7 +45,7 @@ class Packed(NamedTuple):
 
 def lengths_of_offsets(name: str, offsets: Tensor | Sequence[int]) -> Tensor:
     """Tokens of each sequence, from FlashAttention's ``cu_seqlens``: 0, and where each sequence ends."""
-    offsets = _check(name, offsets, 1).long()
+    offsets = _check(name, offsets, 1)
     lengths = offsets.diff()
     if len(offsets) == 0 or int(offsets[0]) != 0 or bool((lengths < 0).any()):
         raise ValueError(f"{name} must begin with 0 and never fall, got {offsets.tolist()[:9]}")
@@ -69,21 +69,21 @@ def lengths_of_documents(ids: Tensor | Sequence[int]) -> Tensor:
     return lengths
 
 
-def lengths_of_padding(mask: Tensor) -> Tensor:
+def lengths_of_padding(mask: Tensor | Sequence[Sequence[int]]) -> Tensor:
     """Real tokens of each row."""
-    _check("padding_mask", mask, 2)
+    mask = _check("padding_mask", mask, 2)
     if bool(((mask != 0) & (mask != 1)).any()):
         raise ValueError("padding_mask must hold True or 1 at real tokens, False or 0 at padding")
-    return mask.long().sum(1)
+    return mask.sum(1)
 
 
-def _check(name: str, x: Tensor | Sequence[int], dim: int) -> Tensor:
+def _check(name: str, x: Tensor | Sequence[Any], dim: int) -> Tensor:
     x = torch.tensor(x, dtype=torch.int64) if isinstance(x, list | tuple) else x
-    if not isinstance(x, Tensor) or x.is_floating_point():
+    if not isinstance(x, Tensor) or x.is_floating_point() or x.is_complex():
         raise TypeError(f"{name} must be a tensor of integers, got {kind_of(x)}")
     if x.dim() != dim:
         raise ValueError(f"{name} must have {dim} dimension{'s' * (dim > 1)}, got {list(x.shape)}")
-    return x
+    return x.long()  # what is subtracted must not wrap
 
 
 def _runs(begins: Tensor, count: int) -> Tensor:

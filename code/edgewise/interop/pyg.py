@@ -6,6 +6,7 @@ from torch import nn
 
 from edgewise.graph_attention import GraphAttention
 from edgewise.interop.torch import take
+from edgewise.validation import check_plain
 
 
 def from_pyg(conv: Any, engine: str = "auto") -> GraphAttention:
@@ -24,13 +25,15 @@ def from_pyg(conv: Any, engine: str = "auto") -> GraphAttention:
     Raises
     ------
     TypeError
-        If it is no ``TransformerConv``.
+        If it is no ``TransformerConv``, or one of its maps is quantised, adapted or hooked.
     ValueError
         If it has what this layer has not: a gate (``beta=True``), another sum than PyG's default (``aggr``),
         edges that point the other way (``flow``), or widths that it has not seen yet.
     """
     if type(conv).__name__ != "TransformerConv":
         raise TypeError(f"conv must be a TransformerConv of PyG, got {type(conv).__name__}")
+    from torch_geometric.nn.dense.linear import Linear
+
     if conv.beta:
         raise ValueError("a TransformerConv with beta=True has a gate, which GraphAttention has not")
     if conv.aggr != "add" or conv.flow != "source_to_target":
@@ -59,5 +62,6 @@ def from_pyg(conv: Any, engine: str = "auto") -> GraphAttention:
     pairs += [(layer.edge, conv.lin_edge)] if layer.edge is not None else []
     pairs += [(layer.skip, conv.lin_skip)] if layer.skip is not None else []
     for ours, theirs in pairs:
+        check_plain("each map of conv", theirs, Linear)
         take(ours, theirs.weight, theirs.bias)
     return layer.train(conv.training)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from edgewise.graph_attention import GraphAttention
 from edgewise.graphs import AttentionGraph
 from edgewise.transformer_layer import GraphTransformerLayer
-from edgewise.validation import kind_of
+from edgewise.validation import check_plain, kind_of
 
 PARTS = ("linear1", "linear2", "norm1", "norm2", "dropout", "dropout1", "dropout2")
 """What a layer has besides its attention and activation, here as there."""
@@ -46,7 +46,7 @@ def from_torch(module: nn.Module, engine: str = "auto") -> Any:
     Raises
     ------
     TypeError
-        If it is none of these.
+        If it is none of these, or has been changed: a projection is quantised, adapted or hooked.
     ValueError
         If it has what ``GraphAttention`` has not: ``add_bias_kv``, ``add_zero_attn``, or keys and values of
         different widths.
@@ -54,7 +54,7 @@ def from_torch(module: nn.Module, engine: str = "auto") -> Any:
     if type(module) is nn.MultiheadAttention:
         return _attention(module, engine)
     if type(module) is nn.TransformerEncoderLayer:
-        sizes = module.linear1.in_features, module.self_attn.num_heads, module.linear1.out_features
+        sizes = module.self_attn.embed_dim, module.self_attn.num_heads, 1  # the rest comes whole
         layer = GraphTransformerLayer(*sizes, activation=module.activation, norm_first=module.norm_first)
         layer.self_attn = _attention(module.self_attn, engine)
         return _with_parts(layer, module)
@@ -68,6 +68,8 @@ def from_torch(module: nn.Module, engine: str = "auto") -> Any:
 
 
 def _attention(module: nn.MultiheadAttention, engine: str) -> GraphAttention:
+    check_plain("module", module, nn.MultiheadAttention)
+    check_plain("out_proj", module.out_proj, type(nn.MultiheadAttention(1, 1).out_proj))
     if module.bias_k is not None or module.add_zero_attn or module.kdim != module.vdim:
         raise ValueError(
             "GraphAttention has no add_bias_kv or add_zero_attn, and one width of keys and values; got "
@@ -105,12 +107,12 @@ def to_torch(module: nn.Module) -> Any:
     Raises
     ------
     TypeError
-        If it is none of these.
+        If it is none of these, or a projection is quantised, adapted or hooked.
     ValueError
         If it has what ``nn.MultiheadAttention`` has not, such as grouped heads or attributes of edges.
     """
     if isinstance(module, GraphTransformerLayer):
-        sizes = module.linear1.in_features, module.self_attn.num_heads, module.linear1.out_features
+        sizes = module.self_attn.dim_model, module.self_attn.num_heads, 1  # the rest comes whole
         how: Any = {"activation": module.activation, "norm_first": module.norm_first, "batch_first": True}
         layer = nn.TransformerEncoderLayer(*sizes, **how)
         layer.self_attn = to_torch(module.self_attn)
@@ -126,6 +128,8 @@ def to_torch(module: nn.Module) -> Any:
     extra = module.scale is not None or module.edge is not None or module.skip is not None
     if grouped or extra or module.out is None:
         raise ValueError(f"nn.MultiheadAttention has no such layer as {module}")
+    for name in ("query", "key", "value", "out"):
+        check_plain(name, getattr(module, name))
     width, first = module.dim_context, module.query
     new: Any = nn.MultiheadAttention(
         module.dim_model, module.num_heads, module.dropout, first.bias is not None, kdim=width, vdim=width,

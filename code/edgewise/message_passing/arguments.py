@@ -4,29 +4,30 @@ import math
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from edgewise.graphs import AttentionGraph
 from edgewise.message_passing.precision import HALF
-from edgewise.validation import check_floats, check_real
+from edgewise.validation import check_floats, check_real, is_plain
 
 
 def check_states(
-    graph: AttentionGraph, name: str, x: Tensor, query: Tensor, width: int, weight: Tensor
+    graph: AttentionGraph, name: str, x: Tensor, query: Tensor, width: int, layer: nn.Module
 ) -> None:
-    """Check the states [..., n, width] of a side, ``query`` or ``context``, for a layer with such weights."""
+    """Check the states [..., n, width] of a side, ``query`` or ``context``, for what maps it first."""
     check_floats(name, x)
     side, tokens = ("dst", graph.num_dst) if name == "query" else ("src", graph.num_src)
     shape = [*query.shape[:-2], tokens, width]
     if list(x.shape) != shape:
         hint = _advice(graph, side, x.shape) if x.shape[-2:-1] != (tokens,) else ""
         raise ValueError(f"{name} must be {shape} for this graph and layer, got {list(x.shape)}{hint}")
-    if x.dtype != weight.dtype and not torch.is_autocast_enabled(weight.device.type):
-        raise ValueError(f"{name} must be {weight.dtype} as the layer's weights are, got {x.dtype}")
+    dtype = layer.weight.dtype if is_plain(layer) else x.dtype
+    if x.dtype != dtype and not torch.is_autocast_enabled(x.device.type):
+        raise ValueError(f"{name} must be {dtype} as the layer's weights are, got {x.dtype}")
 
 
-def check_tensors(graph: AttentionGraph, scale: float | None, **tensors: Tensor) -> list[Tensor]:
-    """Return the tensors, scaled and with as many heads as queries have."""
+def check_tensors(graph: AttentionGraph, **tensors: Tensor) -> list[Tensor]:
+    """Return the tensors, with as many heads as queries have."""
     if not isinstance(graph, AttentionGraph):
         raise TypeError(f"graph must be an AttentionGraph, got {type(graph).__name__}")
     for name, x in tensors.items():
@@ -48,10 +49,14 @@ def check_tensors(graph: AttentionGraph, scale: float | None, **tensors: Tensor)
             raise ValueError(f"{name} must have q's dtype {q.dtype}, got {x.dtype}")
         if x.device != graph.device:
             raise ValueError(f"{name} must be on the graph's device {graph.device}, got {x.device}")
-    if scale is not None:
-        q = q * (check_real("scale", scale) * math.sqrt(q.shape[-1]))
     rest = [x for name, x in tensors.items() if name != "q"]
     return [q, *(x.repeat_interleave(q.shape[1] // heads, 1) if fewer else x for x in rest)]
+
+
+def scaled(q: Tensor, scale: float | None) -> Tensor:
+    """Return queries [..., d] for scores over the root of d; float32 of half precision, as in engines."""
+    factor = 1.0 if scale is None else check_real("scale", scale) * math.sqrt(q.shape[-1])
+    return q if math.isclose(factor, 1, rel_tol=1e-12) else factor * (q.float() if q.dtype in HALF else q)
 
 
 def check_bias(graph: AttentionGraph, q: Tensor, edge_bias: Tensor | None) -> None:

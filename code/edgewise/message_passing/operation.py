@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.linalg import vector_norm
 
 from edgewise.graphs import AttentionGraph
-from edgewise.message_passing.arguments import check_bias, check_features, check_tensors
+from edgewise.message_passing.arguments import check_bias, check_features, check_tensors, scaled
 from edgewise.message_passing.csr import csr
 from edgewise.message_passing.engine_choice import choose, in_a_transform
 from edgewise.message_passing.flex import flex, varlen
@@ -90,29 +90,35 @@ def propagate_attention(
         unknown, or does not take what is given; the message names one that does.
     """
     check_choice("engine", engine, ["auto", *ENGINES, *KERNELS])
-    q, k, v = check_tensors(graph, scale, q=q, k=k, v=v)
+    q, k, v = check_tensors(graph, q=q, k=k, v=v)
     check_bias(graph, q, edge_bias)
     features = check_features(graph, q, v, engine, edge_attr, edge_proj)
+    dtype, q = q.dtype, scaled(q, scale)
+    if q.dtype != dtype:
+        k, v, *features = (x.to(q.dtype) for x in (k, v, *features))
+        edge_bias = None if edge_bias is None else edge_bias.to(q.dtype)
     keep = None
     if check_probability("dropout", dropout):
-        keep = q.new_empty(graph.num_edges, q.shape[1]).bernoulli_(1 - dropout).div_(1 - dropout)
+        keep = q.new_empty(graph.num_edges, q.shape[1], dtype=torch.promote_types(q.dtype, torch.float32))
+        keep.bernoulli_(1 - dropout).div_(1 - dropout)
     if engine == "auto":
         engine = choose(graph, q, v, edge_bias, keep, *features)
     if graph.num_edges == 0:
         engine = "scatter"
     with without_autocast(q.device.type):
         output = (ENGINES.get(engine) or KERNELS[engine])(graph, q, k, v, edge_bias, keep, *features)
-        if engine not in ("csr", "scatter") and not _finite(output):
-            # Tiles multiply what is masked by zero.
+        if engine not in ("csr", "scatter") and not _finite(q, k, output):
+            # Tiles multiply what is masked by zero, and PyTorch's kernel makes zeros of a row of NaN.
             output = csr(graph, q, k, v, edge_bias, keep)
-        return output
+        return output.to(dtype)
 
 
-def _finite(output: Tensor) -> bool:
+def _finite(*tensors: Tensor) -> bool:
     """Whether all numbers are finite, asked of a CPU alone: it would halt a GPU or end a compiled program."""
-    if output.device.type != "cpu" or torch.compiler.is_compiling() or in_a_transform():
+    if tensors[0].device.type != "cpu" or torch.compiler.is_compiling() or in_a_transform():
         return True
-    return math.isfinite(vector_norm(output.detach(), dtype=torch.promote_types(output.dtype, torch.float32)))
+    wide = torch.promote_types(tensors[0].dtype, torch.float32)
+    return all(math.isfinite(vector_norm(x.detach(), dtype=wide)) for x in tensors)
 
 
 def attention_weights(
@@ -130,7 +136,8 @@ def attention_weights(
     The weights on each receiver's in-edges sum to one. Parameters and errors as in
     :func:`propagate_attention`.
     """
-    q, k = check_tensors(graph, scale, q=q, k=k)
+    q, k = check_tensors(graph, q=q, k=k)
     check_bias(graph, q, edge_bias)
     features = check_features(graph, q, q, "auto", edge_attr, edge_proj)
-    return in_full_precision(edge_softmax)(graph, q, k, edge_bias, *features)
+    weights = in_full_precision(edge_softmax)(graph, scaled(q, scale), k, edge_bias, *features)
+    return weights.to(q.dtype)

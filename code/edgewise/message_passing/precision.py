@@ -12,6 +12,8 @@ from edgewise.graphs import AttentionGraph
 
 HALF = (torch.float16, torch.bfloat16)
 
+WITHOUT_DOUBLE = {"mps"}
+
 OnEdges = Tensor | None
 """A number for each edge and head, [E, h], or nothing."""
 
@@ -30,6 +32,11 @@ def in_full_precision(engine: Engine) -> Engine:
         return engine(graph, *(x if x is None else x.float() for x in fields)).to(fields[0].dtype)
 
     return wrapped
+
+
+def widest(device: torch.device) -> torch.dtype:
+    """The widest floating-point type that a device has."""
+    return torch.float32 if device.type in WITHOUT_DOUBLE else torch.float64
 
 
 def without_autocast(device: str) -> contextlib.AbstractContextManager[object]:

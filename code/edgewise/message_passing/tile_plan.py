@@ -14,6 +14,7 @@ from torch import Tensor
 from edgewise.graphs import AttentionGraph
 from edgewise.graphs.kept import kept
 from edgewise.message_passing.layout import Bucket, Layout, PackedLayout, Placement, pack, unpack
+from edgewise.message_passing.precision import widest
 from edgewise.message_passing.tile_cuts import Cut, cut_graph
 
 MOST_WASTE = 8
@@ -195,7 +196,7 @@ class _Groups(NamedTuple):
 
 def _group_by_size(cut: Cut, *sides: Tensor) -> _Groups:
     """Group tiles by the logarithms of two lengths; a group is as high and wide as its largest tile."""
-    first, second = ((side.double().log() / math.log(BUCKET_RATIO)).long() for side in sides)
+    first, second = ((side.to(widest(side.device)).log() / math.log(BUCKET_RATIO)).long() for side in sides)
     _, group, tiles = (first * (int(second.max()) + 1) + second).unique(
         return_inverse=True, return_counts=True
     )
