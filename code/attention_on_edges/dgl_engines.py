@@ -8,11 +8,17 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs import AttentionGraph, dgl_available, load_dgl
+from edgewise.graphs.kept import kept
+
+
+@kept
+def _as_dgl(graph: AttentionGraph) -> Any:
+    return graph.to_dgl()
 
 
 def mailbox(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Send score and value along each edge; reduce each receiver's mailbox."""
-    g = graph.to_dgl().local_var()
+    g = _as_dgl(graph).local_var()
     g.srcdata.update({"k": k, "v": v})
     g.dstdata.update({"q": q})
     g.update_all(send_score_and_value, read_mailbox)
@@ -34,7 +40,7 @@ def read_mailbox(nodes: Any) -> dict[str, Tensor]:
 def builtin(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """The DGL tutorial's decomposition, made stable: each receiver's highest score is subtracted."""
     fn = load_dgl().function
-    g = graph.to_dgl().local_var()
+    g = _as_dgl(graph).local_var()
     g.srcdata.update({"k": k, "v": v})
     g.dstdata.update({"q": q})
     g.apply_edges(src_dot_dst("k", "q", "score"))
@@ -71,7 +77,7 @@ def fused(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
     Not to be differentiated twice: DGL's softmax takes some second derivatives for zero.
     """
-    dgl, g = load_dgl(), graph.to_dgl()
+    dgl, g = load_dgl(), _as_dgl(graph)
     score = dgl.ops.v_dot_u(g, q, k) / math.sqrt(q.shape[-1])  # [E, h, 1]
     return dgl.ops.u_mul_e_sum(g, v, dgl.ops.edge_softmax(g, score))
 

@@ -11,6 +11,7 @@ from edgewise.message_passing.arguments import check_bias, check_states
 from edgewise.message_passing.operation import ENGINES, KERNELS, attention_weights, propagate_attention
 from edgewise.message_passing.precision import HALF
 from edgewise.validation import (
+    check_bool,
     check_choice,
     check_count,
     check_floats,
@@ -116,11 +117,11 @@ class GraphAttention(nn.Module):
             )
         inner = self.dim_out * (num_heads if output == "mean" else 1)
         linear, fewer = partial(nn.Linear, device=device, dtype=dtype), inner // num_heads * self.num_kv_heads
-        self.query = linear(self.dim_model, inner, bias)
+        self.query = linear(self.dim_model, inner, check_bool("bias", bias))
         self.key, self.value = (linear(self.dim_context, fewer, bias) for _ in range(2))
         self.edge = linear(self.edge_dim, inner, False) if self.edge_dim else None
         self.out = linear(inner, self.dim_out, bias) if output == "project" else None
-        self.skip = linear(self.dim_model, self.dim_out, bias) if skip else None
+        self.skip = linear(self.dim_model, self.dim_out, bias) if check_bool("skip", skip) else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -178,6 +179,9 @@ class GraphAttention(nn.Module):
         check_states(graph, "query", query, query, self.dim_model, self.query)
         senders, name = (query, "query") if context is None else (context, "context")
         check_states(graph, name, senders, query, self.dim_context, self.query)
+        if 0 in query.shape[:-2]:  # nobody is there
+            y = self.query(query)[..., :1].expand(*query.shape[:-1], self.dim_out)
+            return (y, y.new_empty(*query.shape[:-2], graph.num_edges, self.num_heads)) if need_weights else y
         q = self._heads(self.query(query), self.num_heads)
         k, v = (self._heads(x, self.num_kv_heads) for x in (self.key(senders), self.value(senders)))
         times = q.shape[1] // self.num_heads  # as heads, leading dimensions share the graph

@@ -56,7 +56,7 @@ def check_counts(name: str, values: object) -> list[int]:
     ValueError
         If any of them is negative.
     """
-    if isinstance(values, Tensor):
+    if hasattr(values, "tolist"):  # a tensor or an array
         values = values.tolist()
     if isinstance(values, list | tuple | range):
         if all(type(value) is int and value >= 0 for value in values):

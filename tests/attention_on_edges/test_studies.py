@@ -103,7 +103,7 @@ class TestStudy:
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_committed_figures_are_of_the_studies_in_the_catalogue(name):
+def test_committed_figures_are_of_the_studies_there_are(name):
     results = load_study(name)
     recorded, entries = dict(results.config), STUDIES[name].entries
     recorded["entries"] = [  # settings that came later had their defaults

@@ -133,6 +133,7 @@ OFFSETS = G.from_cu_seqlens
         (lambda: OFFSETS(torch.tensor([1, 3])), ValueError, r"cu_q must begin with 0 and never fall"),
         (lambda: OFFSETS(torch.tensor([0, 3, 2])), ValueError, r"never fall, got \[0, 3, 2\]"),
         (lambda: OFFSETS(torch.tensor([0, 3]), torch.tensor([0, 1, 2])), ValueError, "pair up, got 1 and 2"),
+        (lambda: OFFSETS([0, 2.7]), TypeError, "cu_q must be a tensor of integers, got torch.float32"),
         (lambda: OFFSETS(3), TypeError, "cu_q must be a tensor of integers, got int"),
         (lambda: OFFSETS(torch.tensor([0, 3]), window=(-2, 0)), ValueError, "window must be at least -1"),
         (lambda: G.from_position_ids(torch.zeros(1, 3).int()), ValueError, r"1 dimension, got"),
@@ -150,6 +151,7 @@ def test_what_says_no_lengths_is_named(call, error, message):
 @pytest.mark.dgl
 @given(st.one_of(edge_graphs(), interval_graphs()))
 def test_a_graph_of_dgl_comes_back_as_it_was(graph):
+    graph.to_dgl().add_nodes(1, ntype=graph.to_dgl().ntypes[0])
     again = AttentionGraph.from_dgl(graph.to_dgl())
     assert torch.equal(again.edge_index, graph.edge_index)
     assert sides(again) == sides(graph)

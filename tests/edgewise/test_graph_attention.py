@@ -165,6 +165,9 @@ def test_leading_dimensions_share_the_graph_and_weights_can_be_asked_for(across)
     output, weights = layer(graph, query, context, **on_edges, need_weights=True)
     assert weights.shape == (2, 3, graph.num_edges, 4)
     torch.testing.assert_close(layer(graph, query, context, **on_edges), output)
+    nobody = layer(graph, query[:0], None if context is None else context[:0], **on_edges, need_weights=True)
+    assert [x.shape[1:] for x in nobody] == [output.shape[1:], weights.shape[1:]]
+    nobody[0].sum().backward()
     for i, j in ((0, 0), (1, 2)):
         one = layer(
             graph, query[i, j], None if context is None else context[i, j], **on_edges, need_weights=True

@@ -1,14 +1,32 @@
 """Constructors, combinators and conversions of graphs against pairs written out."""
 
+import copy
+import pickle
+
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewise.graphs import AttentionGraph, batch, bipartite, causal, complete, window
+from edgewise import GraphAttention, cost
+from edgewise.graphs import (
+    AttentionGraph,
+    batch,
+    bigbird,
+    binary_partition,
+    bipartite,
+    causal,
+    complete,
+    dilated,
+    global_tokens,
+    random_links,
+    window,
+)
 from edgewise.graphs import dgl as dgl_import
 from edgewise.graphs.dgl import dgl_available
 from edgewise.graphs.kept import kept
+from edgewise.message_passing import plan_tiles
 from support import edge_graphs, interval_graphs, sizes
 
 counts, reach = st.integers(0, 8), st.integers(0, 4)
@@ -46,6 +64,7 @@ def test_several_sizes_are_the_disjoint_union(lengths):
     for make in (complete, causal, lambda n: window(n, 1, 2)):
         whole, union = make(lengths), batch([make(n) for n in lengths])
         assert edges(whole) == edges(union)
+        assert whole.lengths == union.lengths == make(np.array(lengths)).lengths
         assert whole.num_src == union.num_src == sum(lengths)
     assert edges(bipartite(lengths, lengths[::-1])) == edges(
         batch([bipartite(n, m) for n, m in zip(lengths, lengths[::-1], strict=True)])
@@ -129,9 +148,43 @@ def from_intervals(start, stop, n, same=False):
     return AttentionGraph.from_intervals(long(start), long(stop), n, self_attention=same)
 
 
+@given(graphs)
+def test_it_travels_without_what_was_derived_from_it(graph):
+    light, before = pickle.dumps(graph), edges(graph)
+    plan_tiles(graph) if not graph.has_multi_edges else graph.has_multi_edges
+    cost(graph, 2, 4)
+    assert graph.kept
+    assert all(abs(len(pickle.dumps(each)) - len(light)) < 40 for each in (graph, copy.deepcopy(graph)))
+    again = pickle.loads(light)
+    assert (edges(again), sides(again), again.lengths) == (before, sides(graph), graph.lengths)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda flag: dilated(5, 1, 1, causal=flag),
+        lambda flag: global_tokens(5, 1, causal=flag),
+        lambda flag: random_links(5, 1, causal=flag),
+        lambda flag: bigbird(5, 1, 1, 1, causal=flag),
+        lambda flag: binary_partition(5, 1, causal=flag),
+        lambda flag: AttentionGraph.from_lengths([3], causal=flag),
+        lambda flag: AttentionGraph.from_cu_seqlens([0, 3], causal=flag),
+        lambda flag: AttentionGraph.from_intervals(long([0]), long([1]), 1, self_attention=flag),
+        lambda flag: AttentionGraph.from_networkx(complete(2).to_networkx(), self_loops=flag),
+        lambda flag: GraphAttention(4, 2, skip=flag),
+        lambda flag: GraphAttention(4, 2, bias=flag),
+    ],
+)
+def test_a_flag_is_a_bool(call):
+    call(True)
+    with pytest.raises(TypeError, match="must be True or False, got 'no'"):
+        call("no")
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
+        (lambda: complete(2).select_receivers(long([[0]])), VALUE, r"receivers must be a list, got \[1, 1\]"),
         (lambda: complete(-1), VALUE, "sizes must be at least 0, got -1"),
         (lambda: causal([2, True]), TYPE, r"sizes\[1\] must be an integer, got True"),
         (lambda: bipartite([2, 3], [1]), VALUE, "must pair up, got 2 and 1"),

@@ -109,7 +109,8 @@ class TestRandomLinks:
         graph = bigbird(n, reach, count, links, seed, is_causal)
         alone = random_links(n, links, seed, is_causal)
         ahead, itself = window(n, 0, reach), torch.eye(n, dtype=torch.bool)
-        more = random_links(n, links, seed, is_causal, ahead).to_mask()
+        twice = AttentionGraph(ahead.src.repeat(2), ahead.dst.repeat(2), n)
+        more = random_links(n, links, seed, is_causal, twice).to_mask()
         for mask, local in (
             (graph.to_mask(), mask_of(n, attends)),
             (alone.to_mask() | itself, itself),
@@ -230,6 +231,10 @@ class TestReach:
     ("call", "message"),
     [
         (lambda: dilated(5, 1, 0), r"step \(distance between .*\) must be at least 1, got 0"),
+        (lambda: from_runs(*torch.tensor([[3], [0], [1]]), 3), r"receiver must lie in 0\.\.2, got 3"),
+        (lambda: from_runs(*torch.tensor([[1], [-1], [1]]), 3), r"start must lie in 0\.\.2, got -1"),
+        (lambda: from_runs(*torch.tensor([[1], [2], [4]]), 3), r"stop must lie in 0\.\.3, got 4"),
+        (lambda: from_runs(torch.tensor([0, 1]), *torch.tensor([[0], [1]]), 3), "as long as the others"),
         (lambda: random_links(5, 1, besides=complete(4)), "graph over the same 5 tokens"),
         (lambda: binary_partition(5, 0), r"k \(spans .* each level and side\) .* 1, got 0"),
         (lambda: dependency_tree([-1, -1]), r"one root \(-1\), got 2 roots: \[0, 1\]"),

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from edgewise.graphs import AttentionGraph, causal
 from edgewise.message_passing import propagate_attention
-from edgewise.validation import check_count, check_ids, check_real, check_tokens
+from edgewise.validation import check_bool, check_count, check_ids, check_real, check_tokens
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class CausalLM(nn.Module):
         for parameter in self.parameters():
             if parameter.dim() == 2:
                 nn.init.normal_(parameter, std=0.02)
-        if config.tied:
+        if check_bool("tied", config.tied):
             self.out.weight = self.embed.weight
 
     def pack(self, texts: Sequence[Sequence[int]]) -> PackedTexts:

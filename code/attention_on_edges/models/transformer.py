@@ -24,7 +24,7 @@ from attention_on_edges.models.recording import current_recording, recorded
 from attention_on_edges.pool import Batch
 from edgewise.graphs import AttentionGraph
 from edgewise.message_passing import ENGINES, propagate_attention
-from edgewise.validation import check_choice, check_count
+from edgewise.validation import check_bool, check_choice, check_count
 
 State = dict[str, Tensor]
 """States [N, dim_model] of the source tokens under ``"enc"`` and of the target tokens under ``"dec"``."""
@@ -322,6 +322,6 @@ def make_model(
         engine,
     )
     draw_weights(model)
-    if shared:
+    if check_bool("shared", shared):
         share_matrix(model)
     return model

@@ -19,7 +19,7 @@ from attention_on_edges.models.transformer import Decoder, Encoder, Output, PreF
 from attention_on_edges.pool import Batch
 from edgewise.graphs import AttentionGraph
 from edgewise.message_passing import ENGINES
-from edgewise.validation import check_choice, check_count
+from edgewise.validation import check_bool, check_choice, check_count
 
 
 class UTransformer(Transformer):
@@ -307,6 +307,6 @@ def make_universal_model(
         *settings,
     )
     draw_weights(model)
-    if shared:
+    if check_bool("shared", shared):
         share_matrix(model)
     return model

@@ -49,7 +49,7 @@ class StepLayer(nn.Module):
     """A layer of graph attention with some of ``STEPS``, or with ``GATV2`` instead of the dot product.
 
     With none of them it is GAT (Veličković et al. 2018) with its ELU; with all, the encoder layer of
-    :class:`~attention_on_edges.models.gnn.GraphTransformerLayer`, whose feed-forward network takes the
+    :class:`~edgewise.GraphTransformerLayer`, whose feed-forward network takes the
     ELU's place.
     """
 

@@ -108,7 +108,7 @@ class AttentionGraph:
         if bool((start > stop).any()):
             bad = int((start > stop).nonzero()[0])
             raise ValueError(f"start must not exceed stop, got {int(start[bad])} > {int(stop[bad])} at {bad}")
-        if self_attention and num_src != len(start):
+        if check_bool("self_attention", self_attention) and num_src != len(start):
             raise ValueError(
                 f"self-attention has one interval per token, got {len(start)} for num_src={num_src}"
             )
@@ -132,9 +132,8 @@ class AttentionGraph:
             If a length is not an integer, or negative, or ``causal`` is not a bool.
         """
         check_bool("causal", causal)
-        counts = check_counts("lengths", lengths)
-        device = lengths.device if isinstance(lengths, Tensor) else None
-        return cls.of_packed(Packed(tuple(counts), right=0 if causal else None), device)
+        counts = tuple(check_counts("lengths", lengths))
+        return cls.of_packed(Packed(counts, right=0 if causal else None), packing.device_of(lengths))
 
     @classmethod
     def from_cu_seqlens(
@@ -209,7 +208,9 @@ class AttentionGraph:
         return cls.from_lengths(packing.lengths_of_documents(document_ids), causal=causal)
 
     @classmethod
-    def from_padding_mask(cls, padding_mask: Tensor, *, causal: bool = False) -> "AttentionGraph":
+    def from_padding_mask(
+        cls, padding_mask: Tensor | Sequence[Sequence[int]], *, causal: bool = False
+    ) -> "AttentionGraph":
         """The real tokens of a padded batch, ``states[padding_mask.bool()]``, without the padding.
 
         Parameters
@@ -304,7 +305,7 @@ class AttentionGraph:
         """
         number = {node: i for i, node in enumerate(graph)}
         pairs = [(number[a], number[b]) for a, b in graph.to_directed(as_view=True).edges()]
-        if self_loops:
+        if check_bool("self_loops", self_loops):
             there = set(pairs)
             pairs += [(i, i) for i in number.values() if (i, i) not in there]
         src, dst = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T
@@ -517,6 +518,8 @@ class AttentionGraph:
             If it is not that, or a number is out of range.
         """
         check_ids("receivers", receivers, self.num_dst)
+        if receivers.dim() != 1:
+            raise ValueError(f"receivers must be a list, got {list(receivers.shape)}")
         if self.intervals is not None:
             start, stop = (x.index_select(0, receivers) for x in self.intervals)
             return self.unchecked(self.num_src, len(receivers), intervals=(start, stop))
@@ -670,11 +673,10 @@ class AttentionGraph:
             graph.add_edges_from((("src", i), ("dst", j)) for i, j in zip(src, dst, strict=True))
         return graph
 
-    @kept
     def to_dgl(self) -> Any:
         """Return a homogeneous ``DGLGraph``, or a heterograph ``src -attends-> dst`` for two sets of tokens.
 
-        Edge ``e`` of the result is edge ``e`` of this graph. Made once and remembered.
+        Edge ``e`` of the result is edge ``e`` of this graph.
 
         Raises
         ------
@@ -685,6 +687,10 @@ class AttentionGraph:
         if self.self_attention:
             return dgl.graph(ends, num_nodes=self.num_src)
         return dgl.heterograph({("src", "attends", "dst"): ends}, {"src": self.num_src, "dst": self.num_dst})
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what has been derived from it: copies and pickles are light, and make it anew."""
+        return vars(self) | {"kept": {}} | ({} if self.intervals is None else {"_edges": None})
 
     def __repr__(self) -> str:
         sides = (

@@ -6,7 +6,7 @@ from torch import Tensor
 from edgewise.graphs.attention_graph import AttentionGraph
 from edgewise.graphs.constructors import window
 from edgewise.graphs.edge_lists import from_pairs
-from edgewise.validation import check_count
+from edgewise.validation import check_bool, check_count
 
 
 def global_tokens(n: int, count: int, causal: bool = False) -> AttentionGraph:
@@ -30,7 +30,8 @@ def global_tokens(n: int, count: int, causal: bool = False) -> AttentionGraph:
     n = check_count("n (tokens)", n)
     count = min(check_count("count (global tokens)", count), n)
     place = torch.arange(n)
-    stop = (place + 1).clamp(max=count) if causal else torch.where(place < count, n, count)
+    ends = check_bool("causal", causal)
+    stop = (place + 1).clamp(max=count) if ends else torch.where(place < count, n, count)
     return AttentionGraph.from_intervals(torch.zeros_like(stop), stop, n, self_attention=True)
 
 
@@ -63,9 +64,9 @@ def random_links(
     known = window(n, 0, 0) if besides is None else besides
     if not known.self_attention or known.num_src != n:
         raise ValueError(f"besides must be a graph over the same {n} tokens, got {known}")
-    order = (known.dst * n + known.src).sort().values  # by receiver, then by sender
+    order = (known.dst * n + known.src).unique()  # by receiver, then by sender
     receiver, sender = order // max(n, 1), order % max(n, 1)
-    visible = torch.arange(1, n + 1) if causal else torch.full((n,), n)
+    visible = torch.arange(1, n + 1) if check_bool("causal", causal) else torch.full((n,), n)
     counted = torch.bincount(receiver[sender < visible[receiver]], minlength=n)
     generator = torch.Generator().manual_seed(check_count("seed", seed))
     dst, rank = _draw(visible - counted, per_token, generator)

@@ -7,35 +7,37 @@ from torch import Tensor
 
 from edgewise.graphs.attention_graph import AttentionGraph
 from edgewise.graphs.edge_lists import from_pairs
-from edgewise.graphs.packing import Packed
-from edgewise.validation import check_count, check_counts
+from edgewise.graphs.packing import Packed, device_of
+from edgewise.validation import check_bool, check_count, check_counts
+
+Sizes = Tensor | int | Sequence[int]
 
 
-def complete(sizes: int | Sequence[int]) -> AttentionGraph:
+def complete(sizes: Sizes) -> AttentionGraph:
     """Every token attends to every token of its sentence, itself included: the encoder's graph.
 
     Parameters
     ----------
-    sizes : int or sequence of int
-        Tokens in the sentence; several sizes give the disjoint union of as many sentences.
+    sizes : int, sequence of int or Tensor
+        Tokens in the sentence; several give the disjoint union of as many, on a tensor's device.
 
     Raises
     ------
     TypeError, ValueError
         If a size is not an integer or negative.
     """
-    return AttentionGraph.from_lengths(check_counts("sizes", sizes))
+    return _packed(sizes)
 
 
-def causal(sizes: int | Sequence[int]) -> AttentionGraph:
+def causal(sizes: Sizes) -> AttentionGraph:
     """Every token attends to itself and to those before it: the decoder's half-complete graph.
 
     Parameters and errors are those of :func:`complete`.
     """
-    return AttentionGraph.from_lengths(check_counts("sizes", sizes), causal=True)
+    return _packed(sizes, right=0)
 
 
-def bipartite(src_sizes: int | Sequence[int], dst_sizes: int | Sequence[int]) -> AttentionGraph:
+def bipartite(src_sizes: Sizes, dst_sizes: Sizes) -> AttentionGraph:
     """Every receiving token attends to every sending token of its pair: the graph of cross-attention.
 
     Parameters
@@ -48,15 +50,15 @@ def bipartite(src_sizes: int | Sequence[int], dst_sizes: int | Sequence[int]) ->
     TypeError, ValueError
         If a size is not an integer or negative, or the two sequences differ in length.
     """
-    src_sizes, dst_sizes = check_counts("src_sizes", src_sizes), check_counts("dst_sizes", dst_sizes)
-    if len(src_sizes) != len(dst_sizes):
+    senders, receivers = check_counts("src_sizes", src_sizes), check_counts("dst_sizes", dst_sizes)
+    if len(senders) != len(receivers):
         raise ValueError(
-            f"src_sizes and dst_sizes must pair up, got {len(src_sizes)} and {len(dst_sizes)} of them"
+            f"src_sizes and dst_sizes must pair up, got {len(senders)} and {len(receivers)} of them"
         )
-    return AttentionGraph.of_packed(Packed(tuple(src_sizes), tuple(dst_sizes)))
+    return AttentionGraph.of_packed(Packed(tuple(senders), tuple(receivers)), device_of(src_sizes))
 
 
-def window(sizes: int | Sequence[int], left: int, right: int) -> AttentionGraph:
+def window(sizes: Sizes, left: int, right: int) -> AttentionGraph:
     """Every token attends to itself, to ``left`` tokens before it and ``right`` after it.
 
     The window ends where the sentence does. ``sizes`` as in :func:`complete`.
@@ -68,7 +70,12 @@ def window(sizes: int | Sequence[int], left: int, right: int) -> AttentionGraph:
     """
     left = check_count("left (tokens attended to before the token)", left)
     right = check_count("right (tokens attended to after the token)", right)
-    return AttentionGraph.of_packed(Packed(tuple(check_counts("sizes", sizes)), None, left, right))
+    return _packed(sizes, left, right)
+
+
+def _packed(sizes: Sizes, left: int | None = None, right: int | None = None) -> AttentionGraph:
+    packed = Packed(tuple(check_counts("sizes", sizes)), None, left, right)
+    return AttentionGraph.of_packed(packed, device_of(sizes))
 
 
 def dilated(n: int, reach: int, step: int, causal: bool = False) -> AttentionGraph:
@@ -97,7 +104,7 @@ def dilated(n: int, reach: int, step: int, causal: bool = False) -> AttentionGra
     n = check_count("n (tokens)", n)
     reach = min(check_count("reach (tokens attended to on each side)", reach), n)
     step = min(check_count("step (distance between tokens attended to)", step, 1), max(n, 1))
-    offset = step * torch.arange(-reach, 1 if causal else reach + 1)
+    offset = step * torch.arange(-reach, 1 if check_bool("causal", causal) else reach + 1)
     dst = torch.arange(n).repeat_interleave(len(offset))
     src = dst + offset.repeat(n)
     there = (src >= 0) & (src < n)
@@ -130,6 +137,12 @@ def batch(graphs: Sequence[AttentionGraph]) -> AttentionGraph:
     def joined(parts: Iterable[Tensor], offsets: list[int]) -> Tensor:
         return torch.cat([part + offset for part, offset in zip(parts, offsets, strict=False)])
 
+    packed = [g.lengths for g in graphs if g.lengths is not None]
+    if len(packed) == len(graphs) and len({(p.left, p.right) for p in packed}) == 1:
+        senders = tuple(n for p in packed for n in p.senders)
+        receivers = None if same else tuple(n for p in packed for n in p.receivers or ())
+        whole = packed[0]._replace(senders=senders, receivers=receivers)
+        return AttentionGraph.of_packed(whole, graphs[0].device)
     intervals = [g.intervals for g in graphs if g.intervals is not None]
     if len(intervals) == len(graphs):
         start, stop = (joined(parts, offsets_src) for parts in zip(*intervals, strict=True))

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from edgewise.graphs.attention_graph import AttentionGraph
 from edgewise.graphs.ordering import once
+from edgewise.validation import check_ids
 
 
 def from_runs(receiver: Tensor, start: Tensor, stop: Tensor, num_tokens: int) -> AttentionGraph:
@@ -23,6 +24,13 @@ def from_runs(receiver: Tensor, start: Tensor, stop: Tensor, num_tokens: int) ->
     TypeError, ValueError
         If the runs are not tensors of int64 or a token is out of range.
     """
+    runs = {"receiver": receiver, "start": start, "stop": stop}
+    for name, x in runs.items():
+        check_ids(name, x[:0], num_tokens)
+        if x.shape != receiver.shape or x.dim() != 1:
+            raise ValueError(f"{name} must be a list, as long as the others, got {list(x.shape)}")
+    for name, x in runs.items():
+        check_ids(name, x[start < stop], num_tokens + (name == "stop"))
     length = (stop - start).clamp(min=0)
     first = (length.cumsum(0) - length).repeat_interleave(length)
     src = start.repeat_interleave(length) + torch.arange(len(first), device=first.device) - first
@@ -30,5 +38,5 @@ def from_runs(receiver: Tensor, start: Tensor, stop: Tensor, num_tokens: int) ->
 
 
 def from_pairs(src: Tensor, dst: Tensor, num_tokens: int) -> AttentionGraph:
-    """Build a graph of self-attention from pairs, possibly repeated; edges are ordered by sender."""
-    return AttentionGraph(*once(src, dst, num_tokens), num_tokens)
+    """Build a graph of self-attention from pairs in range, possibly repeated; edges are ordered by sender."""
+    return AttentionGraph.unchecked(num_tokens, None, edges=once(src, dst, num_tokens))

@@ -43,6 +43,11 @@ class Packed(NamedTuple):
         return start, stop
 
 
+def device_of(x: object) -> torch.device | None:
+    """Where a tensor lies; nowhere in particular if it is none."""
+    return x.device if isinstance(x, Tensor) else None
+
+
 def lengths_of_offsets(name: str, offsets: Tensor | Sequence[int]) -> Tensor:
     """Tokens of each sequence, from FlashAttention's ``cu_seqlens``: 0, and where each sequence ends."""
     offsets = _check(name, offsets, 1)
@@ -78,7 +83,8 @@ def lengths_of_padding(mask: Tensor | Sequence[Sequence[int]]) -> Tensor:
 
 
 def _check(name: str, x: Tensor | Sequence[Any], dim: int) -> Tensor:
-    x = torch.tensor(x, dtype=torch.int64) if isinstance(x, list | tuple) else x
+    if not isinstance(x, Tensor) and hasattr(x, "__len__"):
+        x = torch.as_tensor(x) if len(x) else torch.empty(0, dtype=torch.int64)
     if not isinstance(x, Tensor) or x.is_floating_point() or x.is_complex():
         raise TypeError(f"{name} must be a tensor of integers, got {kind_of(x)}")
     if x.dim() != dim:

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from edgewise.graphs.attention_graph import AttentionGraph
 from edgewise.graphs.edge_lists import from_runs
-from edgewise.validation import check_count
+from edgewise.validation import check_bool, check_count
 
 
 def partition_spans(n: int) -> tuple[Tensor, Tensor]:
@@ -68,7 +68,7 @@ def binary_partition(n: int, k: int, causal: bool = False) -> AttentionGraph:
         size = 2**level
         end = left_end(token, k, level)
         runs.append((token, first + 2 * left_end(token, k, level + 1).clamp(min=0), first + end))
-        if not causal:
+        if not check_bool("causal", causal):
             there = -(-n // size)
             begin, stop = right_begin(token, k, level), 2 * right_begin(token, k, level + 1)
             runs.append((token, first + begin, first + stop.clamp(max=there)))

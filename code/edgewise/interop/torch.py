@@ -12,8 +12,8 @@ from edgewise.graphs import AttentionGraph
 from edgewise.transformer_layer import GraphTransformerLayer
 from edgewise.validation import check_plain, kind_of
 
-PARTS = ("linear1", "linear2", "norm1", "norm2", "dropout", "dropout1", "dropout2")
-"""What a layer has besides its attention and activation, here as there."""
+PARTS = ("linear1", "linear2", "norm1", "norm2", "dropout", "dropout1", "dropout2", "activation")
+"""What a layer has besides its attention, here as there."""
 
 
 class GraphEncoder(nn.Module):
@@ -55,7 +55,7 @@ def from_torch(module: nn.Module, engine: str = "auto") -> Any:
         return _attention(module, engine)
     if type(module) is nn.TransformerEncoderLayer:
         sizes = module.self_attn.embed_dim, module.self_attn.num_heads, 1  # the rest comes whole
-        layer = GraphTransformerLayer(*sizes, activation=module.activation, norm_first=module.norm_first)
+        layer = GraphTransformerLayer(*sizes, norm_first=module.norm_first)
         layer.self_attn = _attention(module.self_attn, engine)
         return _with_parts(layer, module)
     if type(module) is nn.TransformerEncoder:
@@ -113,8 +113,7 @@ def to_torch(module: nn.Module) -> Any:
     """
     if isinstance(module, GraphTransformerLayer):
         sizes = module.self_attn.dim_model, module.self_attn.num_heads, 1  # the rest comes whole
-        how: Any = {"activation": module.activation, "norm_first": module.norm_first, "batch_first": True}
-        layer = nn.TransformerEncoderLayer(*sizes, **how)
+        layer = nn.TransformerEncoderLayer(*sizes, norm_first=module.norm_first, batch_first=True)
         layer.self_attn = to_torch(module.self_attn)
         return _with_parts(layer, module)
     if isinstance(module, GraphEncoder):

@@ -1,6 +1,6 @@
 """Chapter 5: attention as message passing, one operation with several engines.
 
-Every model in this package calls :func:`propagate_attention`. Its engines give the same values and gradients;
+Every layer calls :func:`propagate_attention`. Its engines give the same values and gradients;
 they differ in speed by two orders of magnitude.
 """
 

@@ -71,7 +71,7 @@ def cost(graph: AttentionGraph, num_heads: int, head_dim: int) -> Cost:
     The cheaper one of ``csr`` and ``tiles``, with few exceptions: ``scatter`` inside of ``torch.func``'s
     transforms, which go through no other engine; ``tiles`` if the graph is one tile, small or half full;
     ``csr`` if there are two edges of the same pair; ``scatter`` for ``csr`` where PyTorch has no kernels
-    for that; and no prediction on a GPU. This is asked only where ``operation.py`` leaves a choice:
+    for that; and no prediction on a GPU. This is asked only where there is a choice:
     edges with attributes go by ``csr`` always, some graphs on a GPU in half precision by ``varlen``.
 
     Parameters

@@ -139,5 +139,6 @@ def attention_weights(
     q, k = check_tensors(graph, q=q, k=k)
     check_bias(graph, q, edge_bias)
     features = check_features(graph, q, q, "auto", edge_attr, edge_proj)
-    weights = in_full_precision(edge_softmax)(graph, scaled(q, scale), k, edge_bias, *features)
+    with without_autocast(q.device.type):
+        weights = in_full_precision(edge_softmax)(graph, scaled(q, scale), k, edge_bias, *features)
     return weights.to(q.dtype)

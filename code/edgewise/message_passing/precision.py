@@ -18,7 +18,7 @@ OnEdges = Tensor | None
 """A number for each edge and head, [E, h], or nothing."""
 
 Engine = Callable[..., Tensor]
-"""Takes a graph, queries, keys, values, and biases and factors of edges."""
+"""Takes a graph, queries, keys, values; of edges, biases, factors, and attributes with their projection."""
 
 
 def in_full_precision(engine: Engine) -> Engine:
