@@ -37,6 +37,31 @@ def test_another_configuration_is_refused(tmp_path):
         load_checkpoint(*checkpoints(tmp_path), CONFIG)
 
 
+@pytest.mark.parametrize("bytes_left", [0, 100, 1000, b"<html>not here</html>"])
+def test_a_damaged_checkpoint_is_named_with_the_one_before_it(tmp_path, bytes_left):
+    (tmp_path / "step-best.pt").touch()
+    for step in (3, 5):
+        save_checkpoint(tmp_path, step, {"x": torch.zeros(500)}, CONFIG)
+    newest = checkpoints(tmp_path)[-1]
+    newest.write_bytes(newest.read_bytes()[:bytes_left] if isinstance(bytes_left, int) else bytes_left)
+    with pytest.raises(CheckpointError, match=r"step-00000005.pt is damaged; step-00000003.pt is before it"):
+        load_checkpoint(newest, CONFIG)
+
+
+@pytest.mark.parametrize(("call", "code"), [("fsync", errno.EINVAL), ("open", errno.EACCES)])
+def test_a_folder_that_cannot_be_flushed_is_no_failure(tmp_path, monkeypatch, call, code):
+    before = getattr(os, call)
+
+    def refusing(at, *given):
+        if call == "open" or os.path.isdir(f"/proc/self/fd/{at}"):
+            raise OSError(code, "as on a network share")
+        return before(at, *given)
+
+    monkeypatch.setattr(os, call, refusing)
+    write_atomically(tmp_path / "file", b"new")
+    assert (tmp_path / "file").read_bytes() == b"new"
+
+
 def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "file"
     write_atomically(path, b"old")

@@ -12,7 +12,9 @@ from typer.testing import CliRunner
 
 from attention_on_edges import runs, studies, tasks
 from attention_on_edges.cli import app as cli
+from attention_on_edges.cli.one_line_errors import one_line_errors
 from attention_on_edges.cli.translating import MOST_BYTES
+from attention_on_edges.corpora.text import check_alphabet
 from attention_on_edges.corpora.tokenization import BPE
 from attention_on_edges.corpora.tokenizer_config import TokenizerConfig
 from attention_on_edges.runs import artifacts
@@ -153,8 +155,18 @@ def test_a_line_out_for_each_line_in(given, lines, messages, translator):
 def test_a_terminal_of_another_encoding_loses_no_line(translator):
     words = ["translate", "--model", str(translator), "--beam", "1"]
     result = CliRunner(charset="latin-1").invoke(cli.app, words, input="\u5b57\na dog\n".encode())
-    assert result.exit_code == 0, result.exception
-    assert "\\u5b57" in result.stdout or "\\ufffd" in result.stdout
+    assert result.exit_code == 1
+    assert "\\u5b57" in result.stderr
+    assert [bool(line) for line in result.stdout.split("\n")] == [False, True, False]
+
+
+def test_what_no_corpus_has_is_refused_and_a_file_that_ends_early_is_a_fault():
+    for text in ("שלום", "😀", "a 狗"):
+        with pytest.raises(InputError, match="text has signs that the translator never saw"):
+            check_alphabet(text)
+    check_alphabet("Ça coûte 20 €, à 30 °C… naïve!")
+    with pytest.raises(RuntimeError, match="a file ends too early"), one_line_errors():
+        raise EOFError
 
 
 def test_info():

@@ -5,12 +5,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from attention_on_edges.models.sparse_translator import on_source_graph
 from attention_on_edges.models.transformer import make_model
 from attention_on_edges.models.universal import make_universal_model
-from attention_on_edges.training import StoppedError, Trainer, TrainingConfig
+from attention_on_edges.pool import GraphPool
+from attention_on_edges.training import StoppedError, Trainer, TrainingConfig, distributed
 from attention_on_edges.training.checkpoint_files import checkpoints
 from attention_on_edges.training.distributed import assert_same, process_group, rank, seed_by_rank
-from book_support import SortingData, scale_states
+from book_support import SortingData, scale_states, small_model
 from processes import free_port, in_team, set_role
 
 PLAIN = TrainingConfig(epochs=50, batch_size=7, warmup=20, factor=0.3, grad_accum=2, clip=1.0)
@@ -178,3 +180,12 @@ def test_processes_need_a_device_that_can_be_shared_out(monkeypatch):
     monkeypatch.setenv("RANK", "2")
     with pytest.raises(ConnectionError, match=r"RANK must lie in 0\.\.1, got 2"), process_group("cpu"):
         pass
+
+
+def test_models_of_which_a_batch_needs_a_part_are_trained_in_parallel(process_group, monkeypatch):
+    monkeypatch.setattr(distributed, "world_size", lambda: 2)
+    model = on_source_graph(small_model(), "window", 1)
+    call = distributed.parallel(model, lambda model, batch: model.hidden(batch).sum())
+    for _ in range(2):
+        call(GraphPool()([[3, 4, 5]], [[0, 5, 6]])).backward()
+    assert model.span.grad is None

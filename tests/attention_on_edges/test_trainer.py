@@ -20,9 +20,10 @@ from attention_on_edges.training import (
     take_step,
     trainer,
 )
-from attention_on_edges.training.checkpoint_files import CheckpointError
+from attention_on_edges.training.checkpoint_files import CheckpointError, locked
 from attention_on_edges.tutorial import NoamOpt
 from book_support import SortingData, scale_states, small_model
+from edgewise.validation import InputError
 from processes import process
 
 TRAINING = TrainingConfig(epochs=3, batch_size=8, warmup=10, average=2, clip=1.0, grad_accum=2)
@@ -196,6 +197,13 @@ class TestFaults:
         run = begin(tmp_path, replace(TRAINING, monitor="bleu", patience=1))
         with pytest.raises(ValueError, match="'bleu'"):
             run.train()
+
+    def test_two_runs_do_not_write_into_one_folder(self, tmp_path):
+        run = begin(tmp_path)
+        with locked(tmp_path / "run"):
+            for write in (run.train, lambda: run.start(resume=True)):
+                with pytest.raises(InputError, match="another process is writing into"):
+                    write()
 
     def test_a_folder_with_a_run_is_neither_overwritten_nor_continued_otherwise(self, tmp_path):
         begin(tmp_path).train(max_steps=1)

@@ -32,6 +32,8 @@ def one_line_errors() -> Iterator[None]:
         yield
     except BrokenPipeError:  # whoever read the output has enough; typer ends the program
         raise
+    except EOFError as error:  # which typer would take for the end of what somebody types
+        raise RuntimeError("a file ends too early") from error
     except EXPECTED as error:
         tell(f"error: {' '.join(str(error).split())}")
         raise typer.Exit(2 if isinstance(error, UnknownNameError) else 1) from None

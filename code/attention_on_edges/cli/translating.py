@@ -9,6 +9,7 @@ import typer
 
 from attention_on_edges import runs
 from attention_on_edges.cli.one_line_errors import one_line_errors, tell, write
+from attention_on_edges.corpora.text import check_alphabet
 from attention_on_edges.runs import artifacts
 from attention_on_edges.runs.translator import Translator
 from edgewise.validation import InputError
@@ -72,6 +73,7 @@ def _translated(
         numbers.append(number)
         try:
             text = _decoded(given, number)
+            check_alphabet(text, f"text {number}")
             translator.encode(text, f"text {number}")
             readable[number] = text
         except InputError as error:

@@ -10,9 +10,18 @@ from pathlib import Path
 from zipfile import ZipFile
 
 from attention_on_edges.corpora.files import File
+from edgewise.validation import InputError
 
 Pair = tuple[str, str]
 """A sentence and its translation."""
+
+
+def check_alphabet(text: str, name: str = "text") -> None:
+    """Raise ``InputError`` for signs that no corpus has: of another alphabet, or pictures."""
+    letters = {c for c in text if c.isalpha() and "LATIN" not in unicodedata.name(c, "") and c not in "ªº"}
+    pictures = {c for c in text if unicodedata.category(c) == "So" and c not in "°©®™"}
+    if strange := letters | pictures:
+        raise InputError(f"{name} has signs that the translator never saw: {' '.join(sorted(strange))}")
 
 
 @dataclass(frozen=True)

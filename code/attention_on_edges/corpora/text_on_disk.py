@@ -1,6 +1,5 @@
 """Chapter 12: text that need not fit into memory, tokenised once and mapped from a file."""
 
-import fcntl
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -15,6 +14,7 @@ from attention_on_edges.corpora.files import cache_folder, json_digest
 from attention_on_edges.corpora.text_dataset import TextDataset
 from attention_on_edges.corpora.tokenization import BPE
 from attention_on_edges.tasks import Pair
+from attention_on_edges.training.checkpoint_files import locked
 
 SAMPLE = 500_000
 """Training pairs from which a tokenizer is learned."""
@@ -128,10 +128,8 @@ def learned(corpus: Corpus, vocab_size: int) -> BPE:
 def made_once(path: Path, make: Callable[[Path], None]) -> Path:
     """Return a file or folder, which the first process to ask makes under a temporary name and renames."""
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
         fresh = path.with_name(f".{path.name}.part")
-        with open(path.with_name(f".{path.name}.lock"), "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with locked(path):
             if not path.exists():
                 make(fresh)
                 fresh.rename(path)

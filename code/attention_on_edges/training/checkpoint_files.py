@@ -4,9 +4,12 @@ A new file is written beside the old one, flushed to the disk and only then rena
 resume bit for bit is decided in :mod:`~attention_on_edges.training.trainer`.
 """
 
+import errno
+import fcntl
 import io
 import json
 import os
+import pickle
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,12 +17,40 @@ from typing import Any
 
 import torch
 
+from edgewise.validation import InputError
+
+LACKING = {
+    errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM, errno.EISDIR, errno.EBADF, errno.ENOLCK,
+}  # fmt: skip
+"""What network shares, FUSE and Windows answer if a folder is to be flushed, or a file locked."""
+
 KEPT = 2
 """Checkpoints in a folder: the newest and the one before it."""
 
 
 class CheckpointError(Exception):
-    """A checkpoint is of another configuration; the message says where they differ."""
+    """A checkpoint is damaged, or of another configuration; the message says where they differ."""
+
+
+@contextmanager
+def locked(path: Path, wait: bool = True) -> Iterator[None]:
+    """Keep other processes out while a file or a folder of this name is written.
+
+    Raises
+    ------
+    InputError
+        If another process is writing and this one is not to wait.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path.with_name(f".{path.name}.lock"), "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            raise InputError(f"another process is writing into {path.parent}: name another folder") from None
+        except OSError as error:
+            if error.errno not in LACKING:
+                raise
+        yield
 
 
 @contextmanager
@@ -50,11 +81,15 @@ def write_atomically(path: Path, data: bytes) -> None:
 def rename_durably(fresh: Path, path: Path) -> None:
     """Rename a complete file or folder, and flush the rename to disk."""
     os.replace(fresh, path)
-    folder = os.open(path.parent, os.O_RDONLY)
     try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        if error.errno not in LACKING:  # else the file is in its place all the same
+            raise
 
 
 def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any], config: Mapping[str, Any]) -> None:
@@ -85,9 +120,16 @@ def load_checkpoint(path: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     Raises
     ------
     CheckpointError
-        If it belongs to another configuration.
+        If it is damaged or belongs to another configuration.
     """
-    found = torch.load(path, map_location="cpu", weights_only=True)
+    try:
+        found = torch.load(path, map_location="cpu", weights_only=True)
+    except (EOFError, OSError, RuntimeError, ValueError, pickle.UnpicklingError) as error:
+        if isinstance(error, OSError) and error.filename is not None:
+            raise
+        before = [other.name for other in checkpoints(path.parent) if other.name < path.name]
+        rest = f"; {before[-1]} is before it, from which a run goes on if it is removed" if before else ""
+        raise CheckpointError(f"{path} is damaged{rest}") from error
     theirs, ours = json.loads(found["config"]), json.loads(json.dumps(config))
     if theirs != ours:
         raise CheckpointError(f"{path} is of another configuration: {difference(theirs, ours)}")
@@ -96,7 +138,8 @@ def load_checkpoint(path: Path, config: Mapping[str, Any]) -> dict[str, Any]:
 
 def checkpoints(folder: Path) -> list[Path]:
     """Return a folder's checkpoints, those of fewer steps first."""
-    return sorted(folder.glob("step-*.pt"), key=lambda path: int(path.stem.removeprefix("step-")))
+    found = [path for path in folder.glob("step-*.pt") if path.stem.removeprefix("step-").isdigit()]
+    return sorted(found, key=lambda path: int(path.stem.removeprefix("step-")))
 
 
 def difference(theirs: Any, ours: Any, places: tuple[str, str] = ("there", "here"), name: str = "") -> str:

@@ -41,7 +41,8 @@ class TrainingConfig:
     autocast : bool
         Whether matrix products run in bfloat16; on a CPU without such products, in float32 all the same.
     seed : int
-        For weights, dropout and shuffling.
+        Of the dropout of all processes but the first. Weights, the first one's dropout and the order of data
+        come from the generators of whoever makes model and data.
     """
 
     epochs: int

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from attention_on_edges.models.universal import UTransformer
+from attention_on_edges.models.transformer import Transformer
 from attention_on_edges.training.checkpoint_files import difference
 from edgewise.validation import InputError
 
@@ -122,6 +122,6 @@ def parallel(model: nn.Module, function: Callable[..., Any]) -> Callable[..., An
     """Return ``function(model, ...)``, after which the gradients of several processes are their means."""
     if world_size() == 1:
         return partial(function, model)
-    # Halting units may have no gradient in a batch in which all tokens halt at once.
-    unused = isinstance(model, UTransformer)
+    # Others may have parts that a batch does not need: halting units, where all tokens halt at once; spans.
+    unused = type(model) is not Transformer
     return DistributedDataParallel(_Module(model, function), find_unused_parameters=unused)

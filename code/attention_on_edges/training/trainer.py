@@ -1,12 +1,12 @@
 """A training run, from top to bottom: batch, loss, backward, update, log, validation, checkpoint."""
 
+import contextlib
 import json
 import math
 import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,13 @@ from attention_on_edges.layers import evaluating
 from attention_on_edges.models.halting import StepCount
 from attention_on_edges.models.transformer import Transformer
 from attention_on_edges.pool import Batch, GraphPool
-from attention_on_edges.training.checkpoint_files import checkpoints, load_checkpoint, naming, save_checkpoint
+from attention_on_edges.training.checkpoint_files import (
+    checkpoints,
+    load_checkpoint,
+    locked,
+    naming,
+    save_checkpoint,
+)
 from attention_on_edges.training.config import TrainingConfig
 from attention_on_edges.training.dataset import TrainingData
 from attention_on_edges.training.distributed import (
@@ -173,8 +179,7 @@ class Trainer:
         else:
             seed_by_rank(self.config.seed)
         if rank() == 0:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with open(self.log, "ab") as file:
+            with self._alone(), open(self.log, "ab") as file:
                 file.truncate(log_end)  # lines after the checkpoint will be written again
         self.stages.append(self._stage | {"from_step": self.step, "to_step": self.step, "seconds": 0.0})
         self._began = self._saved_at = time.monotonic()
@@ -191,6 +196,14 @@ class Trainer:
         StoppedError
             If ``stop_requested`` was set.
         """
+        with self._alone():
+            self._train(max_steps)
+
+    def _alone(self) -> contextlib.AbstractContextManager[None]:
+        """Refuse to write into the folder while another run does."""
+        return locked(self.folder / "run", wait=False) if rank() == 0 else contextlib.nullcontext()
+
+    def _train(self, max_steps: int | None) -> None:
         while not self.finished and (max_steps is None or self.step < max_steps):
             try:
                 if self._train_epoch(max_steps):
@@ -232,7 +245,7 @@ class Trainer:
 
     def _learn(self, batch: Batch, first: bool = True, sync: bool = True) -> tuple[float, int]:
         """Add a batch's gradient to those that wait, unless it is the ``first``; return loss and tokens."""
-        local = nullcontext() if sync or world_size() == 1 else self._loss.no_sync()
+        local = contextlib.nullcontext() if sync or world_size() == 1 else self._loss.no_sync()
         with local:  # gradients of several processes are exchanged once per update
             part: BatchLoss = self._loss(batch, self.criterion, self.step, self.autocast)
         extra = 0.0 if part.extra is None else part.extra.item()
