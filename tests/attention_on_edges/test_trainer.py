@@ -192,6 +192,11 @@ class TestFaults:
         monkeypatch.setattr(SortingData, "eos_id", SortingData.pad_id, raising=False)
         with pytest.raises(ValueError, match="pad_id must not be eos_id; both are 2"):
             begin(tmp_path)
+        monkeypatch.setattr(SortingData, "eos_id", 1)
+        both = property(lambda self: {"valid": []}, lambda self, splits: None)
+        monkeypatch.setattr(SortingData, "splits", both, raising=False)
+        with pytest.raises(ValueError, match=r"to validate with in \['valid'\]"):
+            begin(tmp_path)
 
     def test_patience_watches_a_figure_that_is_there(self, tmp_path):
         run = begin(tmp_path, replace(TRAINING, monitor="bleu", patience=1))

@@ -184,6 +184,7 @@ def test_a_flag_is_a_bool(call):
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
+        (lambda: AttentionGraph.from_edge_index(long([[3], [1]]), (2, 4)), VALUE, "they seem swapped"),
         (lambda: complete(2).select_receivers(long([[0]])), VALUE, r"receivers must be a list, got \[1, 1\]"),
         (lambda: complete(-1), VALUE, "sizes must be at least 0, got -1"),
         (lambda: causal([2, True]), TYPE, r"sizes\[1\] must be an integer, got True"),

@@ -125,6 +125,9 @@ class Trainer:
         self.opt = NoamOpt(model.pos_enc.dim_model, *rate)
         if getattr(data, "eos_id", None) == data.pad_id:
             raise ValueError(f"padding is not learned, so pad_id must not be eos_id; both are {data.pad_id}")
+        splits = getattr(data, "splits", {})
+        if empty := [name for name in ("train", "valid") if not len(splits.get(name, "?"))]:
+            raise ValueError(f"there is nothing to learn from or to validate with in {empty}")
         self.criterion = LabelSmoothing(data.vocab_size, data.pad_id, config.smoothing)
         self.autocast = config.autocast and multiplies_bfloat16(self.device)
         self.pool, self.log = GraphPool(), self.folder / "metrics.jsonl"

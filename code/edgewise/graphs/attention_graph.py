@@ -247,7 +247,12 @@ class AttentionGraph:
         if edge_index.dim() != 2 or len(edge_index) != 2:
             raise ValueError(f"edge_index must be [2, E], got {list(edge_index.shape)}")
         src, dst = edge_index
-        return cls(src, dst, num_src, num_dst)
+        try:
+            return cls(src, dst, num_src, num_dst)
+        except ValueError as error:
+            if num_dst is not None and int(src.max()) < num_dst and int(dst.max()) < num_src:
+                raise ValueError(f"{error}; row 0 sends, row 1 receives: they seem swapped") from None
+            raise
 
     @classmethod
     def from_mask(cls, mask: Tensor, *, self_attention: bool) -> "AttentionGraph":

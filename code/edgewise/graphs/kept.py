@@ -12,6 +12,9 @@ from edgewise.validation import InputError
 Found = TypeVar("Found")
 
 
+OUTSIDE = "a program is given a graph's plan, it makes none: call the module once before, with this graph"
+
+
 def kept(find: Callable[..., Found]) -> Callable[..., Found]:
     """Ask a function of a graph, and of numbers, once per graph; its name is that of what is kept.
 
@@ -25,9 +28,10 @@ def kept(find: Callable[..., Found]) -> Callable[..., Found]:
             name = f"{name} {number}"
         if name not in graph.kept:
             if torch.compiler.is_exporting():
-                raise InputError("a graph is exported with its plan: call the module once before")
+                raise InputError(OUTSIDE)
             programs = torch.compiler.is_compiling() or "torch._dynamo" in sys.modules
-            (torch.compiler.disable(_keep) if programs else _keep)(graph, name, find, numbers)
+            keep = torch.compiler.disable(_keep, reason=OUTSIDE) if programs else _keep
+            keep(graph, name, find, numbers)
         return graph.kept[name]
 
     return ask

@@ -189,6 +189,8 @@ def _register() -> None:
     """Let every lookup of an attention or mask function, for good, ask whether a ``with`` is open."""
     from transformers import AttentionInterface, AttentionMaskInterface
 
+    if not hasattr(AttentionInterface, "get_interface"):
+        raise InputError("attend_along needs transformers 5 or newer")
     theirs, masks = AttentionInterface.get_interface, AttentionMaskInterface.__getitem__
 
     def get_interface(self: Any, attn_implementation: str, default: Callable[..., Any]) -> Callable[..., Any]:

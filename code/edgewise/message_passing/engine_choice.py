@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from edgewise.graphs import AttentionGraph
 from edgewise.graphs.kept import kept
@@ -89,7 +90,7 @@ def cost(graph: AttentionGraph, num_heads: int, head_dim: int) -> Cost:
     check_count("num_heads", num_heads, 1)
     check_count("head_dim", head_dim, 1)
     if in_a_transform():
-        return Cost({}, "scatter", "no other engine goes through torch.func's transforms")
+        return Cost({}, "scatter", "no other engine goes through torch.func's transforms and forward mode")
     return _cost(graph, num_heads, head_dim)
 
 
@@ -121,8 +122,8 @@ def _windows() -> bool:
 
 
 def in_a_transform() -> bool:
-    """Whether this runs inside of ``torch.func``'s ``grad``, ``vmap`` and the like."""
-    return torch._C._are_functorch_transforms_active()
+    """Whether this runs inside of ``torch.func``'s ``grad``, ``vmap`` and the like, or of forward mode."""
+    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
 @kept

@@ -101,6 +101,8 @@ def propagate_attention(
     if check_probability("dropout", dropout):
         keep = q.new_empty(graph.num_edges, q.shape[1], dtype=torch.promote_types(q.dtype, torch.float32))
         keep.bernoulli_(1 - dropout).div_(1 - dropout)
+    if engine not in ("auto", "scatter") and in_a_transform():
+        raise ValueError(f"engine {engine!r} is not for transforms and forward mode: use 'scatter'")
     if engine == "auto":
         engine = choose(graph, q, v, edge_bias, keep, *features)
     if graph.num_edges == 0:

@@ -127,7 +127,7 @@ def spread(tokens: Tensor, placement: Placement) -> Tensor:
 
 def collect(slots: Tensor, placement: Placement) -> Tensor:
     """Collect one output per token from the slots; a token in no slot gets zeros."""
-    return slots if placement.trivial else _Collect.apply(slots, placement)
+    return _Once.apply(slots) if placement.trivial else _Collect.apply(slots, placement)
 
 
 class _Spread(torch.autograd.Function):
@@ -142,6 +142,19 @@ class _Spread(torch.autograd.Function):
     @without_second_derivatives("engine='scatter'")
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         return _sum_slots(grad, ctx.placement), None
+
+
+class _Once(torch.autograd.Function):
+    """Nothing, but that PyTorch's kernels would refuse second derivatives without naming a remedy."""
+
+    @staticmethod
+    def forward(ctx: Any, slots: Tensor) -> Tensor:
+        return slots.view_as(slots)
+
+    @staticmethod
+    @without_second_derivatives("engine='scatter'")
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad
 
 
 class _Collect(torch.autograd.Function):
