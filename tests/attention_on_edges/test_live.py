@@ -391,6 +391,7 @@ def test_ninety_five_in_a_hundred_held_out_sentences_are_not_doubted(translators
 def test_the_address_holds_the_state_and_brings_it_back(page, site):
     translate(page, "They live near the river.")
     change(page, cuts=[["e2d", -1, -1, -1, 2]], reach=1)
+    page.wait_for_url("**&window=1")
     found, address = said(page), page.url
     other = page.context.new_page()
     other.goto(address)
@@ -399,7 +400,23 @@ def test_the_address_holds_the_state_and_brings_it_back(page, site):
     other.close()
     press(page, "Undo")
     press(page, "Undo")
-    assert page.url == (site / "index.html").as_uri()
+    page.wait_for_url((site / "index.html").as_uri())
+
+
+def test_share_tells_the_state_where_the_address_may_not_change(page):
+    """As after a hundred changes in half a minute; and what is foreign says its language."""
+    translate(page, "They live near the river.")
+    page.evaluate("""() => {
+        window.calls = 0;
+        history.replaceState = () => { window.calls++; throw new DOMException("", "SecurityError"); };
+        navigator.clipboard.writeText = async (text) => { window.copied = text; };
+    }""")
+    for reach in (3, 0, 1):
+        change(page, reach=reach)
+    press(page, "Share")
+    assert page.evaluate("window.copied").endswith("#live?text=They+live+near+the+river.&window=1")
+    assert page.evaluate("window.calls") <= 3
+    assert page.locator("[data-name=now]").get_attribute("lang") == "fr"
 
 
 @given(

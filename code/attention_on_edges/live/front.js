@@ -15,10 +15,10 @@
     <p class="note" data-name="note" role="status"></p>
     <div class="chips" data-name="chips"></div>
     <div class="stage">
-      <div><p class="pointed" data-name="pointed" aria-live="polite"></p><div class="frame"><svg role="application" tabindex="0"></svg></div></div>
+      <div><p class="pointed" data-name="pointed" aria-live="polite"></p><div class="frame"><svg role="application" tabindex="0" translate="no"></svg></div></div>
       <div class="answer">
-        <div class="before"><p class="label">The whole graph says</p><p class="said" data-name="whole"></p><p class="gloss" data-name="wholeGloss"></p></div>
-        <div role="status"><p class="label" data-name="head"></p><p class="said" data-name="now"></p><p class="gloss" data-name="gloss"></p></div>
+        <div class="before"><p class="label">The whole graph says</p><p class="said" data-name="whole" translate="no"></p><p class="gloss" data-name="wholeGloss"></p></div>
+        <div role="status"><p class="label" data-name="head"></p><p class="said" data-name="now" translate="no"></p><p class="gloss" data-name="gloss"></p></div>
         <p class="label" data-name="next"></p><div class="bars" data-name="bars"></div>
         <p class="why" data-name="why"></p>
         <p class="tools"><button data-do="undo">Undo</button><button data-do="reset">Reset</button><button data-do="share">Share</button> <span data-name="done" role="status"></span></p>
@@ -152,8 +152,24 @@
       if (this.field.value === typed) this.field.value = wanted.text;
       this.show(wanted, found.sentence, found.outcome);
       this.note(found.note);
-      history.replaceState(null, "", toLink(wanted) === toLink(this.start) ? location.href.split("#")[0] : toLink(wanted));
+      this.writeAddress();
       return true;
+    }
+
+    get address() {
+      const link = toLink(this.state);
+      return location.href.split("#")[0] + (link === toLink(this.start) ? "" : link);
+    }
+
+    // At once, or when a gesture ends: browsers allow a hundred changes in half a minute.
+    writeAddress() {
+      clearTimeout(this.writing);
+      const rest = (this.written ?? -Infinity) + 400 - performance.now();
+      if (rest > 0) this.writing = setTimeout(() => this.writeAddress(), rest);
+      else {
+        this.written = performance.now();
+        try { history.replaceState(null, "", this.address); } catch { this.writing = setTimeout(() => this.writeAddress(), 5000); }
+      }
     }
 
     // A sentence, translated once, and what is left of it; null if it cannot be read or is no longer wanted.
@@ -211,6 +227,7 @@
       this.root.classList.toggle("broken", Boolean(outcome));
       this.part("done").textContent = "";
       this.part("whole").textContent = sentence.said;
+      for (const name of ["whole", "now"]) this.part(name).lang = this.known.language;
       emphasise(this.part("wholeGloss"), glosses[sentence.said] ?? "");
       this.part("head").textContent = outcome ? (state.kept ? "With these edges alone" : "With what you cut") : `${TAP} ${isStart ? "the pulsing line" : "a line"}${TAP === "Tap" ? " twice" : ""}`;
       const now = this.part("now");
@@ -286,7 +303,7 @@
 
     async share() {
       try {
-        await navigator.clipboard.writeText(location.href);
+        await navigator.clipboard.writeText(this.address);
         this.part("done").textContent = "Copied.";
       } catch {  // not allowed to write there
         this.part("done").textContent = "See the address bar.";

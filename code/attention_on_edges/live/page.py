@@ -44,6 +44,10 @@ def model_files(name: str) -> dict[str, str]:
     return {f"{name}-{i}.js": f"{models}[{i}] = {json.dumps(part)};\n" for i, part in enumerate(data)}
 
 
+LANGUAGES = {"tatoeba": "fr", "multi30k": "de"}
+"""What each model writes, for who reads it aloud."""
+
+
 @cache
 def known(name: str, place: str) -> dict[str, Any]:
     """What the page needs to know before the model is loaded; ``place`` is the folder of the model's files.
@@ -54,6 +58,7 @@ def known(name: str, place: str) -> dict[str, Any]:
     first = cuts.config["sentence"] | {"outcomes": cuts.rows}
     files = [f"{place}/live.js", *(f"{place}/{file}" for file in model_files(name))]
     facts = {"model": name, "counts": [model["N"], model["h"]], "files": files, "first": first}
+    facts["language"] = LANGUAGES[name]
     return json.loads(read("home_page_texts.json")) | facts
 
 
