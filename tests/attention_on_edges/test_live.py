@@ -417,6 +417,11 @@ def test_share_tells_the_state_where_the_address_may_not_change(page):
     assert page.evaluate("window.copied").endswith("#live?text=They+live+near+the+river.&window=1")
     assert page.evaluate("window.calls") <= 3
     assert page.locator("[data-name=now]").get_attribute("lang") == "fr"
+    bar, colours = page.locator(".bars i.is").first, []
+    for forced in ("none", "active"):
+        page.emulate_media(forced_colors=forced)
+        colours.append(bar.evaluate("(bar) => getComputedStyle(bar).backgroundColor"))
+    assert colours[0] == colours[1] != "rgba(0, 0, 0, 0)"
 
 
 @given(
