@@ -196,7 +196,10 @@ def _register() -> None:
     def get_interface(self: Any, attn_implementation: str, default: Callable[..., Any]) -> Callable[..., Any]:
         own = theirs(self, attn_implementation, default)
         concerned = _anybodys or (not torch.compiler.is_compiling() and _last)
-        return partial(_attention, own) if concerned else own
+        if not concerned:
+            return own
+        programs = "torch._dynamo" in sys.modules  # importing it takes a second, and slows what is eager
+        return partial(torch.compiler.disable(_attention) if programs else _attention, own)
 
     def get_mask(self: Any, name: str) -> Callable[..., Any]:
         return partial(_mask, masks(self, name)) if _anybodys else masks(self, name)
@@ -205,7 +208,6 @@ def _register() -> None:
     AttentionMaskInterface.__getitem__ = get_mask  # type: ignore[method-assign]
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
 def _attention(own: Callable[..., Any], module: nn.Module, *given: Any, **options: Any) -> Any:
     along = _along_of(module)
     return own(module, *given, **options) if along is None else _along_graph(along, module, *given, **options)
