@@ -30,12 +30,13 @@ class Dropout(nn.Dropout):
     def forward(self, x: Tensor) -> Tensor:
         """Drop features in training; any shape."""
         dropped = round(self.p * 2**16)
-        if not self.training or x.device.type != "cpu" or x.dtype in HALF or not 0 < dropped < 2**16:
+        if not self.training or x.device.type != "cpu" or not 0 < dropped < 2**16:
             return super().forward(x)
         draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
         draws = draws.view(torch.int16)[: x.numel()].view(x.shape)  # each even in -2**15 .. 2**15 - 1
         scale = 2**16 / (2**16 - dropped)
-        return x * (draws >= dropped - 2**15).to(x.dtype).mul_(scale)
+        kept = (draws >= dropped - 2**15).to(x.dtype)
+        return x * kept * scale if x.dtype in HALF else x * kept.mul_(scale)  # half would round it
 
 
 class Embeddings(nn.Module):

@@ -104,6 +104,13 @@ def test_dropout_keeps_the_mean_and_passes_the_gradient_of_what_it_keeps(shape):
     torch.testing.assert_close(gradient, kept / 0.75)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_dropout_in_half_precision_rounds_once(dtype):
+    x = torch.arange(1.0, 200).to(dtype)
+    y = Dropout(0.25)(x)
+    torch.testing.assert_close(y[y > 0], (x.double() / 0.75).to(dtype)[y > 0], rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
 def test_dropout_drops_each_feature_with_its_probability_and_on_its_own(p):
     torch.manual_seed(0)

@@ -205,6 +205,13 @@ def test_weights_are_dropped_in_training_only():
     assert torch.equal(layer(graph, x), layer(graph, x))
 
 
+def test_attributes_stay_float32_beside_half_precision():
+    layer = GraphAttention(8, 2, edge_dim=1).bfloat16()
+    attr, x = torch.linspace(1, 1.003, 9)[:, None], torch.randn(3, 8).bfloat16()
+    assert torch.equal(attr.bfloat16(), torch.ones(9, 1).bfloat16())
+    assert not torch.equal(*(layer(complete(3), x, edge_attr=each) for each in (attr, torch.ones(9, 1))))
+
+
 def test_the_first_example_says_what_happens():
     assert doctest.testmod(edgewise) == (0, 6)
 
