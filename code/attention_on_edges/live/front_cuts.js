@@ -1,7 +1,7 @@
 // Which edges of a translation's three graphs exist, after a reader's cuts. It draws nothing.
 //
 // An edge is [kind, layer, head, receiver, sender]. In a cut, each number may be ANY. Edges are numbered in
-// that order of places, kinds as in KINDS, as in attention_on_edges.studies.enough_edges.
+// that order of places, kinds as in KINDS, as in attention_on_edges.studies.cutting_edges.
 (() => {
   "use strict";
 

@@ -250,7 +250,8 @@ class AttentionGraph:
         try:
             return cls(src, dst, num_src, num_dst)
         except ValueError as error:
-            if num_dst is not None and int(src.max()) < num_dst and int(dst.max()) < num_src:
+            fits = len(src) and num_dst is not None and int(src.max()) < num_dst and int(dst.max()) < num_src
+            if fits:
                 raise ValueError(f"{error}; row 0 sends, row 1 receives: they seem swapped") from None
             raise
 

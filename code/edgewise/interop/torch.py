@@ -69,7 +69,7 @@ def from_torch(module: nn.Module, engine: str = "auto") -> Any:
 
 def _attention(module: nn.MultiheadAttention, engine: str) -> GraphAttention:
     check_plain("module", module, nn.MultiheadAttention)
-    check_plain("out_proj", module.out_proj, type(nn.MultiheadAttention(1, 1).out_proj))
+    check_plain("out_proj", module.out_proj, nn.modules.linear.NonDynamicallyQuantizableLinear)
     if module.bias_k is not None or module.add_zero_attn or module.kdim != module.vdim:
         raise ValueError(
             "GraphAttention has no add_bias_kv or add_zero_attn, and one width of keys and values; got "
