@@ -77,11 +77,10 @@ def test_source_is_the_packages_own_without_its_docstring():
 
 
 def test_table_formats_by_column_and_aligns_numbers_to_the_right():
-    shown = table(
-        ["name", "count", "share"], [["a<b", 1234, torch.tensor(0.126)], ["c", 5, "none"]], ["", "", ".0%"]
-    )
+    rows = [["a<b", 1234, torch.tensor(0.126)], ["c", 5, "none"]]
+    shown = table(["name", "count", "share"], rows, ["", "", ".0%"], {"name": "fr"})
     assert str(shown).splitlines()[2:] == ["a<b       1,234      13%", "c             5     none"]
-    assert "a&lt;b" in shown._repr_html_()
+    assert '<span lang="fr" translate="no">a&lt;b</span>' in shown._repr_html_()
     assert 'right;">  1,234<' in shown._repr_html_()
     assert [row[1] for row in table(["a", "b"], [["x", 0.00012345], ["y", True]]).rows] == [
         "0.000123",

@@ -17,10 +17,14 @@ Pair = tuple[str, str]
 
 
 def check_alphabet(text: str, name: str = "text") -> None:
-    """Raise ``InputError`` for signs that no corpus has: of another alphabet, or pictures."""
-    letters = {c for c in text if c.isalpha() and "LATIN" not in unicodedata.name(c, "") and c not in "ªº"}
-    pictures = {c for c in text if unicodedata.category(c) == "So" and c not in "°©®™"}
-    if strange := letters | pictures:
+    """Raise ``InputError`` for what no corpus has, as in ``front_answers.js``: other alphabets, pictures."""
+    strange = {
+        c
+        for c in text
+        if (kind := unicodedata.category(c))[0] not in "MNPZC" and kind != "Sc"
+        if c not in "+=<>~^|`°ªº" and "LATIN" not in unicodedata.name(c, "")
+    }
+    if strange:
         raise InputError(f"{name} has signs that the translator never saw: {' '.join(sorted(strange))}")
 
 

@@ -1,8 +1,10 @@
 """Small tables of results, for pages: HTML in a notebook, aligned text in a terminal."""
 
+import html
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Number
+from types import MappingProxyType
 from typing import Any
 
 from tabulate import tabulate
@@ -14,22 +16,35 @@ MINUS = re.compile(r"(?<![\w.)/-])-(?=\.?\d)")
 class Table:
     """Rows under a head, ready to be displayed; :func:`table` makes one."""
 
-    def __init__(self, head: Sequence[str], rows: list[list[str]], align: list[str]):
-        self.head, self.rows, self.align = list(head), rows, align
+    def __init__(
+        self, head: Sequence[str], rows: list[list[str]], align: list[str], languages: Mapping[str, str]
+    ):
+        self.head, self.rows, self.align, self.languages = list(head), rows, align, languages
 
-    def _show(self, style: str) -> str:
-        return tabulate(self.rows, self.head, style, disable_numparse=True, colalign=self.align)
+    @property
+    def _how(self) -> dict[str, Any]:
+        return {"disable_numparse": True, "colalign": self.align}
 
     def _repr_html_(self) -> str:
-        rows = [[MINUS.sub("\N{MINUS SIGN}", cell) for cell in row] for row in self.rows]
-        shown = Table(self.head, rows, self.align)._show("html")
+        rows = [[self._cell(*pair) for pair in zip(self.head, row, strict=True)] for row in self.rows]
+        shown = tabulate(rows, [*map(html.escape, self.head)], "unsafehtml", **self._how)
         return f'<div class="edgewise-table">{shown}</div>'
 
+    def _cell(self, name: str, text: str) -> str:
+        shown = html.escape(MINUS.sub("\N{MINUS SIGN}", text))
+        language = self.languages.get(name)
+        return shown if language is None else f'<span lang="{language}" translate="no">{shown}</span>'
+
     def __repr__(self) -> str:
-        return self._show("simple")
+        return tabulate(self.rows, self.head, "simple", **self._how)
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[Any]], formats: Sequence[str] | None = None) -> Table:
+def table(
+    head: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    formats: Sequence[str] | None = None,
+    languages: Mapping[str, str] = MappingProxyType({}),
+) -> Table:
     """Return rows as a table that a notebook displays.
 
     Parameters
@@ -42,6 +57,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Any]], formats: Sequence[
     formats : sequence of str, optional
         A format specification for each column, ``".2f"`` or ``".0%"`` for instance, ``""`` for the default:
         separators of thousands in whole numbers, three significant digits in others. Texts stay as they are.
+    languages : mapping of str to str
+        Columns that are not in English, and the codes of their languages, such as ``fr``.
     """
     values = [[x.item() if getattr(x, "shape", None) == () else x for x in row] for row in rows]
     formats = formats or [""] * len(head)
@@ -49,7 +66,9 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Any]], formats: Sequence[
         "right" if any(isinstance(value, Number) for value in column) else "left"
         for column in zip(*values, strict=True)
     ]
-    return Table(head, [[_text(*pair) for pair in zip(row, formats, strict=True)] for row in values], align)
+    return Table(
+        head, [[_text(*pair) for pair in zip(row, formats, strict=True)] for row in values], align, languages
+    )
 
 
 def _text(value: Any, spec: str) -> str:

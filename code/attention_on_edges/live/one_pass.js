@@ -38,7 +38,7 @@
     }
   }
 
-  enhance("one_pass", (root, { source, read, next, rows, cut, lens, embedded, widths: [wide, narrow], runs }) => {
+  enhance("one_pass", (root, { language: lang, source, read, next, rows, cut, lens, embedded, widths: [wide, narrow], runs }) => {
     const last = rows.length - 1, senders = source.map(([word]) => word), places = read.map(([word]) => word);
     const back = (r) => rows[r][1] === "self-attention", differs = (r, p) => run.tops[r][p][0][0] !== runs[0].tops[r][p][0][0];
     let run = runs[0], step = last, row = last - 1, place = cut[0], head = null;
@@ -50,7 +50,7 @@
     const list = make(root, "ul");
     lens.forEach((text, i) => {
       const item = make(list, "li", {}, `after ${i ? `layer ${i - 1}` : "the embedding"}: `), final = runs[0].said.split(" ");
-      text.split(" ").forEach((word, w) => make(item, word === final[w] ? "span" : "b", {}, `${word} `));
+      text.split(" ").forEach((word, w) => make(item, word === final[w] ? "span" : "b", { lang, translate: "no" }, `${word} `));
     });
 
     const bar = make(root, "div", { class: "bar" }), steps = slide(bar, "Step", { min: 0, max: last, value: last }, go);
@@ -66,7 +66,7 @@
       make(label, "b", {}, `${does} `);
       make(label, "small", {}, what);
       return places.map((_, p) => {
-        const cell = make(line, "div", { role: "gridcell" });
+        const cell = make(line, "div", { role: "gridcell", lang, translate: "no" });
         cell.addEventListener("click", () => select(r, p));
         return cell;
       });

@@ -17,7 +17,7 @@ LIKELIEST, NUMBERS = 5, 3
 
 
 @torch.no_grad()
-def one_pass(translator: Translator, text: str, cut: tuple[str, str]) -> Element:
+def one_pass(translator: Translator, text: str, cut: tuple[str, str], language: str = "fr") -> Element:
     """One pass over a text and its greedy translation: what each state would write, and how it came about.
 
     Parameters
@@ -29,6 +29,8 @@ def one_pass(translator: Translator, text: str, cut: tuple[str, str]) -> Element
     cut : tuple of two str
         A piece of the text, and one of the translation: the edge from the one to the place that is to write
         the other can be cut, in all layers and heads at once.
+    language : str
+        The code of the translation's language, for who reads it aloud.
     """
     model, vocabulary = translator.model, translator.vocabulary
     source = translator.encode(text)
@@ -40,6 +42,7 @@ def one_pass(translator: Translator, text: str, cut: tuple[str, str]) -> Element
     embedded = model.tgt_embed(read), model.pos_enc(torch.arange(len(read)))
     data = {
         "title": "One pass, step by step",
+        "language": language,
         "source": [*zip(senders, source, strict=True)],
         "read": [*zip(words, ids[:-1], strict=False)],
         "next": words[1:],
