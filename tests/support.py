@@ -1,4 +1,4 @@
-"""What tests share: references, graphs drawn at random."""
+"""What tests share: references, graphs and trees drawn at random."""
 
 from dataclasses import replace
 
@@ -28,6 +28,17 @@ def assert_equal_as_stated(actual, reference):
     """The book's meaning of equal: within 1e-5 * max(1, |reference|) of a float64 reference."""
     bound = 1e-5 * max(1.0, float(reference.detach().abs().max())) if reference.numel() else 1e-5
     torch.testing.assert_close(actual.double(), reference, atol=bound, rtol=0)
+
+
+def edges(graph):
+    return list(zip(graph.src.tolist(), graph.dst.tolist(), strict=True))
+
+
+def uneven(module):
+    """Give every parameter a value of its own, in float64, so that no agreement is trivial."""
+    for parameter in module.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    return module.double()
 
 
 @st.composite
@@ -68,6 +79,16 @@ def interval_graphs(draw):
         silent = draw(st.lists(st.booleans(), min_size=graph.num_dst, max_size=graph.num_dst))
         graph = graph.restrict(torch.tensor(silent))
     return graph
+
+
+@st.composite
+def trees(draw, max_words=20):
+    """Heads of a random tree: each word but one hangs from a word that hangs in it already."""
+    order = draw(st.permutations(range(draw(st.integers(1, max_words)))))
+    heads = [-1] * len(order)
+    for place in range(1, len(order)):
+        heads[order[place]] = order[draw(st.integers(0, place - 1))]
+    return heads
 
 
 def random_fields(graph, heads, width, dtype=torch.float32, seed=0):

@@ -2,22 +2,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
 
 from attention_on_edges.models.gnn import AGGREGATORS, GATLayer, GNNLayer, aggregate
 from edgewise.graphs import AttentionGraph, bipartite
-from support import assert_equal_as_stated, dense_attention, edge_graphs
+from support import assert_equal_as_stated, dense_attention, edge_graphs, uneven
 
 heads = st.sampled_from([1, 2, 4])
 social_graphs = edge_graphs().filter(lambda g: g.self_attention)
 LONELY = AttentionGraph(torch.tensor([0, 1, 1, 0]), torch.tensor([1, 0, 2, 2]), 5)  # 3 and 4 have no in-edges
-
-
-def uneven(module):
-    """Give every parameter a value of its own, in float64, so that no agreement is trivial."""
-    for parameter in module.parameters():
-        nn.init.normal_(parameter, std=0.5)
-    return module.double()
 
 
 def assert_same_function(ours, reference, inputs):

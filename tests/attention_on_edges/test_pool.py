@@ -10,10 +10,7 @@ from hypothesis import strategies as st
 from attention_on_edges.pool import GraphPool
 from book_support import random_pairs
 from edgewise.graphs import load_dgl, window
-
-
-def edges(graph):
-    return list(zip(graph.src.tolist(), graph.dst.tolist(), strict=True))
+from support import edges
 
 
 def test_the_tutorials_numbering():

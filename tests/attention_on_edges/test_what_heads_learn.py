@@ -14,6 +14,7 @@ from attention_on_edges.studies.heads import Head, attention_at, heads_of, impor
 from attention_on_edges.studies.syntax import attached, chain, gold_tree, spanning_tree, uuas
 from attention_on_edges.training import LabelSmoothing
 from book_support import VOCAB, random_pairs, small_model
+from support import trees
 
 LENGTHS = [(3, 4), (5, 2), (1, 6)]
 
@@ -101,19 +102,8 @@ class TestAlignment:
         assert diagonal_links(1, 3) == {(0, 0), (0, 1), (0, 2)}
 
 
-@st.composite
-def parsed(draw):
-    """Heads of a random tree."""
-    n = draw(st.integers(1, 9))
-    order = draw(st.permutations(range(n)))
-    heads = [0] * n
-    for i, word in enumerate(order):
-        heads[word] = order[draw(st.integers(0, i - 1))] if i else -1
-    return heads
-
-
 class TestSyntax:
-    @given(parsed())
+    @given(trees(9))
     def test_gold_trees_find_themselves(self, heads):
         tree = gold_tree(heads)
         assert len(tree) == len(heads) - 1

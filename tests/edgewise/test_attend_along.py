@@ -8,30 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+import transformers as hf
 from torch.nn.parallel import DistributedDataParallel
-from transformers import (
-    AutoModel,
-    AutoModelForCausalLM,
-    BertConfig,
-    BloomConfig,
-    CLIPVisionConfig,
-    Dinov2Config,
-    DistilBertConfig,
-    FalconConfig,
-    Gemma2Config,
-    Gemma3TextConfig,
-    GPT2Config,
-    GptOssConfig,
-    JambaConfig,
-    LlamaConfig,
-    MambaConfig,
-    MistralConfig,
-    Qwen2Config,
-    SiglipVisionConfig,
-    StaticCache,
-    T5Config,
-    ViTConfig,
-)
 
 from edgewise import AttentionGraph, attend_along, causal, complete, window
 from edgewise.validation import InputError
@@ -40,25 +18,27 @@ SIZES = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "nu
 GROUPED = SIZES | {"vocab_size": 40, "num_key_value_heads": 2, "head_dim": 8, "pad_token_id": 0}
 SLIDING = {"sliding_window": 5, "layer_types": ["sliding_attention", "full_attention"]}
 CONFIGS = {
-    "Llama": lambda: LlamaConfig(**GROUPED),
-    "Qwen2": lambda: Qwen2Config(**GROUPED, use_sliding_window=True, max_window_layers=0, **SLIDING),
-    "Mistral": lambda: MistralConfig(**GROUPED, sliding_window=5),
-    "Gemma 3": lambda: Gemma3TextConfig(**GROUPED, query_pre_attn_scalar=3, **SLIDING),
-    "GPT-2": lambda: GPT2Config(
+    "Llama": lambda: hf.LlamaConfig(**GROUPED),
+    "Qwen2": lambda: hf.Qwen2Config(**GROUPED, use_sliding_window=True, max_window_layers=0, **SLIDING),
+    "Mistral": lambda: hf.MistralConfig(**GROUPED, sliding_window=5),
+    "Gemma 3": lambda: hf.Gemma3TextConfig(**GROUPED, query_pre_attn_scalar=3, **SLIDING),
+    "GPT-2": lambda: hf.GPT2Config(
         vocab_size=40, n_embd=32, n_layer=2, n_head=4, bos_token_id=0, eos_token_id=0
     ),
 }
 OTHERS = {"vocab_size": 40, "hidden_size": 32, "num_hidden_layers": 2}
 REFUSED = {
-    "softcap": lambda: Gemma2Config(**GROUPED),
-    "s_aux": lambda: GptOssConfig(**GROUPED, num_local_experts=2, num_experts_per_tok=1),
-    "bloom does not ask": lambda: BloomConfig(**OTHERS, n_head=4),
-    "falcon does not ask": lambda: FalconConfig(**OTHERS, num_attention_heads=4),
-    "mamba does not ask": lambda: MambaConfig(**OTHERS),
-    r"layers \[0\] of jamba did not ask": lambda: JambaConfig(
+    "softcap": lambda: hf.Gemma2Config(**GROUPED),
+    "s_aux": lambda: hf.GptOssConfig(**GROUPED, num_local_experts=2, num_experts_per_tok=1),
+    "bloom does not ask": lambda: hf.BloomConfig(**OTHERS, n_head=4),
+    "falcon does not ask": lambda: hf.FalconConfig(**OTHERS, num_attention_heads=4),
+    "mamba does not ask": lambda: hf.MambaConfig(**OTHERS),
+    r"layers \[0\] of jamba did not ask": lambda: hf.JambaConfig(
         **GROUPED, num_experts=1, attn_layer_period=2, attn_layer_offset=1
     ),
-    "t5 attends from one text to another": lambda: T5Config(vocab_size=40, d_model=32, d_ff=48, num_layers=2),
+    "t5 attends from one text to another": lambda: hf.T5Config(
+        vocab_size=40, d_model=32, d_ff=48, num_layers=2
+    ),
 }
 LENGTHS = [13, 7, 1]
 PLACES = torch.cat([torch.arange(n) for n in LENGTHS])[None]
@@ -66,7 +46,7 @@ IDS = torch.randint(1, 40, (1, sum(LENGTHS)), generator=torch.Generator().manual
 GRAPH = causal(LENGTHS)
 
 
-def made(config, auto=AutoModelForCausalLM):
+def made(config, auto=hf.AutoModelForCausalLM):
     torch.manual_seed(0)
     model = auto.from_config(config).eval()
     for parameter in model.parameters():
@@ -98,31 +78,24 @@ def test_packed_texts_are_those_one_by_one_in_logits_and_gradients(model):
     torch.testing.assert_close(model(IDS[:, :13], use_cache=False).logits, alone[:, :13])
 
 
-def test_a_batch_shares_the_graph(model):
-    rows = torch.cat([IDS, IDS.flip(1)])
-    with attend_along(model, GRAPH):
-        found = packed(model, input_ids=rows, position_ids=PLACES.expand(2, -1))
-        torch.testing.assert_close(found[1:], packed(model, input_ids=rows[1:]), atol=1e-5, rtol=1e-5)
-    if getattr(model.config, "sliding_window", None) is None:
-        with attend_along(model, GRAPH, torch.randn(GRAPH.num_edges, 4)):
-            found = packed(model, input_ids=rows, position_ids=PLACES.expand(2, -1))
-            torch.testing.assert_close(found[1:], packed(model, input_ids=rows[1:]), atol=1e-5, rtol=1e-5)
-
-
-def test_graphs_and_biases_by_layer(model):
+def test_a_batch_shares_graphs_and_biases_by_layer(model):
     """An edge that one layer has not is one whose score is minus infinity there, in all heads."""
+    rows = {"input_ids": torch.cat([IDS, IDS.flip(1)]), "position_ids": PLACES.expand(2, -1)}
     kept = (GRAPH.src != 9) | (GRAPH.dst != 11)
     cut = AttentionGraph.from_edge_index(GRAPH.edge_index[:, kept], GRAPH.num_src)
     bias = torch.zeros(GRAPH.num_edges, 4).masked_fill(~kept[:, None], -torch.inf)
     with attend_along(model, GRAPH):
-        whole = packed(model)
+        whole, second = packed(model, **rows), packed(model, input_ids=IDS.flip(1))
+    torch.testing.assert_close(whole[1:], second, atol=1e-5, rtol=1e-5)
     with attend_along(model, lambda layer, n, m: cut if layer else GRAPH):
-        found = packed(model)
-    changed = (found - whole).abs().amax((0, 2)) > 1e-4
-    assert changed.nonzero().flatten().tolist() == [11]
+        found = packed(model, **rows)
+    assert ((found - whole).abs().amax(2) > 1e-4).nonzero().tolist() == [[0, 11], [1, 11]]
     if getattr(model.config, "sliding_window", None) is None:
         with attend_along(model, GRAPH, lambda layer: bias * layer if layer else torch.zeros_like(bias)):
-            torch.testing.assert_close(packed(model), found, atol=1e-5, rtol=1e-5)
+            torch.testing.assert_close(packed(model, **rows), found, atol=1e-5, rtol=1e-5)
+        with attend_along(model, GRAPH, torch.randn(bias.shape)):
+            both, second = packed(model, **rows), packed(model, input_ids=IDS.flip(1))
+        torch.testing.assert_close(both[1:], second, atol=1e-5, rtol=1e-5)
     else:
         with pytest.raises(InputError, match="window of 5 leaves out"), attend_along(model, GRAPH, bias):
             packed(model)
@@ -167,26 +140,26 @@ def test_recomputed_activations_are_those_of_the_with_or_refused(reentrant, doub
 
 
 def test_dropout_of_weights():
-    dropping = made(LlamaConfig(**GROUPED, attention_dropout=0.5)).train()
+    dropping = made(hf.LlamaConfig(**GROUPED, attention_dropout=0.5)).train()
     with attend_along(dropping, GRAPH):
         assert not torch.equal(packed(dropping), packed(dropping))
 
 
 PICTURES = SIZES | {"image_size": 12, "patch_size": 4}
 ENCODERS = {
-    "BERT": BertConfig(vocab_size=40, **SIZES),
-    "DistilBERT": DistilBertConfig(vocab_size=40, dim=32, hidden_dim=48, n_layers=2, n_heads=4),
-    "ViT": ViTConfig(**PICTURES),
-    "DINOv2": Dinov2Config(**PICTURES),
-    "CLIP": CLIPVisionConfig(**PICTURES),
-    "SigLIP": SiglipVisionConfig(**PICTURES),
+    "BERT": hf.BertConfig(vocab_size=40, **SIZES),
+    "DistilBERT": hf.DistilBertConfig(vocab_size=40, dim=32, hidden_dim=48, n_layers=2, n_heads=4),
+    "ViT": hf.ViTConfig(**PICTURES),
+    "DINOv2": hf.Dinov2Config(**PICTURES),
+    "CLIP": hf.CLIPVisionConfig(**PICTURES),
+    "SigLIP": hf.SiglipVisionConfig(**PICTURES),
 }
 
 
 @pytest.mark.parametrize("name", ENCODERS)
 def test_an_encoder_attends_along_any_graph(name, doubled):
     """Its layers are counted from 0, though they may not know their number."""
-    model = made(ENCODERS[name], AutoModel)
+    model = made(ENCODERS[name], hf.AutoModel)
     given = IDS[:, :10] if "BERT" in name else torch.randn(2, 3, 12, 12)
     alone = model(given).last_hidden_state
     n = alone.shape[1]
@@ -201,14 +174,6 @@ def test_an_encoder_attends_along_any_graph(name, doubled):
         torch.testing.assert_close(*found)
         changed.append(((found[0] - alone).abs().amax((0, 2)) > 1e-9).tolist())
     assert changed == [[True] * n, [i == 2 for i in range(n)]]
-
-
-def test_packed_texts_of_an_encoder_are_those_one_by_one(doubled):
-    model = made(ENCODERS["BERT"], AutoModel)
-    with attend_along(model, complete(LENGTHS)):
-        found = model(IDS, position_ids=PLACES).last_hidden_state
-    alone = [model(text).last_hidden_state for text in IDS.split(LENGTHS, 1)]
-    torch.testing.assert_close(found, torch.cat(alone, 1))
 
 
 def passed(model):
@@ -307,7 +272,7 @@ class TestTheGraphIsTheCalls:
 
 @pytest.mark.parametrize("reason", REFUSED)
 def test_what_would_be_lost_is_refused_by_name(reason):
-    auto = AutoModel if reason.startswith("t5") else AutoModelForCausalLM
+    auto = hf.AutoModel if reason.startswith("t5") else hf.AutoModelForCausalLM
     model = made(REFUSED[reason](), auto)
     with pytest.raises(InputError, match=reason), attend_along(model, causal(21)):
         model(IDS, use_cache=False)
@@ -324,9 +289,9 @@ def test_what_would_be_lost_is_refused_by_name(reason):
     ],
 )
 def test_a_call_that_says_otherwise_is_refused(given, message):
-    model = made(LlamaConfig(**GROUPED))
+    model = made(hf.LlamaConfig(**GROUPED))
     if "past_key_values" in given:
-        given = given | {"past_key_values": StaticCache(model.config, max_cache_len=40)}
+        given = given | {"past_key_values": hf.StaticCache(model.config, max_cache_len=40)}
     with attend_along(model, GRAPH):
         packed(model)
         with pytest.raises(InputError, match=message):
@@ -345,15 +310,15 @@ def test_under_autocast_as_the_model_itself(name):
     torch.testing.assert_close(found, expected, atol=0.1, rtol=0.1)
 
 
-def test_bad_input():
-    model = made(LlamaConfig(**GROUPED))
-    with pytest.raises(TypeError, match="must be or wrap a model of transformers, got Linear"):
-        attend_along(torch.nn.Linear(2, 2), GRAPH).__enter__()
-    with pytest.raises(InputError, match="20 senders, the row 21"), attend_along(model, causal(20)):
-        packed(model)
-    half = torch.zeros(GRAPH.num_edges, 2)
-    with (
-        pytest.raises(InputError, match=r"edge_bias must be \[E, h\] = .*, 4\]"),
-        attend_along(model, GRAPH, half),
-    ):
+@pytest.mark.parametrize(
+    ("make", "graph", "bias", "message"),
+    [
+        (lambda: torch.nn.Linear(2, 2), GRAPH, None, "must be or wrap a model of transformers, got Linear"),
+        (lambda: made(CONFIGS["Llama"]()), causal(20), None, "20 senders, the row 21"),
+        (lambda: made(CONFIGS["Llama"]()), GRAPH, torch.zeros(GRAPH.num_edges, 2), r"bias must be .*, 4\]"),
+    ],
+)
+def test_bad_input(make, graph, bias, message):
+    model = make()
+    with pytest.raises((TypeError, InputError), match=message), attend_along(model, graph, bias):
         packed(model)

@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 
 from edgewise.graphs import AttentionGraph, batch, causal, complete, load_dgl, random_links, window
 from edgewise.message_passing import ENGINES, propagate_attention
-from support import edge_graphs, interval_graphs, random_fields, sizes
+from support import edge_graphs, edges, interval_graphs, random_fields, sizes
+
+G = AttentionGraph
+OFFSETS = G.from_cu_seqlens
 
 
 def sides(graph):
@@ -30,15 +33,6 @@ def test_an_edge_index_and_a_mask_come_back_as_they_were(graph):
     assert bool((numbers.diff() > 0).all()), "ordered by sender"
     values = torch.randn(graph.num_edges, 2)
     torch.testing.assert_close(graph.gather(graph.to_matrix(values)), values)
-
-
-@given(sizes, st.booleans())
-def test_lengths_are_packed_sequences(lengths, is_causal):
-    expected = (causal if is_causal else complete)(lengths)
-    for given_ in (lengths, torch.tensor(lengths)):
-        graph = AttentionGraph.from_lengths(given_, causal=is_causal)
-        assert torch.equal(graph.to_mask(), expected.to_mask())
-        assert graph.intervals is not None
 
 
 @given(
@@ -66,9 +60,11 @@ def test_offsets_mean_what_flash_attention_means(pairs, is_causal, left, right):
 
 
 @given(sizes, st.booleans())
-def test_positions_documents_offsets_and_padding_say_the_lengths(lengths, is_causal):
+def test_lengths_positions_documents_and_padding_say_the_same(lengths, is_causal):
+    made = [G.from_lengths(given_, causal=is_causal) for given_ in (lengths, torch.tensor(lengths))]
     lengths = [n for n in lengths if n]
-    expected = AttentionGraph.from_lengths(lengths, causal=is_causal)
+    expected = (causal if is_causal else complete)(lengths)
+    assert all(graph.intervals is not None and graph.edge_index.equal(expected.edge_index) for graph in made)
     places = [torch.arange(n) for n in lengths]
     documents = torch.arange(len(lengths)).flip(0).repeat_interleave(torch.tensor(lengths, dtype=torch.int64))
     mask = torch.tensor([[i < n for i in range(9)] for n in lengths], dtype=torch.bool).view(-1, 9)
@@ -121,31 +117,6 @@ def test_stored_entries_of_a_sparse_matrix_are_edges(kind):
     assert torch.equal(graph.to_mask(), torch.from_numpy(dense) != 0)
     found = graph.to_matrix(torch.from_numpy(matrix.tocoo().data))
     assert torch.equal(found, torch.from_numpy(dense))
-
-
-G = AttentionGraph
-OFFSETS = G.from_cu_seqlens
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (lambda: OFFSETS(torch.tensor([1, 3])), ValueError, r"cu_q must begin with 0 and never fall"),
-        (lambda: OFFSETS(torch.tensor([0, 3, 2])), ValueError, r"never fall, got \[0, 3, 2\]"),
-        (lambda: OFFSETS(torch.tensor([0, 3]), torch.tensor([0, 1, 2])), ValueError, "pair up, got 1 and 2"),
-        (lambda: OFFSETS([0, 2.7]), TypeError, "cu_q must be a tensor of integers, got torch.float32"),
-        (lambda: OFFSETS(3), TypeError, "cu_q must be a tensor of integers, got int"),
-        (lambda: OFFSETS(torch.tensor([0, 3]), window=(-2, 0)), ValueError, "window must be at least -1"),
-        (lambda: G.from_position_ids(torch.zeros(1, 3).int()), ValueError, r"1 dimension, got"),
-        (lambda: G.from_document_ids(torch.tensor([0, 1, 0])), ValueError, "one id returns"),
-        (lambda: G.from_padding_mask(torch.tensor([[1, 2]])), ValueError, "at real tokens"),
-        (lambda: G.from_padding_mask(torch.ones(2, 2)), TypeError, "integers, got torch.float32"),
-        (lambda: G.from_scipy(scipy.sparse.eye_array(2, 3), self_attention=True), ValueError, "square"),
-    ],
-)  # fmt: skip
-def test_what_says_no_lengths_is_named(call, error, message):
-    with pytest.raises(error, match=message):
-        call()
 
 
 @pytest.mark.dgl
@@ -236,40 +207,40 @@ def test_the_drawn_graph_has_the_same_edges(graph):
     drawn = graph.to_networkx()
     assert len(drawn) == graph.num_src + (0 if graph.self_attention else graph.num_dst)
     named = drawn.edges if graph.self_attention else [(i[1], j[1]) for i, j in drawn.edges]
-    assert sorted(named) == sorted(zip(graph.src.tolist(), graph.dst.tolist(), strict=True))
-
-
-@pytest.mark.parametrize("self_loops", [False, True])
-@pytest.mark.parametrize("kind", [networkx.Graph, networkx.DiGraph])
-def test_neighbours_attend_to_each_other(kind, self_loops):
-    friends = kind([("ann", "bob"), ("bob", "cem"), ("cem", "cem")])
-    friends.add_node("dot")
-    mask = AttentionGraph.from_networkx(friends, self_loops).to_mask()
-    expected = (
-        torch.from_numpy(networkx.to_numpy_array(friends)).bool().T
-    )  # networkx: rows send, columns receive
-    assert torch.equal(mask, expected | torch.eye(4, dtype=torch.bool) if self_loops else expected)
+    assert sorted(named) == sorted(edges(graph))
 
 
 def test_edges_of_networkx_keep_their_order_and_their_number():
+    """Those of a graph without directions lead both ways, and once to the node itself."""
     graph = networkx.MultiDiGraph()
-    graph.add_nodes_from("bac")
+    graph.add_nodes_from("bacd")
     graph.add_edges_from([("b", "c"), ("b", "a"), ("a", "c"), ("b", "c"), ("c", "c")])
     found = AttentionGraph.from_networkx(graph, self_loops=True)
     number = {node: i for i, node in enumerate(graph)}
     given_ = [(number[a], number[b]) for a, b in graph.edges()]
-    assert list(zip(found.src.tolist(), found.dst.tolist(), strict=True)) == [*given_, (0, 0), (1, 1)]
-    path = AttentionGraph.from_networkx(networkx.path_graph(3))
-    assert path.edge_index.tolist() == [[0, 1, 1, 2], [1, 0, 2, 1]]
+    assert edges(found) == [*given_, (0, 0), (1, 1), (3, 3)]
+    path = networkx.path_graph(3)
+    path.add_edge(2, 2)
+    assert AttentionGraph.from_networkx(path).edge_index.tolist() == [[0, 1, 1, 2, 2], [1, 0, 2, 1, 2]]
 
 
-PAIRS = torch.tensor([[0, 1], [1, 2]])
-edge_index, mask = AttentionGraph.from_edge_index, AttentionGraph.from_mask
+PAIRS, edge_index, mask = torch.tensor([[0, 1], [1, 2]]), G.from_edge_index, G.from_mask
 
 
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
+        (lambda: OFFSETS(torch.tensor([1, 3])), ValueError, r"cu_q must begin with 0 and never fall"),
+        (lambda: OFFSETS(torch.tensor([0, 3, 2])), ValueError, r"never fall, got \[0, 3, 2\]"),
+        (lambda: OFFSETS(torch.tensor([0, 3]), torch.tensor([0, 1, 2])), ValueError, "pair up, got 1 and 2"),
+        (lambda: OFFSETS([0, 2.7]), TypeError, "cu_q must be a tensor of integers, got torch.float32"),
+        (lambda: OFFSETS(3), TypeError, "cu_q must be a tensor of integers, got int"),
+        (lambda: OFFSETS(torch.tensor([0, 3]), window=(-2, 0)), ValueError, "window must be at least -1"),
+        (lambda: G.from_position_ids(torch.zeros(1, 3).int()), ValueError, r"1 dimension, got"),
+        (lambda: G.from_document_ids(torch.tensor([0, 1, 0])), ValueError, "one id returns"),
+        (lambda: G.from_padding_mask(torch.tensor([[1, 2]])), ValueError, "at real tokens"),
+        (lambda: G.from_padding_mask(torch.ones(2, 2)), TypeError, "integers, got torch.float32"),
+        (lambda: G.from_scipy(scipy.sparse.eye_array(2, 3), self_attention=True), ValueError, "square"),
         (lambda: edge_index(PAIRS.float(), 3), TypeError, "int64, got torch.float32"),
         (lambda: edge_index([[0], [1]], 3), TypeError, "int64, got list"),
         (lambda: edge_index(PAIRS.T[:1], 3), ValueError, r"be \[2, E\], got \[1, 2\]"),
@@ -279,16 +250,11 @@ edge_index, mask = AttentionGraph.from_edge_index, AttentionGraph.from_mask
         (lambda: mask(PAIRS.new_ones(2, 3) > 0, self_attention=True), ValueError, r"a square mask"),
         (lambda: mask(PAIRS > 0, self_attention=None), TypeError, "self_attention must be True or False"),
         (
-            lambda: AttentionGraph.from_lengths([2, 3], causal=(2, 3)),
-            TypeError,
-            "causal must be True or False",
-        ),
-        (
             lambda: complete(3).gather(torch.ones(3, 4)),
             ValueError,
             r"\[..., 3, 3\], receivers by senders, got",
         ),
-        (lambda: AttentionGraph.from_lengths([2, -1]), ValueError, r"lengths\[1\] must be at least 0"),
+        (lambda: G.from_lengths([2, -1]), ValueError, r"lengths\[1\] must be at least 0"),
     ],
 )
 def test_bad_input(make, error, message):

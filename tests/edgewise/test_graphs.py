@@ -10,24 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgewise import GraphAttention, cost
-from edgewise.graphs import (
-    AttentionGraph,
-    batch,
-    bigbird,
-    binary_partition,
-    bipartite,
-    causal,
-    complete,
-    dilated,
-    global_tokens,
-    random_links,
-    window,
-)
+from edgewise import graphs as makers
+from edgewise.graphs import AttentionGraph, batch, bipartite, causal, complete, window
 from edgewise.graphs import dgl as dgl_import
 from edgewise.graphs.dgl import dgl_available
 from edgewise.graphs.kept import kept
 from edgewise.message_passing import plan_tiles
-from support import edge_graphs, interval_graphs, sizes
+from support import edge_graphs, edges, interval_graphs, sizes
 
 counts, reach = st.integers(0, 8), st.integers(0, 4)
 graphs = st.one_of(edge_graphs(), interval_graphs())
@@ -36,21 +25,18 @@ VALUE, TYPE = ValueError, TypeError
 TWICE = AttentionGraph(long([1, 0, 1]), long([2, 0, 2]), 3)
 
 
-def edges(graph):
-    return list(zip(graph.src.tolist(), graph.dst.tolist(), strict=True))
-
-
 def sides(graph):
     return graph.num_src, graph.num_dst, graph.self_attention
 
 
 @given(counts, counts, reach, reach)
 def test_constructors_are_their_pairs_ordered_by_source(n, m, left, right):
+    ends = np.int64(left), torch.tensor(right)
     pairs = [(i, j) for i in range(n) for j in range(n)]
     for graph, expected in (
-        (complete(n), pairs),
-        (causal(n), [(i, j) for i, j in pairs if i <= j]),
-        (window(n, left, right), [(i, j) for i, j in pairs if -right <= j - i <= left]),
+        (complete(np.int64(n)), pairs),
+        (causal(torch.tensor(n)), [(i, j) for i, j in pairs if i <= j]),
+        (window(n, *ends), [(i, j) for i, j in pairs if -right <= j - i <= left]),
         (window(n, 2**70, 2**63 - 1), pairs),
         (bipartite(n, m), [(i, j) for i in range(n) for j in range(m)]),
     ):
@@ -160,25 +146,25 @@ def test_it_travels_without_what_was_derived_from_it(graph):
 
 
 @pytest.mark.parametrize(
-    "call",
+    ("name", "make", "given"),
     [
-        lambda flag: dilated(5, 1, 1, causal=flag),
-        lambda flag: global_tokens(5, 1, causal=flag),
-        lambda flag: random_links(5, 1, causal=flag),
-        lambda flag: bigbird(5, 1, 1, 1, causal=flag),
-        lambda flag: binary_partition(5, 1, causal=flag),
-        lambda flag: AttentionGraph.from_lengths([3], causal=flag),
-        lambda flag: AttentionGraph.from_cu_seqlens([0, 3], causal=flag),
-        lambda flag: AttentionGraph.from_intervals(long([0]), long([1]), 1, self_attention=flag),
-        lambda flag: AttentionGraph.from_networkx(complete(2).to_networkx(), self_loops=flag),
-        lambda flag: GraphAttention(4, 2, skip=flag),
-        lambda flag: GraphAttention(4, 2, bias=flag),
+        ("causal", makers.global_tokens, [5, 1]),
+        ("causal", makers.random_links, [5, 1]),
+        ("causal", makers.dilated, [5, 1, 1]),
+        ("causal", makers.bigbird, [5, 1, 1, 1]),
+        ("causal", makers.binary_partition, [5, 1]),
+        ("causal", AttentionGraph.from_lengths, [[3]]),
+        ("causal", AttentionGraph.from_cu_seqlens, [[0, 3]]),
+        ("self_attention", AttentionGraph.from_intervals, [long([0]), long([1]), 1]),
+        ("self_loops", AttentionGraph.from_networkx, [complete(2).to_networkx()]),
+        ("skip", GraphAttention, [4, 2]),
+        ("bias", GraphAttention, [4, 2]),
     ],
 )
-def test_a_flag_is_a_bool(call):
-    call(True)
-    with pytest.raises(TypeError, match="must be True or False, got 'no'"):
-        call("no")
+def test_a_flag_is_a_bool(name, make, given):
+    make(*given, **{name: True})
+    with pytest.raises(TypeError, match=f"{name} must be True or False, got 'no'"):
+        make(*given, **{name: "no"})
 
 
 @pytest.mark.parametrize(

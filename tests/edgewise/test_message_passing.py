@@ -9,15 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch.autograd import forward_ad
 
+import edgewise
 from edgewise.graphs import AttentionGraph, bipartite, causal, complete, random_links, window
-from edgewise.message_passing import (
-    ENGINES,
-    attention_weights,
-    cost,
-    operation,
-    plan_tiles,
-    propagate_attention,
-)
+from edgewise.message_passing import ENGINES, cost, operation, plan_tiles, propagate_attention
 from edgewise.message_passing import tile_plan as planning
 from support import check_propagation as check
 from support import edge_graphs, interval_graphs, random_fields
@@ -210,7 +204,7 @@ def test_a_kernel_sees_receivers_with_in_edges_alone(single, graph):
 @given(graphs)
 def test_weights_are_the_softmax_that_the_engines_use(graph):
     q, k, v = random_fields(graph, 2, 3)
-    weights = attention_weights(graph, q, k)
+    weights = edgewise.attention_weights(graph, q, k)
     assert weights.shape == (graph.num_edges, 2)
     connected = torch.bincount(graph.dst, minlength=graph.num_dst) > 0
     totals = torch.zeros(graph.num_dst, 2).index_add(0, graph.dst, weights)
@@ -372,6 +366,7 @@ def test_transforms_of_functions_go_through_auto():
 zeros = torch.zeros
 FEATURES = {"edge_attr": zeros(9, 2), "edge_proj": zeros(2, 1, 4)}
 GOOD = {"graph": complete(3), **{name: zeros(3, 1, 4) for name in "qkv"}}
+DOUBLES = {name: zeros(3, 1, 4).double() for name in "qkv"}
 
 
 @pytest.mark.parametrize(
@@ -388,23 +383,11 @@ GOOD = {"graph": complete(3), **{name: zeros(3, 1, 4) for name in "qkv"}}
         ({"v": zeros(3, 1, 4, device="meta")}, ValueError, "v must be on the graph's device cpu"),
         ({"edge_bias": zeros(8, 1)}, ValueError, r"edge_bias must be \[E, h\] = \[9, 1\], got \[8, 1\]"),
         ({"edge_bias": zeros(9, 1).double()}, ValueError, "edge_bias must be torch.float32 on cpu as q is"),
-        (
-            {name: zeros(3, 1, 4).double() for name in "qkv"} | {"edge_bias": zeros(9, 1)},
-            ValueError,
-            "edge_bias must be torch.float64 on cpu as q is",
-        ),
+        (DOUBLES | {"edge_bias": zeros(9, 1)}, ValueError, "edge_bias must be torch.float64 on cpu as q is"),
         ({"dropout": 1.0}, ValueError, r"dropout must lie in \[0, 1\), got 1.0"),
         ({"edge_attr": zeros(9, 2)}, ValueError, "go together, got one"),
-        (
-            FEATURES | {"edge_attr": zeros(8, 2)},
-            ValueError,
-            r"edge_attr must be \[E, c\] = \[9, 2\], got \[8, 2\]",
-        ),
-        (
-            FEATURES | {"edge_attr": zeros(9)},
-            ValueError,
-            r"edge_attr must be \[E, c\] = \[9, 2\], got \[9\]",
-        ),
+        (FEATURES | {"edge_attr": zeros(8, 2)}, ValueError, r"be \[E, c\] = \[9, 2\], got \[8, 2\]"),
+        (FEATURES | {"edge_attr": zeros(9)}, ValueError, r"edge_attr must be \[E, c\] = \[9, 2\], got \[9\]"),
         (FEATURES | {"edge_proj": zeros(2, 3, 4)}, ValueError, r"edge_proj must be .* = \[2, 1, 4\]"),
         (FEATURES | {"engine": "tiles"}, ValueError, "takes no attributes of edges: use 'csr'"),
         (FEATURES | {"v": zeros(3, 1, 2)}, ValueError, "width 4, got 2"),

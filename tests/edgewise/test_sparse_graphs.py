@@ -7,37 +7,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewise.graphs import (
-    AttentionGraph,
-    bigbird,
-    binary_partition,
-    bipartite,
-    complete,
-    dependency_tree,
-    dilated,
-    edge_counts,
-    from_runs,
-    global_tokens,
-    partition_spans,
-    random_links,
-    receptive_field,
-    window,
-)
+from edgewise import AttentionGraph, bipartite, complete, graphs, window
+from edgewise.graphs import binary_partition, edge_counts, from_runs, random_links, receptive_field
 from edgewise.message_passing import propagate_attention
-from support import edge_graphs
+from support import edge_graphs, trees
 
 tokens, small, steps, seeds = st.integers(0, 24), st.integers(0, 6), st.integers(1, 6), st.integers(0, 9)
 either = st.booleans()
-
-
-@st.composite
-def trees(draw, max_words=20):
-    """Heads of a random tree: each word but one hangs from a word that hangs in it already."""
-    order = draw(st.permutations(range(draw(st.integers(1, max_words)))))
-    heads = [-1] * len(order)
-    for place in range(1, len(order)):
-        heads[order[place]] = order[draw(st.integers(0, place - 1))]
-    return heads
 
 
 def mask_of(n, attends):
@@ -56,21 +32,21 @@ DEFINED = {
         lambda n, left, right: lambda j, i: -right <= j - i <= left, edge_counts.window,
     ),
     "dilated": (
-        dilated, st.tuples(tokens, small, steps, either),
+        graphs.dilated, st.tuples(tokens, small, steps, either),
         lambda n, reach, step, c: lambda j, i: is_near(j, i, reach, step) and (i <= j or not c),
         edge_counts.dilated,
     ),
     "global tokens": (
-        global_tokens, st.tuples(tokens, small, either),
+        graphs.global_tokens, st.tuples(tokens, small, either),
         lambda n, count, c: lambda j, i: min(i, j) < count and (i <= j or not c), edge_counts.global_tokens,
     ),
     "tree": (
-        dependency_tree, st.tuples(trees()),
+        graphs.dependency_tree, st.tuples(trees()),
         lambda heads: lambda j, i: i == j or heads[j] == i or heads[i] == j,
         lambda heads: edge_counts.dependency_tree(len(heads)),
     ),
     "union": (
-        lambda n, reach, step: window(n, reach, 0) | dilated(n, 2, step) | global_tokens(n, 1),
+        lambda n, reach, step: window(n, reach, 0) | graphs.dilated(n, 2, step) | graphs.global_tokens(n, 1),
         st.tuples(tokens, small, steps),
         lambda n, reach, step: lambda j, i: 0 <= j - i <= reach or is_near(j, i, 2, step) or min(i, j) < 1,
         None,
@@ -106,7 +82,7 @@ class TestRandomLinks:
             return (abs(i - j) <= reach or min(i, j) < count) and (i <= j or not is_causal)
 
         visible = torch.arange(1, n + 1) if is_causal else torch.full((n,), n)
-        graph = bigbird(n, reach, count, links, seed, is_causal)
+        graph = graphs.bigbird(n, reach, count, links, seed, is_causal)
         alone = random_links(n, links, seed, is_causal)
         ahead, itself = window(n, 0, reach), torch.eye(n, dtype=torch.bool)
         twice = AttentionGraph(ahead.src.repeat(2), ahead.dst.repeat(2), n)
@@ -172,7 +148,7 @@ class TestBinaryPartition:
             level += 1
         graph = binary_partition(n, k, is_causal)
         assert graph.num_src == len(names)
-        start, stop = partition_spans(n)
+        start, stop = graphs.partition_spans(n)
         for s, (level, span) in enumerate(names[n:]):
             assert (int(start[s]), int(stop[s])) == (span * 2**level, min((span + 1) * 2**level, n))
         numbers = {name: number for number, name in enumerate(names)}
@@ -230,16 +206,16 @@ class TestReach:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: dilated(5, 1, 0), r"step \(distance between .*\) must be at least 1, got 0"),
+        (lambda: graphs.dilated(5, 1, 0), r"step \(distance between .*\) must be at least 1, got 0"),
         (lambda: from_runs(*torch.tensor([[3], [0], [1]]), 3), r"receiver must lie in 0\.\.2, got 3"),
         (lambda: from_runs(*torch.tensor([[1], [-1], [1]]), 3), r"start must lie in 0\.\.2, got -1"),
         (lambda: from_runs(*torch.tensor([[1], [2], [4]]), 3), r"stop must lie in 0\.\.3, got 4"),
         (lambda: from_runs(torch.tensor([0, 1]), *torch.tensor([[0], [1]]), 3), "as long as the others"),
         (lambda: random_links(5, 1, besides=complete(4)), "graph over the same 5 tokens"),
         (lambda: binary_partition(5, 0), r"k \(spans .* each level and side\) .* 1, got 0"),
-        (lambda: dependency_tree([-1, -1]), r"one root \(-1\), got 2 roots: \[0, 1\]"),
-        (lambda: dependency_tree([-1, 2, 1]), r"no path leads from the root to words \[1, 2\]"),
-        (lambda: dependency_tree([-1, 2]), r"heads\[1\], the place .* in 0\.\.1 or be -1"),
+        (lambda: graphs.dependency_tree([-1, -1]), r"one root \(-1\), got 2 roots: \[0, 1\]"),
+        (lambda: graphs.dependency_tree([-1, 2, 1]), r"no path leads from the root to words \[1, 2\]"),
+        (lambda: graphs.dependency_tree([-1, 2]), r"heads\[1\], the place .* in 0\.\.1 or be -1"),
         (lambda: complete(2) | complete(3), "over the same tokens"),
         (lambda: receptive_field(bipartite(2, 2), 1), "over one set of tokens"),
         (lambda: complete(3).reorder(torch.tensor([0, 2, 2])), r"order must be a permutation of 0\.\.2"),

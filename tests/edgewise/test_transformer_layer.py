@@ -6,16 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgewise import GraphTransformerLayer, complete, from_torch, to_torch, window
-from support import assert_equal_as_stated, edge_graphs
+from support import assert_equal_as_stated, edge_graphs, uneven
 
 GRAPH = window(7, 2, 1)
-
-
-def uneven(layer):
-    """Every parameter with a value of its own, so that no agreement is trivial."""
-    for parameter in layer.parameters():
-        torch.nn.init.normal_(parameter, std=0.5)
-    return layer.double()
 
 
 @given(edge_graphs().filter(lambda g: g.self_attention), st.sampled_from([1, 2]), st.booleans())
@@ -62,11 +55,7 @@ def test_dropout_acts_on_what_each_of_the_two_adds():
     ("make", "error", "message"),
     [
         (lambda: GraphTransformerLayer(6, 2, 0), ValueError, "dim_ff must be at least 1, got 0"),
-        (
-            lambda: GraphTransformerLayer(6, 4, 8),
-            ValueError,
-            r"\(6\) must be divisible by num_heads",
-        ),
+        (lambda: GraphTransformerLayer(6, 4, 8), ValueError, r"\(6\) must be divisible by num_heads"),
         (lambda: GraphTransformerLayer(6, 2, 8, norm_first=1), TypeError, "norm_first must be"),
         (lambda: GraphTransformerLayer(6, 2, 8, dropout=1.0), ValueError, "dropout must lie in"),
         (lambda: GraphTransformerLayer(6, 2, 8)(complete(3), torch.zeros(2, 6)), ValueError, "must be .3, 6"),
