@@ -145,8 +145,10 @@ def test_pytorchs_layers_with_the_same_weights_write_alike(name):
     sources = [source for source, _ in pairs]
     targets = [[data.sos_id, *target, data.eos_id] for _, target in pairs]
     with torch.no_grad():
-        expected, _ = twin.double()(*([torch.tensor(ids) for ids in side] for side in (sources, targets)))
-        assert_equal_as_stated(model(GraphPool()(sources, targets)), expected.log_softmax(1))
+        ids = ([torch.tensor(one) for one in side] for side in (sources, targets))
+        (expected, wanted), batch = twin.double()(*ids), GraphPool()(sources, targets)
+        assert_equal_as_stated(model(batch), expected.log_softmax(1))
+        assert torch.equal(wanted, batch.tgt_y)
     ours = [h.ids for h in greedy(model, sources, data.sos_id, data.eos_id)]
     limits = [2 * len(source) + 10 for source in sources]
     theirs = torch_greedy(twin.float(), sources, data.sos_id, data.eos_id, limits)

@@ -8,22 +8,7 @@ from torch_geometric.nn import GATv2Conv
 
 from attention_on_edges.studies import gat_steps
 from attention_on_edges.studies.fitting import FitConfig
-from attention_on_edges.studies.gat_steps import (
-    BY_GATV2,
-    GATV2,
-    LADDER,
-    STEP_TASKS,
-    STEPS,
-    TEST,
-    VALIDATION,
-    WITHOUT,
-    GATv2Layer,
-    StepLayer,
-    measure_steps,
-    nodes_right,
-    train_steps,
-)
-from edgewise import GraphTransformerLayer
+from attention_on_edges.studies.gat_steps import STEPS, GATv2Layer, StepLayer, nodes_right, train_steps
 from edgewise.graphs import complete
 
 GENERATOR = torch.Generator().manual_seed(0)
@@ -36,24 +21,6 @@ def moved(layer):
         for parameter in layer.parameters():
             parameter.add_(0.3 * torch.randn(parameter.shape, generator=GENERATOR))
     return layer
-
-
-def test_with_all_steps_it_is_the_transformers_layer():
-    layer, wanted = moved(StepLayer(16, 4, 24)), GraphTransformerLayer(16, 4, 24)
-    for theirs, ours in [
-        (wanted.self_attn.out, layer.out),
-        (wanted.norm1, layer.norms[0]),
-        (wanted.norm2, layer.norms[1]),
-        (wanted.linear1, layer.feed_forward.inner),
-        (wanted.linear2, layer.feed_forward.outer),
-    ]:
-        theirs.load_state_dict(ours.state_dict())
-    with torch.no_grad():
-        for row, name in enumerate(("query", "key", "value")):
-            for kind in ("weight", "bias"):
-                theirs = getattr(wanted.self_attn.get_submodule(name), kind)
-                theirs.copy_(getattr(layer.qkv, kind).chunk(3)[row])
-    torch.testing.assert_close(layer(GRAPH, X), wanted(GRAPH, X))
 
 
 def test_gatv2_is_pygs():
@@ -70,7 +37,7 @@ def test_gatv2_is_pygs():
 
 def test_rungs_are_their_formulas():
     """Each step acts whether or not those before it are there; with none it is GAT and its nonlinearity."""
-    for steps in [*LADDER.values(), *WITHOUT.values(), *BY_GATV2.values()]:
+    for steps in [*gat_steps.LADDER.values(), *gat_steps.WITHOUT.values(), *gat_steps.BY_GATV2.values()]:
         layer = moved(StepLayer(16, 4, 24, steps))
         sums = (lambda x, new: x + new) if "residual" in steps else (lambda x, new: new)
         norms = layer.norms if "norm" in steps else [lambda x: x] * 2
@@ -80,7 +47,7 @@ def test_rungs_are_their_formulas():
             weights = scores.masked_fill(~GRAPH.to_mask(), -torch.inf).softmax(-1)
             new = torch.einsum("hji,ihd->jhd", weights, v).flatten(1)
         else:
-            assert isinstance(layer.gat, GATv2Layer) == (GATV2 in steps)
+            assert isinstance(layer.gat, GATv2Layer) == (gat_steps.GATV2 in steps)
             new = layer.gat(GRAPH, norms[0](X))
         new = layer.out(new) if "output matrix" in steps else new
         if "feed-forward" in steps:
@@ -92,7 +59,7 @@ def test_rungs_are_their_formulas():
 
 
 def test_two_hops_ask_a_neighbour_of_a_neighbour():
-    batch = STEP_TASKS["two hops"].draw(3, torch.Generator().manual_seed(1))
+    batch = gat_steps.STEP_TASKS["two hops"].draw(3, torch.Generator().manual_seed(1))
     key, value, question = batch.symbols.T.tolist()
     mask = batch.enc.to_mask()
     assert mask.sum(1).tolist() == [6] * 48
@@ -107,8 +74,8 @@ def test_two_hops_ask_a_neighbour_of_a_neighbour():
 def test_a_run_learns_takes_the_rate_that_is_better_on_validation_and_is_repeatable(monkeypatch):
     monkeypatch.setattr(gat_steps, "TEST_GRAPHS", 50)
     training, rates = FitConfig(40, 8, warmup=10), (1e-9, 1e-2)
-    found = measure_steps(training, "sorting", STEPS, rates)
+    found = gat_steps.measure_steps(training, "sorting", STEPS, rates)
     models = {rate: train_steps(replace(training, rate=rate), "sorting", STEPS) for rate in rates}
-    valid = {rate: nodes_right(model, "sorting", VALIDATION) for rate, model in models.items()}
-    assert found == {"rate": 1e-2, "right": nodes_right(models[1e-2], "sorting", TEST)}
+    valid = {rate: nodes_right(model, "sorting", gat_steps.VALIDATION) for rate, model in models.items()}
+    assert found == {"rate": 1e-2, "right": nodes_right(models[1e-2], "sorting", gat_steps.TEST)}
     assert valid[1e-2] > 0.15 > valid[1e-9]
