@@ -9,6 +9,7 @@ import torch
 
 from attention_on_edges import corpora
 from attention_on_edges.bench.baselines import PaddedTransformer
+from attention_on_edges.corpora.tokenizer_config import TokenizerConfig
 from attention_on_edges.lab import given
 from attention_on_edges.models.transformer import make_model
 from attention_on_edges.pool import GraphPool
@@ -42,12 +43,17 @@ TINY = Experiment(
     TrainingConfig(epochs=1, batch_size=10, average=1, warmup=20),
 )
 
-TINY_COPY = Experiment(
-    "copy",
-    "A tiny one, in several processes.",
-    "copy",
-    ModelConfig(N=1, dim_model=8, dim_ff=8, h=1, dropout=0.1),
-    TrainingConfig(epochs=2, batch_size=20, warmup=20),
+TINY_COPY = replace(TINY, training=TrainingConfig(epochs=2, batch_size=20, warmup=20))
+"""For several processes."""
+
+TINY_TEXT = Experiment(
+    "tiny",
+    "Captions made by rule, a few of them.",
+    "captions",
+    ModelConfig(N=1, dim_model=16, dim_ff=16, h=2, shared=True),
+    TrainingConfig(epochs=1, batch_tokens=500, bucketed=True, warmup=20),
+    TokenizerConfig(vocab_size=400, dropout=0.2),
+    tests=("valid", "test"),
 )
 
 
@@ -108,19 +114,7 @@ def noisy(text, rng):
     }
     text = text.replace(" ", rng.choice([" ", "  "]))
     typed[" "] = "\t\u00a0\u202f\u3000\u2028\x85 "
-    hidden = [
-        "",
-        "",
-        "\u200b",
-        "\u00ad",
-        "\ufeff",
-        "\x00",
-        "\u202e",
-        "\ufe0f",
-        "\u034f",
-        "\u3164",
-        "\U000e0101",
-    ]
+    hidden = ["", "", *"\u200b\u00ad\ufeff\x00\u202e\ufe0f\u034f\u3164\U000e0101"]
     typed_ = [rng.choice(typed.get(c, c)) + rng.choice(hidden) for c in unicodedata.normalize("NFD", text)]
     return rng.choice(" \n") + "".join(typed_) + " \u00a0"
 

@@ -34,6 +34,14 @@ def process_group(tmp_path):
     dist.destroy_process_group()
 
 
+@pytest.fixture(scope="module")
+def browser():
+    from browser import chromium
+
+    with chromium() as program:
+        yield program
+
+
 def missing(marker):
     """What a marked test needs and this machine lacks; nothing if it has it."""
     if marker == "corpus" and not Path(os.environ.get("EDGEWISE_DATA") or "/dev/null").is_dir():

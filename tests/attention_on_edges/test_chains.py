@@ -5,32 +5,25 @@ from dataclasses import replace
 import pytest
 import torch
 
-from attention_on_edges.studies.chains import (
-    TOKENS,
-    VALUES,
-    ChainReader,
-    draw_chains,
-    measure_chains,
-    train_chains,
-)
+from attention_on_edges.studies import chains as study
 from attention_on_edges.studies.fitting import FitConfig, fit
 from attention_on_edges.tutorial import NoamOpt
 
 
 def chains(count=4, deepest=5, seed=0):
-    return draw_chains(count, deepest, torch.Generator().manual_seed(seed))
+    return study.draw_chains(count, deepest, torch.Generator().manual_seed(seed))
 
 
 def test_the_answer_is_the_value_at_the_end():
     batch = chains()
     mask, depths = batch.enc.to_mask(), []
     is_end, value = batch.symbols.T
-    for token in range(4 * TOKENS):
+    for token in range(4 * study.TOKENS):
         at, steps = token, 0
         while not is_end[at]:
             (at,), steps = [i for i in mask[at].nonzero()[:, 0].tolist() if i != at], steps + 1
         assert mask[at].nonzero().tolist() == [[at]]
-        assert at // TOKENS == token // TOKENS
+        assert at // study.TOKENS == token // study.TOKENS
         assert (batch.answers[token], batch.depth[token]) == (value[at], steps)
         depths.append(steps)
     assert max(depths) == 5
@@ -41,9 +34,9 @@ def test_no_answer_is_known_before_its_depth():
     """With fewer steps than a token's depth, its state does not depend on the end of its chain."""
     batch, other = chains(), chains()
     end = batch.symbols[:, 0] == 1
-    other.symbols[end, 1] = (batch.symbols[end, 1] + 1) % VALUES
+    other.symbols[end, 1] = (batch.symbols[end, 1] + 1) % study.VALUES
     for steps in (1, 2, 3):
-        model = ChainReader("fixed", steps, 0.0).eval()
+        model = study.ChainReader("fixed", steps, 0.0).eval()
         with torch.no_grad():
             same = (model.run(batch).hidden == model.run(other).hidden).all(1)
         assert torch.equal(same, batch.depth > steps)
@@ -52,11 +45,11 @@ def test_no_answer_is_known_before_its_depth():
 @pytest.mark.parametrize("kind", ["act", "fixed", "ordinary"])
 def test_training_is_repeatable_and_lowers_the_loss(kind):
     config = FitConfig(30, 4, rate=0.01, warmup=5)
-    model, again = (train_chains(kind, 3, 0.01, config) for _ in range(2))
+    model, again = (study.train_chains(kind, 3, 0.01, config) for _ in range(2))
     batch = chains(20, 2, 9)
     found, steps = model.answer(batch)
     assert torch.equal(found, again.answer(batch)[0])
-    untrained = train_chains(kind, 3, 0.01, FitConfig(0, 1))
+    untrained = study.train_chains(kind, 3, 0.01, FitConfig(0, 1))
     with torch.no_grad():
         assert model.loss(batch, 100) < untrained.loss(batch, 100) - 0.2
     assert 1 <= int(steps.min()) <= int(steps.max()) <= 3
@@ -65,7 +58,7 @@ def test_training_is_repeatable_and_lowers_the_loss(kind):
 
 
 def test_the_study_tests_longer_chains_with_more_steps():
-    row = measure_chains(FitConfig(2, 1), "fixed", 3, 0.0)
+    row = study.measure_chains(FitConfig(2, 1), "fixed", 3, 0.0)
     assert (row["steps"], row["steps longer"]) == (3.0, 6.0)
     assert [len(row[f"right by depth{name}"]) for name in ("", " longer")] == [7, 13]
     assert row["rank"] == 0

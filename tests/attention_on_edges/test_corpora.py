@@ -13,17 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attention_on_edges import corpora
-from attention_on_edges.corpora import (
-    CorpusError,
-    File,
-    fetch,
-    gold_annotations,
-    graph_data,
-    multi30k,
-    tatoeba,
-    text,
-    wmt14,
-)
+from attention_on_edges.corpora import File, fetch, gold_annotations, graph_data, tatoeba, text, wmt14
 from book_support import PLAIN, corpus_of, noisy
 from edgewise.validation import InputError
 from places import BOOK
@@ -74,7 +64,7 @@ class TestFetch:
         assert fetch(file).read_bytes() == b"good" * 1000
 
     def test_what_cannot_be_had_is_one_error_that_says_what_to_do(self, server, cache):
-        with pytest.raises(CorpusError, match=r"cannot download a/x\.bin: .* save .*/bad as .*x\.bin"):
+        with pytest.raises(corpora.CorpusError, match=r"cannot download a/x\.bin: .* save .*/bad as .*bin"):
             fetch(file_at(f"{server[0]}/bad", f"{server[0]}/missing"))
         assert not (cache / "a" / "x.bin").exists()
 
@@ -86,7 +76,7 @@ class TestFetch:
         given_.write_bytes(b"good" * 1000)
         assert fetch(file) == given_
         given_.write_bytes(b"bad")
-        with pytest.raises(CorpusError, match="another version"):
+        with pytest.raises(corpora.CorpusError, match="another version"):
             fetch(file)
         assert given_.read_bytes() == b"bad"
         assert server[1] == []
@@ -203,7 +193,7 @@ def test_a_molecule_is_a_graph_and_what_is_none_is_named():
 ALL_FILES = [
     graph_data.ESOL,
     graph_data.CORA,
-    *multi30k.FILES.values(),
+    *corpora.multi30k.FILES.values(),
     tatoeba.ARCHIVE,
     wmt14.NEWSTEST2014.archive,
     gold_annotations.HANSARDS_TEXT,

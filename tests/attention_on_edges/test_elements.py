@@ -13,7 +13,7 @@ from attention_on_edges.pool import GraphPool
 from attention_on_edges.runs import artifacts
 from attention_on_edges.studies import load_study
 from attention_on_edges.studies.cutting_edges import KINDS, CutTranslation
-from browser import PHONE, SCREEN, chromium
+from browser import PHONE, SCREEN
 from edgewise.graphs import causal, complete
 
 WORDS = ["the", "cat", "washes", '<i "it">self']
@@ -49,12 +49,6 @@ def elements(french):
         "player": att_animation(maps, "d2d", SOURCE, TARGET, 1, MOMENTS),
         "one_pass": one_pass(french, CAT, ("cat", "chat")),
     }
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as program:
-        yield program
 
 
 @pytest.fixture

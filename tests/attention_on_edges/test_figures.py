@@ -6,12 +6,7 @@ import torch
 from matplotlib.patches import FancyArrowPatch
 
 from attention_on_edges.attention import attention_scores, dot_product_attention, masked_softmax
-from attention_on_edges.figures import (
-    PALETTE,
-    draw_graph,
-    show_source,
-    table,
-)
+from attention_on_edges.figures import PALETTE, draw_graph, show_source, table
 from attention_on_edges.models.dense import greedy
 from attention_on_edges.models.transformer import Decoder
 from edgewise.graphs import bipartite, causal, complete

@@ -6,18 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attention_on_edges.layers import (
-    Dropout,
-    Embeddings,
-    PositionalEncoding,
-    PositionwiseFeedForward,
-    SublayerConnection,
-    _table,
-    clones,
-    draw_weights,
-    evaluating,
-    layer_pair,
-)
+from attention_on_edges import layers
+from attention_on_edges.layers import Dropout, Embeddings, PositionalEncoding
 
 
 @given(st.integers(0, 300), st.integers(1, 12))
@@ -42,20 +32,20 @@ def test_evaluating_gives_each_module_back_its_own_mode():
     """Parts that are frozen stay so, and dropout that was left on."""
     model = torch.nn.Sequential(torch.nn.Dropout(), torch.nn.Sequential(torch.nn.Dropout())).train()
     model[1].eval()
-    with evaluating(model):
+    with layers.evaluating(model):
         assert not any(module.training for module in model.modules())
     assert [module.training for module in model.modules()] == [True, True, False, False]
 
 
 def test_dropout_acts_on_what_the_sublayer_adds_only():
-    connection = SublayerConnection(1000, dropout=0.5)
+    connection = layers.SublayerConnection(1000, dropout=0.5)
     x = torch.randn(1, 1000)
     added = connection(x, torch.ones_like) - x
     assert set(added.round(decimals=3).unique().tolist()) == {0.0, 2.0}
 
 
 def test_a_feed_forward_layer_of_width_zero_is_a_bias(recwarn):
-    layer = PositionwiseFeedForward(3, 0)
+    layer = layers.PositionwiseFeedForward(3, 0)
     layer.reset_parameters()
     torch.nn.init.normal_(layer.outer.bias)
     torch.testing.assert_close(layer(torch.randn(4, 3)), layer.outer.bias.expand(4, 3))
@@ -63,8 +53,8 @@ def test_a_feed_forward_layer_of_width_zero_is_a_bias(recwarn):
 
 
 def test_draw_weights_makes_copies_differ_and_leaves_norms():
-    copies = clones(layer_pair(8, 12, 2)[0], 2)
-    draw_weights(copies)
+    copies = layers.clones(layers.layer_pair(8, 12, 2)[0], 2)
+    layers.draw_weights(copies)
     assert not torch.equal(copies[0].self_attn.in_proj.weight, copies[1].self_attn.in_proj.weight)
     assert not torch.equal(copies[0].feed_forward.outer.weight, copies[1].feed_forward.outer.weight)
     assert torch.equal(copies[0].sublayer[0].norm.weight, torch.ones(8))
@@ -77,7 +67,7 @@ def test_draw_weights_makes_copies_differ_and_leaves_norms():
         (lambda: Embeddings(5, 4)(torch.tensor([1.0])), TypeError, "token id must be a tensor of int64"),
         (lambda: PositionalEncoding(4)(torch.tensor([-1])), ValueError, "position must lie in .* got -1"),
         (lambda: PositionalEncoding(4, dropout=1.0), ValueError, r"dropout must lie in \[0, 1\), got 1.0"),
-        (lambda: PositionwiseFeedForward(4, 2.5), TypeError, "dim_ff must be an integer, got 2.5"),
+        (lambda: layers.PositionwiseFeedForward(4, 2.5), TypeError, "dim_ff must be an integer, got 2.5"),
     ],
 )
 def test_bad_input(call, error, message):
@@ -86,8 +76,8 @@ def test_bad_input(call, error, message):
 
 
 def test_positions_are_kept_where_they_are_few_and_of_a_device_that_has_numbers():
-    before, late = _table.cache_info(), PositionalEncoding(2)(torch.tensor([2_000_000]))
-    assert _table.cache_info() == before
+    before, late = layers._table.cache_info(), PositionalEncoding(2)(torch.tensor([2_000_000]))
+    assert layers._table.cache_info() == before
     assert late[0].tolist() == pytest.approx([math.sin(2e6), math.cos(2e6)])
     with contextlib.suppress(NotImplementedError), torch.device("meta"):
         PositionalEncoding(6)(torch.arange(5, device="cpu"))

@@ -6,15 +6,9 @@ import torch
 from attention_on_edges.decoding import greedy
 from attention_on_edges.models import dense
 from attention_on_edges.runs import ModelConfig
+from attention_on_edges.studies import lens
 from attention_on_edges.studies.cutting_edges import KINDS, CutTranslation
-from attention_on_edges.studies.lens import (
-    as_words,
-    decoder_states,
-    encoder_states,
-    measure_lens,
-    rows_of,
-    translate_from,
-)
+from attention_on_edges.studies.lens import as_words, decoder_states, encoder_states
 
 SOURCES = [[3, 4, 5, 6], [7, 3], [8, 9, 10, 4, 5], [11, 6, 6]]
 
@@ -37,7 +31,7 @@ def test_states_are_those_of_the_pass(model):
     memory = dense.encode(model, source[None])
     last = dense.decode(model, read[None], memory)
     passed = [seen[0][0], *(found for _, found in seen)]
-    assert len(passed) == len(rows_of(model)) == 7
+    assert len(passed) == len(lens.rows_of(model)) == 7
     memories = encoder_states(model, source)
     torch.testing.assert_close(memories[-1], memory[0])
     torch.testing.assert_close(
@@ -62,13 +56,13 @@ def test_translations_are_greedy(model):
     found = greedy(model, SOURCES, 0, 1)
     assert {one.finished for one in found} == {True, False}
     for source, one in zip(SOURCES, found, strict=True):
-        assert tuple(translate_from(model, encoder_states(model, torch.tensor(source))[-1])) == one.ids
+        assert tuple(lens.translate_from(model, encoder_states(model, torch.tensor(source))[-1])) == one.ids
 
 
 def test_shares_are_counted_over_every_place(model):
-    rows = measure_lens(model, SOURCES)
+    rows = lens.measure_lens(model, SOURCES)
     decoder, encoder = ([row for row in rows if row["side"] == side] for side in ("decoder", "encoder"))
-    assert [(row["layer"], row["after"]) for row in decoder] == rows_of(model)
+    assert [(row["layer"], row["after"]) for row in decoder] == lens.rows_of(model)
     counts, places = torch.zeros(7, 2), 0
     for source, found in zip(SOURCES, greedy(model, SOURCES, 0, 1), strict=True):
         tokens = [0, *found.ids, 1] if found.finished else [0, *found.ids]

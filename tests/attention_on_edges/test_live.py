@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import random
 
 import numpy as np
@@ -18,7 +19,7 @@ from attention_on_edges.runs import artifacts
 from attention_on_edges.studies import load_study
 from attention_on_edges.studies.cutting_edges import CutTranslation, prune
 from book_support import PLAIN, noisy
-from browser import PHONE, SCREEN, chromium
+from browser import PHONE, SCREEN
 
 SENTENCES = {
     "tatoeba": ["The cat is sleeping on my bed.", "Can you help me tomorrow?", "She is reading a book."],
@@ -27,12 +28,6 @@ SENTENCES = {
 MODELS = tuple(SENTENCES)
 
 START, END = 0, 1
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as program:
-        yield program
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +95,9 @@ TYPED = st.builds(noisy, st.sampled_from(PLAIN), st.randoms(use_true_random=Fals
 LISTS = st.lists(st.text(max_size=40) | TYPED, min_size=1, max_size=20)
 
 
-def texts_are_split_as_in_python(engine, translators, texts):
+@settings(max_examples=150 if os.environ.get("EDGEWISE_NIGHTLY") else 25)
+@given(texts=LISTS)
+def test_texts_are_split_as_in_python(engine, translators, texts):
     texts = [text.encode("utf-8", "ignore").decode() for text in texts]
     for name in MODELS:
         splitter, vocabulary = translators[name].splitter, translators[name].vocabulary
@@ -113,19 +110,6 @@ def texts_are_split_as_in_python(engine, translators, texts):
             "([name, ids]) => ids.map((one) => models[name].tokenizer.decode(one))", [name, found]
         )
         assert there_and_back == [splitter.join(vocabulary.decode(ids)) for ids in expected]
-
-
-@settings(max_examples=25)
-@given(texts=LISTS)
-def test_texts_are_split_as_in_python(engine, translators, texts):
-    texts_are_split_as_in_python(engine, translators, texts)
-
-
-@pytest.mark.nightly
-@settings(max_examples=150)
-@given(texts=LISTS)
-def test_many_texts_are_split_as_in_python(engine, translators, texts):
-    texts_are_split_as_in_python(engine, translators, texts)
 
 
 @pytest.mark.parametrize("name", MODELS)

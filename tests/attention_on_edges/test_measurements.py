@@ -16,11 +16,7 @@ from attention_on_edges.runs.json_files import read_json
 from attention_on_edges.runs.metrics import bleu, tokenized_bleu
 from attention_on_edges.studies import MEASUREMENTS, alignment, load_study, measurements, syntax
 from attention_on_edges.studies import heads as heads_study
-from attention_on_edges.studies.alignment import measure_alignment
 from attention_on_edges.studies.bleu import measure_bleu
-from attention_on_edges.studies.heads import heads_of, measure_pruning
-from attention_on_edges.studies.measurements import measure_windows, run_measurement
-from attention_on_edges.studies.syntax import measure_syntax
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +34,7 @@ def model(data):
 
 
 def test_windows_grow_narrower_and_the_widest_changes_nothing(model, data):
-    whole, *rows = measure_windows(model, data, "test")
+    whole, *rows = measurements.measure_windows(model, data, "test")
     sources, references = zip(*data.corpus.splits["test"], strict=True)
     assert whole["bleu"] == bleu(measurements.translate(model, data, sources), references).value
     assert [row["reach"] for row in rows] == sorted({row["reach"] for row in rows}, reverse=True)
@@ -52,7 +48,7 @@ def test_windows_grow_narrower_and_the_widest_changes_nothing(model, data):
 class TestPruning:
     def test_every_order_leaves_out_what_it_says(self, model, data, monkeypatch):
         """A translation is spoiled for each head left out."""
-        heads, out = heads_of(model), []
+        heads, out = heads_study.heads_of(model), []
         weight = {head: (7 * i) % len(heads) + 1.0 for i, head in enumerate(heads)}  # no two alike
 
         @contextmanager
@@ -67,7 +63,7 @@ class TestPruning:
         monkeypatch.setattr(heads_study, "without_heads", without_heads)
         monkeypatch.setattr(heads_study, "translate", translate)
         monkeypatch.setattr(heads_study, "importance", lambda *_: weight)
-        whole, *rows = measure_pruning(model, data, "test", step=5, seeds=2)
+        whole, *rows = heads_study.measure_pruning(model, data, "test", step=5, seeds=2)
         assert whole == {"kind": "whole", "bleu": pytest.approx(100), "heads": 12}
         ones, orders = rows[:12], rows[12:]
         assert out[1:13] == [[head] for head in heads]
@@ -123,7 +119,7 @@ class TestAlignment:
             return [None, weights, None]
 
         plant(model, data, planted)
-        rows = measure_alignment(model, data, pairs)
+        rows = alignment.measure_alignment(model, data, pairs)
         heads = {(r["layer"], r["row"], r["head"]): r for r in rows if r["kind"] == "head"}
         assert len(heads) == 2 * 2 * 3
         assert heads[1, "predicts", 0]["aer"] == heads[1, "reads", 1]["chosen_on"] == 0
@@ -139,7 +135,7 @@ class TestAlignment:
             AlignedPair(("two", "dogs"), ("zwei", "Hunde"), frozenset(links), frozenset(links))
             for links in ([(0, 1), (1, 0)], [(0, 0), (1, 1)])
         )
-        diagonal = measure_alignment(model, data, [wrong] * 10 + [right] * 2)[0]
+        diagonal = alignment.measure_alignment(model, data, [wrong] * 10 + [right] * 2)[0]
         assert (diagonal["chosen_on"], diagonal["aer"]) == (1, 0)
 
 
@@ -168,7 +164,7 @@ class TestSyntax:
 
         plant(model, data, planted)
         drawn = ModelConfig(N=2, dim_model=16, dim_ff=16, h=2, shared=True).build(data.vocab_size).eval()
-        rows = measure_syntax({"trained": model, "drawn": drawn}, data, splits)
+        rows = syntax.measure_syntax({"trained": model, "drawn": drawn}, data, splits)
         assert rows[0] == {"kind": "adjacent", "sentences": 4, "valid": 1.0, "test": 1.0}
         trees = {(r["model"], r["layer"], r["head"]): r["test"] for r in rows if r["kind"] == "tree"}
         assert len(trees) == 8
@@ -183,7 +179,7 @@ class TestSyntax:
 
 def test_figures_are_kept_with_what_they_were_measured_on(tmp_path):
     planted = replace(MEASUREMENTS["pruning"], measure=lambda artifact: [{"kind": artifact.name}])
-    found = read_json(run_measurement(planted, tmp_path))
+    found = read_json(measurements.run_measurement(planted, tmp_path))
     assert found["rows"] == [{"kind": "multi30k"}]
     assert found["config"]["weights"] == measurements.digest_of_weights(artifacts.load("multi30k"))
 

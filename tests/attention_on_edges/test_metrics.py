@@ -2,13 +2,8 @@ import math
 
 import pytest
 
-from attention_on_edges.runs.metrics import (
-    alignment_error_rate,
-    bleu,
-    exact_match,
-    token_accuracy,
-    tokenized_bleu,
-)
+from attention_on_edges.runs import metrics
+from attention_on_edges.runs.metrics import alignment_error_rate, bleu, exact_match, token_accuracy
 
 
 def test_a_sequence_counts_only_if_it_is_right_to_the_end():
@@ -33,7 +28,7 @@ def test_bad_input(score, predictions, references):
 
 
 def test_bleu_is_the_geometric_mean_of_precisions():
-    found = tokenized_bleu(["the cat sat on the red mat today"], ["the cat sat on the mat today"])
+    found = metrics.tokenized_bleu(["the cat sat on the red mat today"], ["the cat sat on the mat today"])
     assert found.value == pytest.approx(100 * math.prod([7 / 8, 5 / 7, 3 / 6, 2 / 5]) ** 0.25)
 
 

@@ -11,8 +11,8 @@ import torch
 from attention_on_edges import corpora, runs
 from attention_on_edges.corpora.preparation import moses, plain, prepared
 from attention_on_edges.corpora.tokenizer_config import TokenizerConfig
-from attention_on_edges.runs import Experiment, ModelConfig, scores
-from attention_on_edges.training import TrainingConfig
+from attention_on_edges.runs import scores
+from book_support import TINY_TEXT
 
 LANGUAGES = ("en", "de")
 
@@ -50,14 +50,7 @@ def test_a_model_of_prepared_text_reads_and_writes_plain_text(tmp_path, monkeypa
     published = {"test": prepared(full, LANGUAGES).splits["test"]}
     monkeypatch.setattr(corpora, "load", lambda name: replace(full, tokenised=published))
     monkeypatch.setattr(scores, "PENALTIES", (0.0, 1.0))
-    tiny = Experiment(
-        "tiny",
-        "Prepared captions.",
-        "captions",
-        ModelConfig(N=1, dim_model=16, dim_ff=16, h=2, shared=True),
-        TrainingConfig(epochs=1, batch_tokens=500, warmup=20),
-        TokenizerConfig(400, moses=LANGUAGES),
-    )
+    tiny = replace(TINY_TEXT, tokenizer=TokenizerConfig(400, moses=LANGUAGES), tests=("test",))
     run = runs.start(tiny, tmp_path)
     run.train()
     assert run.data.corpus.splits["test"] == published["test"]

@@ -10,13 +10,7 @@ from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles
 from attention_on_edges.corpora.graph_data import Molecule, molecules, read_molecule
 from attention_on_edges.studies import solubility
 from attention_on_edges.studies.fitting import FitConfig
-from attention_on_edges.studies.solubility import (
-    KINDS,
-    MoleculeModel,
-    measure_molecules,
-    pairs_of,
-    side_by_side,
-)
+from attention_on_edges.studies.solubility import KINDS, MoleculeModel, pairs_of, side_by_side
 
 ASPIRIN, SALT = (read_molecule(smiles, 0.0) for smiles in ("CC(=O)Oc1ccccc1C(=O)O", "[Na+].[Cl-]"))
 
@@ -86,7 +80,7 @@ def test_scaffolds_are_in_one_split_and_a_model_learns():
     ]
     assert len(set().union(*of)) == sum(map(len, of))
     answers = torch.tensor([one.solubility for one in solubility.data_of("bonds")["train"]])
-    figures = measure_molecules(FitConfig(150, 32, 1e-3), "bonds")
+    figures = solubility.measure_molecules(FitConfig(150, 32, 1e-3), "bonds")
     assert figures["train"] < 0.65 * float(answers.std())
     drawn = figures["drawn"]
     assert abs(drawn["predicted"] - drawn["solubility"]) < 3

@@ -14,27 +14,9 @@ from attention_on_edges.pool import GraphPool
 from attention_on_edges.studies import grammar_edges, recall
 from attention_on_edges.studies.fitting import FitConfig
 from attention_on_edges.studies.grammar_edges import WORD_GRAPHS, Tags, measure_tagger, shared_links
-from attention_on_edges.studies.recall import (
-    FIRST,
-    GAP,
-    NUM_HUBS,
-    NUM_QUESTIONS,
-    SPAN,
-    TASKS,
-    LongData,
-    accuracy,
-    measure_reader,
-    train_reader,
-)
-from edgewise.graphs import (
-    bigbird,
-    binary_partition,
-    causal,
-    complete,
-    dependency_tree,
-    receptive_field,
-    window,
-)
+from attention_on_edges.studies.recall import FIRST, GAP, NUM_HUBS, NUM_QUESTIONS, TASKS, LongData
+from edgewise import causal, complete, window
+from edgewise.graphs import bigbird, binary_partition, dependency_tree, receptive_field
 
 GRAPHS = {
     "complete": complete,
@@ -81,7 +63,7 @@ class TestTexts:
         assert batch.enc.num_src == 3 * every
         assert torch.equal(packed[0][:, :40], ids)
         assert torch.equal(packed[1][:, :40], positions)
-        assert bool((packed[0][:, 40:] == SPAN).all())
+        assert bool((packed[0][:, 40:] == recall.SPAN).all())
         assert torch.equal(batch.src[0][batch.asked].view(3, -1), ids[:, -NUM_QUESTIONS:])
         assert torch.equal(batch.tgt_y.view(3, -1), answers)
 
@@ -102,15 +84,15 @@ class TestReader:
     def test_it_learns_to_copy_and_is_tested_on_new_texts(self, monkeypatch):
         monkeypatch.setattr(recall, "LENGTHS", (26, 32))
         training, where = FitConfig(150, 256, 6e-3, warmup=30), ("copy", "complete")
-        model, losses = train_reader(training, *where)
+        model, losses = recall.train_reader(training, *where)
         assert losses[-1] < 0.7 * losses[0]
-        right = accuracy(model, *where, 48, 8)
+        right = recall.accuracy(model, *where, 48, 8)
         figures = {"loss": sum(losses[-100:]) / 100, "edges 48": 48, "right 48": right}
-        assert measure_reader(training, *where, (48,), 8) == figures
+        assert recall.measure_reader(training, *where, (48,), 8) == figures
         assert right > 3 / 16
         for shift, expected in ((1, 0.2), (0, 1)):
             model.forward = lambda batch, n=shift: one_hot(batch.tgt_y, 21).roll(n, 0).float()
-            assert (accuracy(model, *where, 48, 8) < expected) == bool(shift)
+            assert (recall.accuracy(model, *where, 48, 8) < expected) == bool(shift)
 
 
 PARSES = [

@@ -15,7 +15,7 @@ from attention_on_edges.studies import STUDIES, Study, load_study, run_study
 from attention_on_edges.studies import results as studies
 from attention_on_edges.studies.results import Results
 from attention_on_edges.training import TrainingConfig
-from book_support import VOCAB, random_pairs
+from book_support import TINY, VOCAB, random_pairs
 from edgewise.validation import InputError
 
 SIZE = {"N": 1, "dim_model": 8, "dim_ff": 12, "h": 2}
@@ -26,15 +26,9 @@ def small(monkeypatch):
     """A study of two variants and two seeds on forty strings."""
     monkeypatch.setattr(tasks, "SIZES", {"train": 40, "valid": 40})
     entries = [
-        Experiment(
-            f"h {h}",
-            "Copy.",
-            "copy",
-            ModelConfig(**SIZE | {"h": h}),
-            TrainingConfig(1, batch_size=20, seed=seed),
-        )
+        replace(TINY, name=f"h {h}", model=ModelConfig(**SIZE | {"h": h}), training=training)
         for h in (1, 2)
-        for seed in (0, 1)
+        for training in (TrainingConfig(1, batch_size=20, seed=seed) for seed in (0, 1))
     ]
     return Study("small", "Does it run?", tuple(entries))
 

@@ -39,16 +39,6 @@ def test_the_same_seed_gives_the_same_data_and_order():
     assert orders[0] == orders[1] != orders[2]
 
 
-def test_validation_keeps_its_order_and_training_loses_nothing():
-    data = get_dataset("copy")
-    batches = list(data(pool, "valid", 300))
-    assert [b.n_sentences for b in batches] == [300, 300, 300, 100]
-    expected = [i for source, _ in data.splits["valid"] for i in data.encode(source)]
-    assert torch.cat([b.src[0] for b in batches]).tolist() == expected
-    seen = [tuple(ids.tolist()) for b in data(pool, "train", 512) for ids in b.src[0].split(b.src_lengths)]
-    assert sorted(seen) == sorted(tuple(data.encode(source)) for source, _ in data.splits["train"])
-
-
 def test_sequences_by_id_are_what_the_batches_hold():
     data = get_dataset("sort")
     source, target = (data.get_seq_by_id(3, "valid", field) for field in ("src", "tgt"))

@@ -8,18 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from attention_on_edges import training as learning
 from attention_on_edges.models.transformer import make_model
 from attention_on_edges.pool import GraphPool
-from attention_on_edges.training import (
-    DivergedError,
-    LabelSmoothing,
-    StoppedError,
-    Trainer,
-    TrainingConfig,
-    states_loss,
-    take_step,
-    trainer,
-)
+from attention_on_edges.training import DivergedError, Trainer, TrainingConfig, trainer
 from attention_on_edges.training.checkpoint_files import CheckpointError, locked
 from attention_on_edges.tutorial import NoamOpt
 from book_support import SortingData, scale_states, small_model
@@ -117,23 +109,6 @@ def test_a_run_that_stops_after_any_update_goes_on_as_if_it_had_not(tmp_path, st
     again.train()
     assert_same_outcome(outcome(again), undisturbed)
     assert [(stage["from_step"], stage["to_step"]) for stage in again.stages] == [(0, stop), (stop, 9)]
-
-
-def test_a_request_to_stop_saves_and_loses_nothing(tmp_path, undisturbed):
-    run, seen = begin(tmp_path), []
-
-    def count():
-        seen.append(1)
-        run.stop_requested |= len(seen) == 3
-        return 1
-
-    scale_states(run.model, count)
-    with pytest.raises(StoppedError):
-        run.train()
-    again = begin(tmp_path, resume=True)
-    assert again.step == run.step == 2
-    again.train()
-    assert_same_outcome(outcome(again), undisturbed)
 
 
 def test_the_log_tells_every_batch_and_epoch(undisturbed):
@@ -241,10 +216,11 @@ class TestUpdates:
         """Make one update; return the norm that is reported, and the gradient."""
         torch.manual_seed(0)
         model, batch = small_model(), GraphPool()([[3, 4], [5]], [[0, 3, 4, 1], [0, 5, 1]])
+        criterion = learning.LabelSmoothing(11, 2)
         opt = NoamOpt(8, 1.0, 1, torch.optim.SGD(model.parameters(), lr=0.0))
-        loss, _ = states_loss(model.generator, LabelSmoothing(11, 2), model.hidden(batch), batch.tgt_y)
+        loss, _ = learning.states_loss(model.generator, criterion, model.hidden(batch), batch.tgt_y)
         loss.backward()
-        norm = take_step(opt, batch.n_tokens, clip)
+        norm = learning.take_step(opt, batch.n_tokens, clip)
         return norm, torch.cat([p.grad.flatten() for p in model.parameters()])
 
     def test_every_token_of_an_update_counts_alike(self, tmp_path):

@@ -12,32 +12,10 @@ from attention_on_edges import corpora, runs
 from attention_on_edges.corpora.preparation import moses
 from attention_on_edges.corpora.text_dataset import TextDataset
 from attention_on_edges.corpora.tokenization import BPE
-from attention_on_edges.corpora.tokenizer_config import TokenizerConfig
 from attention_on_edges.decoding import Hypothesis
-from attention_on_edges.pool import GraphPool
-from attention_on_edges.runs import (
-    Experiment,
-    ModelConfig,
-    Search,
-    Translation,
-    artifacts,
-    scores,
-)
+from attention_on_edges.runs import Experiment, Search, Translation, artifacts, scores
 from attention_on_edges.runs.metrics import bleu, tokenized_bleu
-from attention_on_edges.training import TrainingConfig
-
-TINY = Experiment(
-    "tiny",
-    "Captions made by rule, a few of them.",
-    "captions",
-    ModelConfig(N=1, dim_model=16, dim_ff=16, h=2, shared=True),
-    TrainingConfig(epochs=1, batch_tokens=500, bucketed=True, warmup=20),
-    TokenizerConfig(vocab_size=400, dropout=0.2),
-    tests=("valid", "test"),
-)
-
-
-ENDING = TokenizerConfig(vocab_size=400, dropout=0.2, dropout_epochs=1)
+from book_support import TINY_TEXT
 
 
 @pytest.fixture(scope="module")
@@ -57,13 +35,10 @@ def small(corpus, monkeypatch):
     torch.set_num_threads(1)
 
 
-def texts_of(batch, data, lengths, ids):
-    return [data.splitter.join(data.decode(part.tolist())) for part in ids.split(lengths)]
-
-
 def test_bpe_dropout_may_end_before_training_does(small, tmp_path):
-    training = replace(TINY.training, epochs=2)
-    run = runs.start(replace(TINY, training=training, tokenizer=ENDING), tmp_path)
+    tokenizer = replace(TINY_TEXT.tokenizer, dropout_epochs=1)
+    training = replace(TINY_TEXT.training, epochs=2)
+    run = runs.start(replace(TINY_TEXT, training=training, tokenizer=tokenizer), tmp_path)
     run.train()
     tokens = {1: 0, 2: 0}
     for line in map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines()):
@@ -73,27 +48,12 @@ def test_bpe_dropout_may_end_before_training_does(small, tmp_path):
     assert tokens[1] > 1.1 * as_in_use == 1.1 * tokens[2]
 
 
-def test_batches_hold_the_text(corpus):
-    splitter = BPE.train((text for pair in corpus.splits["train"] for text in pair), 400)
-    for dropout in (0.0, 0.3):
-        data = TextDataset(corpus, splitter, dropout)
-        seen = []
-        for batch in data.by_tokens(GraphPool(), "train", 300):
-            sources = texts_of(batch, data, batch.src_lengths, batch.src[0])
-            ends = torch.tensor(batch.tgt_lengths).cumsum(0) - 1
-            assert (batch.tgt_y[ends] == data.eos_id).all()
-            written = [part[:-1] for part in batch.tgt_y.split(batch.tgt_lengths)]
-            targets = [data.splitter.join(data.decode(ids.tolist())) for ids in written]
-            seen += zip(sources, targets, strict=True)
-        assert sorted(seen) == sorted(corpus.splits["train"])
-
-
 def test_a_run_on_text_leaves_an_artifact_that_translates_without_the_corpus(small, tmp_path, monkeypatch):
-    run = runs.start(TINY, tmp_path)
+    run = runs.start(TINY_TEXT, tmp_path)
     run.train()
     assert {"loss", "accuracy", "bleu", "chrf"} <= run.epochs[0]["valid"].keys()
-    artifact = runs.finish(run, TINY)
-    assert Experiment.of(artifact.config) == TINY
+    artifact = runs.finish(run, TINY_TEXT)
+    assert Experiment.of(artifact.config) == TINY_TEXT
     search = runs.search_of(artifact)
     by_penalty = artifact.metrics["valid_by_penalty"]
     assert (
@@ -125,9 +85,9 @@ def folder(corpus, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(corpora, "load", lambda name: corpus)
         patch.setattr(scores, "PENALTIES", (0.0, 1.0))
-        run = runs.start(TINY, tmp_path_factory.mktemp("run"))
+        run = runs.start(TINY_TEXT, tmp_path_factory.mktemp("run"))
         run.train()
-        return runs.finish(run, TINY).folder
+        return runs.finish(run, TINY_TEXT).folder
 
 
 WITHOUT_NETWORK = """
@@ -176,7 +136,7 @@ class TestTranslator:
 
 def test_figures_are_those_of_the_translations(corpus):
     data = TextDataset(corpus, BPE.train((t for pair in corpus.splits["train"] for t in pair), 400))
-    model = TINY.build(data.vocab_size).eval()
+    model = TINY_TEXT.build(data.vocab_size).eval()
     search = Search(3, 1.0, 0)
     found = runs.translate(model, data, [source for source, _ in corpus.splits["test"]], search)
     figures = runs.decoded_figures(model, data, "test", search=search)

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import site_files
-from browser import HTML, LOOKS, PAGES, PHONE, SCREEN, chromium, served
+from browser import HTML, LOOKS, PAGES, PHONE, SCREEN, served
 from places import BOOK, ROOT
 
 # A page with its images and data; the files that all pages share, the theme's and MathJax's, apart.
@@ -24,12 +24,6 @@ WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 REACHED = """() => [...document.querySelectorAll("pre, .cell_output > .output")].every(box =>
     (box.tabIndex === 0) === (box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight))"""
 FRAMES = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as program:
-        yield program
 
 
 @pytest.fixture(scope="module")
