@@ -1,4 +1,5 @@
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ from hypothesis import settings
 from edgewise.graphs import dgl_available
 
 os.environ["MPLBACKEND"] = "agg"
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # before anybody imports Triton
 NIGHTLY = bool(os.environ.get("EDGEWISE_NIGHTLY"))
 settings.register_profile("edgewise", deadline=None, derandomize=True, max_examples=80 if NIGHTLY else 25)
 settings.load_profile("edgewise")
@@ -48,6 +51,8 @@ def missing(marker):
         return "EDGEWISE_DATA names no folder of corpora"
     if marker == "cuda" and not torch.cuda.is_available():
         return "there is no CUDA device"
+    if marker == "triton" and (torch.cuda.is_available() or find_spec("triton") is None):
+        return "there is no Triton, or a CUDA device, which its interpreter does not share"
     if marker == "dgl" and not dgl_available():
         return "DGL cannot be imported here"
     if marker == "nightly" and not NIGHTLY:
@@ -60,8 +65,10 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    for marker in ("corpus", "cuda", "dgl", "nightly"):
+    for marker in ("corpus", "cuda", "triton", "dgl", "nightly"):
         out = [item for item in items if item.get_closest_marker(marker)]
+        if marker == "triton":  # what is left of CUDA's is not for the interpreter
+            out = [item for item in out if not item.get_closest_marker("cuda")]
         if out and (reason := missing(marker)):
             items[:] = [item for item in items if item not in out]
             config.left_out[marker] = f"deselected {len(out)} tests marked {marker!r}: {reason}"

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 import torch
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -9,6 +10,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from edgewise.graphs import AttentionGraph, bipartite, causal, complete, window
 from edgewise.message_passing import cost, propagate_attention
 from edgewise.message_passing.tile_plan import plan_tiles, score_places
+
+TRITON = pytest.param("triton", marks=pytest.mark.triton)
+"""The engine for GPUs, in Triton's interpreter where there is none."""
 
 
 def dense_attention(mask, q, k, v, bias=0.0, factor=1.0):

@@ -51,7 +51,7 @@ class GraphAttention(nn.Module):
         many as ``num_heads`` if not given.
     edge_dim : int, optional
         Width of edges' attributes, which are projected, without a bias, and added to keys and values. The
-        engines ``csr`` and ``scatter`` take them.
+        engines ``csr``, ``scatter`` and ``triton`` take them.
     dropout : float
         Probability in [0, 1) of dropping a weight in training.
     scale : float, optional
@@ -111,10 +111,6 @@ class GraphAttention(nn.Module):
         if output != "mean" and self.dim_out % num_heads:
             name = "dim_model" if dim_out is None else "dim_out"
             raise ValueError(f"{name} ({self.dim_out}) must be divisible by num_heads ({num_heads})")
-        if self.edge_dim is not None and engine not in ("auto", "csr", "scatter"):
-            raise ValueError(
-                f"engine {engine!r} takes no attributes of edges: use 'csr', 'scatter' or 'auto'"
-            )
         inner = self.dim_out * (num_heads if output == "mean" else 1)
         linear, fewer = partial(nn.Linear, device=device, dtype=dtype), inner // num_heads * self.num_kv_heads
         self.query = linear(self.dim_model, inner, check_bool("bias", bias))

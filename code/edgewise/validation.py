@@ -153,12 +153,22 @@ def check_ids(name: str, ids: Tensor, size: int) -> None:
     TypeError
         If ``ids`` is not a tensor of int64.
     ValueError
-        If an id is out of range.
+        If an id is out of range; on a GPU see :func:`assert_soon`.
     """
     if not isinstance(ids, Tensor) or ids.dtype != torch.int64:
         raise TypeError(f"{name} must be a tensor of int64, got {kind_of(ids)}")
-    if ids.numel():
+    if ids.device.type != "cpu":
+        assert_soon((ids >= 0) & (ids < size), f"{name} must lie in 0..{size - 1}")
+    elif ids.numel():
         low, high = (int(x) for x in ids.aminmax())
         if low < 0 or high >= size:
             worst = low if low < 0 else high
             raise ValueError(f"{name} must lie in 0..{size - 1}, got {worst}")
+
+
+def assert_soon(holds: Tensor, message: str) -> None:
+    """Raise a ``ValueError`` unless something holds; a GPU, which would have to halt, stops later."""
+    if holds.device.type != "cpu":
+        torch._assert_async(holds.all(), message)
+    elif not bool(holds.all()):
+        raise ValueError(message)

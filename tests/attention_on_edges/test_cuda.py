@@ -20,7 +20,7 @@ from book_support import FEW, VOCAB, random_pairs, small_model
 from edgewise import GraphAttention
 from edgewise.graphs import AttentionGraph, bipartite, causal, complete, window
 from edgewise.message_passing import ENGINES, KERNELS, propagate_attention
-from support import assert_equal_as_stated, random_fields
+from support import TRITON, assert_equal_as_stated, random_fields
 
 devices = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 
@@ -37,7 +37,7 @@ GRAPHS = {
 @devices
 @pytest.mark.parametrize("name", GRAPHS)
 @pytest.mark.parametrize("given", ["nothing", "bias", "features"])
-@pytest.mark.parametrize("engine", ["auto", *ENGINES])
+@pytest.mark.parametrize("engine", ["auto", *ENGINES, TRITON])
 def test_an_engine_equals_the_cpus_double_precision(device, name, given, engine):
     """Values and gradients; DGL's engines have no CUDA build to run on."""
     graph = GRAPHS[name]
@@ -86,7 +86,7 @@ class SayWhere(TorchFunctionMode):
         return function(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize("engine", ["auto", *ENGINES])
+@pytest.mark.parametrize("engine", ["auto", *ENGINES, TRITON])
 def test_what_runs_on_a_device_says_where_it_makes_tensors(engine):
     with pytest.raises(AssertionError, match="arange where"), SayWhere():
         torch.arange(3)
@@ -153,6 +153,22 @@ def descend(layer, graph, x):
     grads = torch.autograd.grad(layer(graph, x).square().mean(), list(layer.parameters()))
     with torch.no_grad():
         torch._foreach_add_(list(layer.parameters()), grads, alpha=-0.1)
+
+
+@pytest.mark.cuda
+def test_graphs_that_are_made_on_a_gpu_are_not_waited_for():
+    layer, x = GraphAttention(8, 2, edge_dim=3, device="cuda"), torch.randn(54, 8, device="cuda")
+    links, attr = torch.randint(54, (2, 300), device="cuda"), torch.randn(300, 3, device="cuda")
+    ends = torch.tensor([0, 13, 13, 54], device="cuda")
+    for mode in ("default", "error"):  # kernels are compiled in the first round, which waits
+        torch.cuda.set_sync_debug_mode(mode)
+        graph = AttentionGraph.from_edge_index(links, 54)
+        torch.autograd.grad(layer(graph, x, edge_attr=attr).sum(), list(layer.parameters()))
+        with torch.no_grad():
+            for packed in (ends, ends.diff()):
+                make = AttentionGraph.from_cu_seqlens if packed is ends else AttentionGraph.from_lengths
+                propagate_attention(make(packed, causal=True, num_tokens=54), *[x[:, None]] * 3)
+    torch.cuda.set_sync_debug_mode("default")
 
 
 @pytest.mark.cuda

@@ -100,7 +100,7 @@ def test_the_library_is_light():
     imported = {
         name.split(".")[0] for path in FILES if place(path)[0] == "edgewise" for name in imports(path)
     }
-    asked_for = {"networkx", "scipy", "torch_geometric", "transformers"}
+    asked_for = {"networkx", "scipy", "torch_geometric", "transformers", "triton"}
     assert imported - sys.stdlib_module_names == NEEDED | asked_for
 
 

@@ -216,7 +216,6 @@ def changed(module, part):
         (lambda: GraphAttention(6, 4), ValueError, r"dim_model \(6\) must be divisible by num_heads \(4\)"),
         (lambda: GraphAttention(6, 2, output="sum"), ValueError, "output must be one of 'project', 'concat'"),
         (lambda: GraphAttention(6, 2, engine="fast"), ValueError, "engine must be one of 'auto'.*got 'fast'"),
-        (lambda: GraphAttention(6, 2, edge_dim=1, engine="tiles"), ValueError, "takes no attributes"),
         (lambda: plain(3, GOOD), TypeError, "graph must be an AttentionGraph, got int"),
         (lambda: plain(three, GOOD[:2]), ValueError, r"query must be \[3, 6\] for this graph and layer"),
         (lambda: plain(three, GOOD.double()), ValueError, "query must be torch.float32 as the layer's"),

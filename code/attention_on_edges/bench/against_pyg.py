@@ -39,6 +39,7 @@ PYG_WORKLOADS: dict[str, Callable[[], Tensor]] = {
     "128 complete graphs of 20-40 nodes": lambda: complete(drawn(128, 20, 40)).edge_index,
     "a window of 129 on 16,384 tokens": lambda: window(16_384, 64, 64).edge_index,
     "512 graphs of 20-40 nodes, degree 3": lambda: _sparse(512, 3),
+    "a million edges: 1,667 graphs of 20-40 nodes, degree 20": lambda: _sparse(1667, 20),
 }
 """Each an edge_index."""
 

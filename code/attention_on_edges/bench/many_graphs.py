@@ -19,6 +19,7 @@ from edgewise.graphs import AttentionGraph, batch, window
 from edgewise.message_passing import cost, plan_tiles, propagate_attention
 from edgewise.message_passing.engine_choice import TERMS, expand, predict, price
 from edgewise.message_passing.pattern import count_edges
+from edgewise.message_passing.triton_engine import has_triton
 
 Make = Callable[[], AttentionGraph]
 
@@ -160,8 +161,8 @@ SHAPES = ((4, 32), (8, 48), (2, 128))
 
 
 def graphs_plan(small: bool = False) -> dict[str, Run]:
-    """Graphs to which the law is fitted, 4 heads of 32, by the two engines that it prices and by ``auto``."""
-    return _timed(FITTED, ((4, 32),), (*TERMS, "auto"), small)
+    """Graphs to which the law is fitted, 4 heads of 32, by what it prices, by ``triton`` and by ``auto``."""
+    return _timed(FITTED, ((4, 32),), (*TERMS, "triton", "auto"), small)
 
 
 def law_plan(small: bool = False) -> dict[str, Run]:
@@ -237,6 +238,7 @@ def graph_case(
     graph = make().to(device)
     said = say(graph, heads, width)
     left_out = (TERMS.keys() - said.keys()) | ({MASK} if graph.num_src > 5000 else set())
+    left_out |= set() if has_triton(graph.device) else {"triton"}
     ways = _both_ways(graph, heads, width, [engine for engine in engines if engine not in left_out])
     facts = {engine: {"auto": said["csr"]["auto"]} for engine in engines} | said
     return Case(f"{name}, {heads} x {width}", ways, first="csr", facts=lambda engine: facts[engine])

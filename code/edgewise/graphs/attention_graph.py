@@ -16,7 +16,7 @@ from edgewise.graphs.dgl import load_dgl
 from edgewise.graphs.kept import kept
 from edgewise.graphs.ordering import cuthill_mckee, once
 from edgewise.graphs.packing import Packed
-from edgewise.validation import check_bool, check_count, check_counts, check_ids, kind_of
+from edgewise.validation import assert_soon, check_bool, check_count, check_counts, check_ids, kind_of
 
 if TYPE_CHECKING:
     import networkx
@@ -105,7 +105,9 @@ class AttentionGraph:
                 "start and stop must be two lists of the same length on one device, "
                 f"got {list(start.shape)} on {start.device} and {list(stop.shape)} on {stop.device}"
             )
-        if bool((start > stop).any()):
+        if start.device.type != "cpu":
+            assert_soon(start <= stop, "start must not exceed stop")
+        elif bool((start > stop).any()):
             bad = int((start > stop).nonzero()[0])
             raise ValueError(f"start must not exceed stop, got {int(start[bad])} > {int(stop[bad])} at {bad}")
         if check_bool("self_attention", self_attention) and num_src != len(start):
@@ -116,7 +118,9 @@ class AttentionGraph:
         return cls.unchecked(num_src, None if self_attention else len(start), copies)
 
     @classmethod
-    def from_lengths(cls, lengths: Tensor | Sequence[int], *, causal: bool = False) -> "AttentionGraph":
+    def from_lengths(
+        cls, lengths: Tensor | Sequence[int], *, causal: bool = False, num_tokens: int | None = None
+    ) -> "AttentionGraph":
         """Sequences packed one after the other, each of which attends within itself.
 
         Parameters
@@ -125,6 +129,8 @@ class AttentionGraph:
             Tokens of each sequence; the graph is on a tensor's device. Offsets go to :meth:`from_cu_seqlens`.
         causal : bool
             Whether a token attends to itself and those before it only.
+        num_tokens : int, optional
+            Their sum; see :meth:`from_cu_seqlens`.
 
         Raises
         ------
@@ -132,6 +138,11 @@ class AttentionGraph:
             If a length is not an integer, or negative, or ``causal`` is not a bool.
         """
         check_bool("causal", causal)
+        if num_tokens is not None:
+            ends = torch.as_tensor(lengths).cumsum(0)
+            return cls.from_cu_seqlens(
+                torch.cat([ends.new_zeros(1), ends]), causal=causal, num_tokens=num_tokens
+            )
         counts = tuple(check_counts("lengths", lengths))
         return cls.of_packed(Packed(counts, right=0 if causal else None), packing.device_of(lengths))
 
@@ -143,6 +154,7 @@ class AttentionGraph:
         *,
         causal: bool = False,
         window: tuple[int, int] = (-1, -1),
+        num_tokens: int | tuple[int, int] | None = None,
     ) -> "AttentionGraph":
         """Packed sequences with FlashAttention's arguments, in its meaning.
 
@@ -157,6 +169,9 @@ class AttentionGraph:
             Whether a token attends to nothing after its own place.
         window : tuple of two int
             How many places before and after it a token attends to; -1 for all.
+        num_tokens : int or tuple of two int, optional
+            Tokens, or queries and keys. With it a GPU is not asked for anything; the engines ``triton`` and
+            ``csr`` need no more, others use what graphs that know their lengths on the host have.
 
         Raises
         ------
@@ -166,10 +181,16 @@ class AttentionGraph:
         """
         left, right = (None if check_count("window", x, -1) < 0 else x for x in window)
         right = 0 if check_bool("causal", causal) else right
-        sizes = packing.lengths_of_offsets("cu_q", cu_q)
-        others = sizes if cu_k is None else packing.lengths_of_offsets("cu_k", cu_k)
+        tokens = num_tokens if isinstance(num_tokens, tuple) else (num_tokens, num_tokens)
+        sizes = packing.lengths_of_offsets("cu_q", cu_q, tokens[0])
+        others = sizes if cu_k is None else packing.lengths_of_offsets("cu_k", cu_k, tokens[1])
         if len(others) != len(sizes):
             raise ValueError(f"cu_q and cu_k must pair up, got {len(sizes)} and {len(others)} sequences")
+        if tokens[0] is not None and tokens[1] is not None:
+            runs = packing.spans(others, sizes, (tokens[1], tokens[0]), left, right)
+            graph = cls.unchecked(tokens[1], None if cu_k is None else tokens[0], runs)
+            graph.kept["ascends"] = True
+            return graph
         receivers = None if cu_k is None else tuple(sizes.tolist())
         return cls.of_packed(Packed(tuple(others.tolist()), receivers, left, right), sizes.device)
 
@@ -177,7 +198,9 @@ class AttentionGraph:
     def of_packed(cls, packed: Packed, device: torch.device | None = None) -> "AttentionGraph":
         """Build from checked lengths, by which it is known."""
         num_dst = None if packed.receivers is None else sum(packed.receivers)
-        return cls.unchecked(sum(packed.senders), num_dst, packed.spans(device), lengths=packed)
+        graph = cls.unchecked(sum(packed.senders), num_dst, packed.spans(device), lengths=packed)
+        graph.kept["ascends"] = True
+        return graph
 
     @classmethod
     def from_position_ids(
@@ -450,8 +473,12 @@ class AttentionGraph:
     def _with_tensors(self, change: Callable[[Tensor], Tensor]) -> "AttentionGraph":
         held = self.intervals or self._derive_edges()
         first, second = map(change, held)
+        if first is held[0]:
+            return self
         form = "edges" if self.intervals is None else "intervals"
-        return self if first is held[0] else self._like(lengths=self.lengths, **{form: (first, second)})
+        graph = self._like(lengths=self.lengths, **{form: (first, second)})
+        graph.kept = {name: known for name, known in self.kept.items() if isinstance(known, int)}
+        return graph
 
     def restrict(self, active: Tensor) -> "AttentionGraph":
         """Keep only the edges into active receivers; the numbering does not change.
@@ -705,6 +732,13 @@ class AttentionGraph:
         form = "intervals" if self.intervals is not None else "edges"
         count = "?" if self.device.type == "meta" else self.num_edges
         return f"AttentionGraph({sides}, {count} edges, held as {form})"
+
+
+@kept
+def ascends(graph: AttentionGraph) -> bool:
+    """Whether each receiver's senders are an interval, and each sender's receivers are one, too."""
+    runs = graph.intervals
+    return runs is not None and all(bool((ends[1:] >= ends[:-1]).all()) for ends in runs)
 
 
 @kept

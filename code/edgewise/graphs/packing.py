@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from edgewise.validation import kind_of
+from edgewise.validation import assert_soon, kind_of
 
 
 class Packed(NamedTuple):
@@ -31,16 +31,26 @@ class Packed(NamedTuple):
         """Start and stop of each receiver's senders."""
         sizes = self.senders, self.senders if self.receivers is None else self.receivers
         senders, receivers = (torch.tensor(x, dtype=torch.int64, device=device) for x in sizes)
-        first = (senders.cumsum(0) - senders).repeat_interleave(receivers)
-        start, stop = first, first + senders.repeat_interleave(receivers)
-        ends = (receivers.cumsum(0) - senders).repeat_interleave(receivers)
-        place = first + torch.arange(len(first), device=device) - ends
-        most = sum(map(sum, sizes))  # nothing is farther away
-        if self.right is not None:
-            stop = torch.minimum(stop, place + min(self.right, most) + 1).clamp(min=first)
-        if self.left is not None:
-            start = torch.minimum(torch.maximum(start, place - min(self.left, most)), stop)
-        return start, stop
+        return spans(senders, receivers, (sum(sizes[0]), sum(sizes[1])), self.left, self.right)
+
+
+def spans(
+    senders: Tensor, receivers: Tensor, tokens: tuple[int, int], left: int | None, right: int | None
+) -> tuple[Tensor, Tensor]:
+    """Start and stop of each receiver's senders; ``tokens`` says how many senders and receivers there are."""
+
+    def of_each(x: Tensor) -> Tensor:
+        return x.repeat_interleave(receivers, output_size=tokens[1])
+
+    first = of_each(senders.cumsum(0) - senders)
+    start, stop = first, first + of_each(senders)
+    place = first + torch.arange(tokens[1], device=first.device) - of_each(receivers.cumsum(0) - senders)
+    most = sum(tokens)  # nothing is farther away
+    if right is not None:
+        stop = torch.minimum(stop, place + min(right, most) + 1).clamp(min=first)
+    if left is not None:
+        start = torch.minimum(torch.maximum(start, place - min(left, most)), stop)
+    return start, stop
 
 
 def device_of(x: object) -> torch.device | None:
@@ -48,11 +58,17 @@ def device_of(x: object) -> torch.device | None:
     return x.device if isinstance(x, Tensor) else None
 
 
-def lengths_of_offsets(name: str, offsets: Tensor | Sequence[int]) -> Tensor:
-    """Tokens of each sequence, from FlashAttention's ``cu_seqlens``: 0, and where each sequence ends."""
+def lengths_of_offsets(name: str, offsets: Tensor | Sequence[int], tokens: int | None = None) -> Tensor:
+    """Tokens of each sequence, from FlashAttention's ``cu_seqlens``: 0, and where each sequence ends.
+
+    A GPU that is told how many tokens there are is not asked for anything.
+    """
     offsets = _check(name, offsets, 1)
     lengths = offsets.diff()
-    if len(offsets) == 0 or int(offsets[0]) != 0 or bool((lengths < 0).any()):
+    if tokens is not None and len(offsets):
+        holds = torch.cat([offsets[:1] == 0, lengths >= 0, offsets[-1:] == tokens])
+        assert_soon(holds, f"{name} must begin with 0, never fall and end with {tokens}")
+    elif len(offsets) == 0 or int(offsets[0]) != 0 or bool((lengths < 0).any()):
         raise ValueError(f"{name} must begin with 0 and never fall, got {offsets.tolist()[:9]}")
     return lengths
 

@@ -27,7 +27,7 @@ def check_states(
 
 
 def check_tensors(graph: AttentionGraph, **tensors: Tensor) -> list[Tensor]:
-    """Return the tensors, with as many heads as queries have."""
+    """Return the tensors; keys and values may have fewer heads than queries."""
     if not isinstance(graph, AttentionGraph):
         raise TypeError(f"graph must be an AttentionGraph, got {type(graph).__name__}")
     for name, x in tensors.items():
@@ -49,8 +49,13 @@ def check_tensors(graph: AttentionGraph, **tensors: Tensor) -> list[Tensor]:
             raise ValueError(f"{name} must have q's dtype {q.dtype}, got {x.dtype}")
         if x.device != graph.device:
             raise ValueError(f"{name} must be on the graph's device {graph.device}, got {x.device}")
-    rest = [x for name, x in tensors.items() if name != "q"]
-    return [q, *(x.repeat_interleave(q.shape[1] // heads, 1) if fewer else x for x in rest)]
+    return list(tensors.values())
+
+
+def as_many_heads(q: Tensor, *others: Tensor) -> list[Tensor]:
+    """Repeat heads of keys and values for as many as queries have."""
+    group = q.shape[1] // others[0].shape[1]
+    return [x if group == 1 else x.repeat_interleave(group, 1) for x in others]
 
 
 def scaled(q: Tensor, scale: float | None) -> Tensor:
@@ -98,7 +103,7 @@ def check_features(
         raise ValueError(
             f"attributes of edges need values of the keys' width {q.shape[-1]}, got {v.shape[-1]}"
         )
-    if engine not in ("auto", "csr", "scatter"):
+    if engine in ("tiles", "flex", "varlen"):
         raise ValueError(f"engine {engine!r} takes no attributes of edges: use 'csr', 'scatter' or 'auto'")
     return [attr, weight]
 

@@ -20,6 +20,7 @@ from edgewise.graphs.kept import kept
 from edgewise.message_passing.pattern import count_edges, runs_sparse
 from edgewise.message_passing.precision import HALF, OnEdges
 from edgewise.message_passing.tile_plan import FILLS, is_one_tile, plan_tiles
+from edgewise.message_passing.triton_engine import has_triton
 from edgewise.validation import check_count
 
 TERMS = {
@@ -32,6 +33,9 @@ LAW: dict[str, dict[str, float]] = json.loads(
     (files("edgewise.message_passing") / "prices.json").read_text("utf-8")
 )["nanoseconds"]
 """Nanoseconds of a forward and backward pass in float32 that each term takes, by engine."""
+
+SHORT = 64
+"""Senders side by side, per receiver at most, up to which a GPU with Triton does without tiles."""
 
 FEW = 8
 """In-edges of a receiver on average, below which lists of edges are not cut into tiles on a GPU."""
@@ -62,7 +66,7 @@ def choose(
     if in_a_transform():
         return "scatter"
     if features:
-        return "csr"
+        return "triton" if has_triton(graph.device) else "csr"
     return "varlen" if suits_varlen(graph, q, v, bias, keep) else _cost(graph, *q.shape[1:]).engine
 
 
@@ -126,11 +130,22 @@ def in_a_transform() -> bool:
     return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
+def _reach(graph: AttentionGraph) -> int:
+    """Senders of a receiver at most, as far as they are known to be side by side; 0 for lists."""
+    if graph.lengths is None:
+        return 0
+    left, right, most = graph.lengths.left, graph.lengths.right, max(graph.lengths.senders, default=0)
+    return most if left is None or right is None else min(left + 1 + right, most)
+
+
 @kept
 def _cost(graph: AttentionGraph, num_heads: int, head_dim: int) -> Cost:
+    on_cpu = graph.device.type == "cpu"
+    if not on_cpu and has_triton(graph.device) and _reach(graph) <= SHORT:
+        return Cost({}, "triton", "on a GPU one kernel reads each edge's sender where it lies")
     if graph.num_edges == 0:
         return Cost({}, "scatter", "there is no edge, which other engines need")
-    on_cpu, one = graph.device.type == "cpu", is_one_tile(graph)
+    one = is_one_tile(graph)
     sparse, seconds = "csr" if runs_sparse(graph) else "scatter", {}
     if on_cpu and sparse == "csr":
         seconds["csr"] = predict("csr", count_edges(graph, num_heads), num_heads, head_dim)

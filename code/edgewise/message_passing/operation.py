@@ -7,20 +7,27 @@ from torch import Tensor
 from torch.linalg import vector_norm
 
 from edgewise.graphs import AttentionGraph
-from edgewise.message_passing.arguments import check_bias, check_features, check_tensors, scaled
+from edgewise.message_passing.arguments import (
+    as_many_heads,
+    check_bias,
+    check_features,
+    check_tensors,
+    scaled,
+)
 from edgewise.message_passing.csr import csr
 from edgewise.message_passing.engine_choice import choose, in_a_transform
 from edgewise.message_passing.flex import flex, varlen
 from edgewise.message_passing.precision import Engine, in_full_precision, without_autocast
 from edgewise.message_passing.scatter import edge_softmax, scatter
 from edgewise.message_passing.tiles import tiles
+from edgewise.message_passing.triton_engine import triton
 from edgewise.validation import check_choice, check_probability
 
 ENGINES: dict[str, Engine] = {"scatter": scatter, "csr": csr, "tiles": tiles}
 """How the sum over edges is executed, on any graph."""
 
-KERNELS: dict[str, Engine] = {"flex": flex, "varlen": varlen}
-"""Executions that take some graphs only, or none of the options."""
+KERNELS: dict[str, Engine] = {"triton": triton, "flex": flex, "varlen": varlen}
+"""Executions on a GPU alone, or of some graphs only, or without the options."""
 
 
 def propagate_attention(
@@ -48,7 +55,7 @@ def propagate_attention(
 
     NaN and infinities spread along edges, as they do in a dense softmax over a receiver's senders, and
     nowhere else; in compiled programs, on a GPU and in gradients, ``tiles`` may spread them within a tile.
-    ``tiles`` and ``csr`` refuse second derivatives.
+    Second derivatives come from ``scatter``; the others refuse them.
 
     Parameters
     ----------
@@ -61,15 +68,16 @@ def propagate_attention(
     v : Tensor
         Values [num_src, h, d_v], with as many heads as keys; ``d_v`` is often ``d``.
     engine : str
-        ``tiles``, ``csr``, ``scatter``; ``flex``, PyTorch's FlexAttention, compiled; ``varlen``, its kernel
-        for packed sentences on CUDA; or ``"auto"``: see :func:`cost`.
+        ``tiles``, ``csr``, ``scatter``; ``triton``, kernels of our own on CUDA; ``flex``, PyTorch's
+        FlexAttention, compiled; ``varlen``, its kernel for packed sentences on CUDA; or ``"auto"``: see
+        :func:`cost`.
     scale : float, optional
         Of scores, in place of :math:`1 / \sqrt{d}`.
     edge_bias : Tensor, optional
         [E, h], in the order of ``graph.src``: added to the scores (relative positions, ALiBi). It and
         the next two may be float32 where queries are of half precision.
     edge_attr : Tensor, optional
-        [E, c], in the order of ``graph.src``. ``csr`` and ``scatter`` take them; ``d_v`` must be ``d``.
+        [E, c], in the order of ``graph.src``. Not for ``tiles``, ``flex``, ``varlen``; ``d_v`` must be ``d``.
     edge_proj : Tensor, optional
         [c, h, d]; given if ``edge_attr`` is.
     dropout : float
@@ -105,11 +113,12 @@ def propagate_attention(
         raise ValueError(f"engine {engine!r} is not for transforms and forward mode: use 'scatter'")
     if engine == "auto":
         engine = choose(graph, q, v, edge_bias, keep, *features)
-    if graph.num_edges == 0:
-        engine = "scatter"
+    if engine != "triton":
+        k, v = as_many_heads(q, k, v)
+        engine = engine if graph.num_edges else "scatter"
     with without_autocast(q.device.type):
         output = (ENGINES.get(engine) or KERNELS[engine])(graph, q, k, v, edge_bias, keep, *features)
-        if engine not in ("csr", "scatter") and not _finite(q, k, output):
+        if engine not in ("csr", "scatter", "triton") and not _finite(q, k, output):
             # Tiles multiply what is masked by zero, and PyTorch's kernel makes zeros of a row of NaN.
             output = csr(graph, q, k, v, edge_bias, keep)
         return output.to(dtype)
@@ -139,6 +148,7 @@ def attention_weights(
     :func:`propagate_attention`.
     """
     q, k = check_tensors(graph, q=q, k=k)
+    (k,) = as_many_heads(q, k)
     check_bias(graph, q, edge_bias)
     features = check_features(graph, q, q, "auto", edge_attr, edge_proj)
     with without_autocast(q.device.type):

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs import AttentionGraph
+from edgewise.graphs.attention_graph import ascends
 from edgewise.graphs.kept import kept
 
 STACKED = {"cpu": 2**19}
@@ -58,7 +59,7 @@ def count_edges(graph: AttentionGraph, num_heads: int) -> tuple[float, float, fl
 @kept
 def pattern_of(graph: AttentionGraph, heads: int) -> Pattern:
     """Return a graph's pattern with so many heads stacked; it is kept with the graph."""
-    if _ascends(graph):
+    if ascends(graph):
         return _of_intervals(graph, heads)
     return _of_edges(graph) if heads == 1 else _stack(pattern_of(graph, 1), heads)
 
@@ -70,16 +71,9 @@ def edge_order(graph: AttentionGraph, heads: int) -> Tensor:
         rows = pattern_of(graph, 1).rows
         edges = _stacked_runs(rows[:-1], rows.diff(), heads)[2]
         return _heads_of(edge_order(graph, 1), heads).index_select(0, edges)
-    if _ascends(graph):
+    if ascends(graph):
         return inverse(pattern_of(graph, 1).by_sender)  # as edges of intervals are numbered
     return graph.dst.int().argsort(stable=True).int()
-
-
-@kept
-def _ascends(graph: AttentionGraph) -> bool:
-    """Whether each receiver's senders are an interval, and each sender's receivers are one, too."""
-    runs = graph.intervals
-    return runs is not None and all(bool((ends[1:] >= ends[:-1]).all()) for ends in runs)
 
 
 def _of_edges(graph: AttentionGraph) -> Pattern:

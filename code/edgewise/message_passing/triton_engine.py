@@ -1,0 +1,312 @@
+"""Attention along any graph in one Triton kernel forward and two backward, on a GPU.
+
+No tensor has a row of numbers per edge: kernels read keys and values where they lie. Backward, an edge has
+two numbers per head. A graph needs two sorts, and nothing is asked of the GPU.
+"""
+
+import os
+from collections.abc import Sequence
+from functools import cache, lru_cache
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgewise.graphs import AttentionGraph
+from edgewise.graphs.attention_graph import ascends
+from edgewise.graphs.kept import kept
+from edgewise.message_passing.precision import (
+    HALF,
+    OnEdges,
+    all_tensors,
+    given,
+    without_second_derivatives,
+)
+from edgewise.validation import InputError
+
+CHUNK = 256
+"""Edges of a piece, at most."""
+
+TILE = 2048
+"""Numbers of keys, or of values, that a program reads at a time; half as many in float64."""
+
+WIDTH = 4
+"""Edges that a lane reads at a time."""
+
+Edges = list[Tensor]
+"""Edges listed by node: ``offsets`` [n + 1] of the nodes' lists; at each position of a list the edge's number
+in the caller's order [E] and the node at its far end [E]; the node of the last edge before each multiple of
+``CHUNK``. Where lists are intervals: their first and last position [2, n], and ``numbers`` [num_src], where
+the edge from s to r has number ``numbers[s] + r``."""
+
+
+def triton(
+    graph: AttentionGraph,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: OnEdges = None,
+    keep: OnEdges = None,
+    attr: OnEdges = None,
+    weight: OnEdges = None,
+) -> Tensor:
+    """Attend in kernels that walk along each list of edges; sums are float32, or float64 of float64.
+
+    Keys and values may have fewer heads. Attributes as in :func:`edgewise.message_passing.csr.csr`.
+
+    Raises
+    ------
+    InputError
+        If there is no Triton, or the graph is not on a CUDA device.
+    """
+    if not has_triton(graph.device):
+        there = "there" if find_spec("triton") else "not there"
+        raise InputError(
+            f"engine 'triton' needs a graph on a CUDA device, this is on {graph.device}, and Triton, "
+            f"which PyTorch for CUDA brings and is {there}: use 'csr' or 'auto'"
+        )
+    receivers, senders = _listed(graph)
+    num_edges = graph.num_edges if torch.is_grad_enabled() else 0  # for the backward pass alone
+    if attr is None or weight is None:
+        return _attend([q, k, v, bias, keep, None, None], receivers, senders, num_edges)[0]
+    wide = torch.float32 if q.dtype in HALF else q.dtype
+    asked = torch.einsum("nhd,chd->nhc", q.to(wide), weight.to(wide))
+    output, of_edges, _ = _attend([q, k, v, bias, keep, asked, attr], receivers, senders, num_edges)
+    return (output + torch.einsum("nhc,chd->nhd", of_edges, weight.to(wide))).to(q.dtype)
+
+
+def has_triton(device: torch.device) -> bool:
+    """Whether Triton's kernels run there: on CUDA, or anywhere in its interpreter."""
+    runs = device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"
+    return runs and _kernels() is not None
+
+
+@cache
+def _kernels() -> Any:
+    """The kernels, unless Triton is not installed."""
+    if find_spec("triton") is None:
+        return None
+    from edgewise.message_passing import triton_kernels
+
+    return triton_kernels
+
+
+@kept
+def _listed(graph: AttentionGraph) -> tuple[Edges, Edges]:
+    """Edges by receiver, and by sender."""
+    if graph.intervals is not None and ascends(graph):
+        return _intervals(*graph.intervals, graph.num_src)
+    by_receiver = _lists(graph.dst, graph.src, graph.num_dst)
+    return by_receiver, _lists(graph.src, graph.dst, graph.num_src)
+
+
+def _lists(node: Tensor, other: Tensor, num_nodes: int) -> Edges:
+    """Group edges [E] by node, in the order given, without waiting for the GPU."""
+    node, order = node.int().sort(stable=True)
+    small = len(node) < 2**31
+    nodes = torch.arange(num_nodes + 1, dtype=torch.int32, device=node.device)
+    offsets = torch.searchsorted(node, nodes, out_int32=small)
+    others = other.int().index_select(0, order)
+    return [offsets, order.int() if small else order, others, node[CHUNK - 1 : -1 : CHUNK].clone()]
+
+
+def _intervals(start: Tensor, stop: Tensor, num_src: int) -> tuple[Edges, Edges]:
+    """Of intervals that ascend, without sorting; their edges are numbered by sender."""
+    start, stop = start.int(), stop.int()
+    senders = torch.arange(num_src, dtype=torch.int32, device=start.device)
+    first, last = (torch.searchsorted(x, senders, right=True, out_int32=True) for x in (stop, start))
+    degree = (last - first).long()
+    numbers = degree.cumsum(0) - degree - first
+    return [torch.stack([start, stop]), numbers], [torch.stack([first, last]), numbers]
+
+
+@lru_cache(maxsize=1024)
+def _tiles(double: bool, together: bool, heads: int, *sizes: int) -> tuple[int, ...]:
+    """Heads and sizes of vectors, padded to powers of two; lanes of a program; WIDTH of each.
+
+    ``together``: a program has all heads of its nodes.
+    """
+    padded, *blocks = (1 << max(x - 1, 0).bit_length() for x in (heads, *sizes))
+    least, tile = padded if together else 1, TILE // (1 + double)
+    width = max(min(WIDTH, 2 * tile // (least * max(blocks))), 1)
+    return padded, *blocks, max(tile // (width * max(blocks)), least), width
+
+
+def _launch(
+    kernel: Any,
+    edges: Edges,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    numbers: Sequence[float],
+    heads: int,
+    group: int,
+    *sizes: int,
+    together: bool = False,
+) -> None:
+    """Run a kernel on all pieces, then ``combine`` on those of lists that were cut."""
+    ranges, order = edges[:2]
+    others, cuts = edges[2:] if len(edges) == 4 else (None, None)
+    num_nodes, num_cuts = ranges.shape[-1] - (others is not None), 0 if cuts is None else cuts.shape[0]
+    real, parts, pair = _real(inputs[0]), None, [0 if x is None else x.shape[2] for x in outputs[:2]]
+    if num_cuts:
+        parts = inputs[0].new_empty(2 * num_cuts, heads, sum(pair) + 1, dtype=real)
+    tiles = _tiles(real == torch.float64, together, heads, *sizes)
+    kernel[(-(-(num_nodes + num_cuts) * tiles[0] // tiles[-2]),)](
+        ranges, order, others, cuts if num_cuts else None, *inputs, *outputs, parts,
+        *numbers, num_nodes, num_nodes + num_cuts, heads, group, *sizes, CHUNK, *tiles,
+    )  # fmt: skip
+    if num_cuts:
+        tiles = _tiles(real == torch.float64, False, heads, sum(pair))
+        programs = (-(-num_cuts * tiles[0] // tiles[-2]),)
+        _kernels().combine[programs](ranges, cuts, parts, num_cuts, heads, *pair, CHUNK, *tiles, *outputs)
+
+
+def _real(q: Tensor) -> torch.dtype:
+    """What numbers are added up in."""
+    return torch.float64 if q.dtype == torch.float64 else torch.float32
+
+
+def _readable(fields: Sequence[Any]) -> tuple[list[Any], list[float], tuple[int, ...]]:
+    """Fields as kernels read them; strides and the scale; the numbers of heads and the sizes of vectors.
+
+    Tokens and heads of q, k and v may lie anywhere, as in parts of one projection.
+    """
+    q, k, v = (x if x.stride(2) == 1 else x.contiguous() for x in fields[:3])
+    *others, attr = (None if x is None else x.contiguous() for x in fields[3:])
+    strides, (_, heads, d) = [step for x in (q, k, v) for step in x.stride()[:2]], q.shape
+    sizes = heads, heads // k.shape[1], d, v.shape[2], 0 if attr is None else attr.shape[1]
+    return [q, k, v, *others, attr], [*strides, d**-0.5], sizes
+
+
+def _results(fields: Sequence[Any]) -> tuple[Tensor, Tensor, Tensor]:
+    q, _, v, _, _, asked, _ = fields
+    (n, heads, _), real = q.shape, _real(q)
+    output = q.new_empty(n, heads, v.shape[2], dtype=q.dtype if asked is None else real)
+    of_edges = q.new_empty(n, heads, 0 if asked is None else asked.shape[2], dtype=real)
+    return output, of_edges, q.new_empty(n, heads, 1, dtype=real)
+
+
+def _forward(fields: Sequence[Any], receivers: Edges) -> tuple[Tensor, Tensor, Tensor]:
+    """Outputs [n, h, d_v], weighted sums of attributes [n, h, c], and log-sum-exps of scores [n, h, 1].
+
+    Fields are q, k, v, biases, factors of weights, what queries ask of attributes [n, h, c], and attributes.
+    """
+    results, (readable, numbers, sizes) = _results(fields), _readable(fields)
+    with torch.cuda.device_of(results[0]):
+        _launch(_kernels().attend, receivers, readable, results, numbers, *sizes)
+    return results
+
+
+def _backward(
+    fields: Sequence[Any],
+    receivers: Edges,
+    senders: Edges,
+    num_edges: int,
+    results: Sequence[Tensor],
+    grads: Sequence[OnEdges],
+    of_attr: bool,
+) -> list[OnEdges]:
+    """Gradients of fields but for factors of weights; of attributes if they are wanted."""
+    of_q, of_k, of_v, bias, _, of_asked, to_attr = gradients = _gradients(fields, of_attr)
+    readable, numbers, (heads, group, *sizes) = _readable(fields)
+    above = [
+        torch.zeros_like(x) if g is None else g.contiguous() for g, x in zip(grads, results, strict=False)
+    ]
+    weight, of_score = (results[2].new_empty(num_edges, heads) for _ in range(2))  # handed to the senders
+    inputs = *readable, *results, *above, weight, of_score, to_attr
+    with torch.cuda.device_of(weight):
+        _launch(
+            _kernels().differentiate_receivers, receivers, inputs, (of_q, of_asked), numbers,
+            heads, group, *sizes, together=of_attr,
+        )  # fmt: skip
+        _launch(
+            _kernels().differentiate_senders, senders, (readable[0], above[0], weight, of_score),
+            (of_k, of_v), (*numbers[:2], numbers[-1]), heads // group, group, *sizes[:2],
+        )  # fmt: skip
+    gradients[3] = None if bias is None else of_score.to(bias.dtype)
+    return gradients
+
+
+def _gradients(fields: Sequence[Any], of_attr: bool) -> list[Any]:
+    *others, _, asked, attr = fields
+    wanted = *others, None, asked, attr if of_attr else None
+    return [None if x is None else x.new_empty(x.shape) for x in wanted]
+
+
+def _attend(fields: Sequence[Any], receivers: Edges, senders: Edges, num_edges: int) -> tuple[Tensor, ...]:
+    """See ``_forward``. Programs call an operator, which in eager mode takes longer than a function."""
+    if torch.compiler.is_compiling():
+        return _operator(all_tensors(fields), receivers, senders, num_edges)
+    return _Attention.apply(receivers, senders, num_edges, *fields)
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    fields, *ctx.graph = inputs
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(*fields, *output)
+
+
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, receivers: Edges, senders: Edges, num_edges: int, *fields: OnEdges) -> Any:
+        results = _forward(fields, receivers)
+        _save(ctx, (fields, receivers, senders, num_edges), results)
+        return results
+
+    @staticmethod
+    @without_second_derivatives("engine='scatter'")
+    def backward(ctx: Any, *grads: OnEdges) -> Any:
+        fields, results = ctx.saved_tensors[:7], ctx.saved_tensors[7:]
+        receivers, senders, num_edges = ctx.graph
+        of_attr = ctx.needs_input_grad[9]
+        return (
+            None,
+            None,
+            None,
+            *_backward(fields, receivers, senders, num_edges, results, grads[:2], of_attr),
+        )
+
+
+@torch.library.custom_op("edgewise::triton", mutates_args=())
+def _operator(
+    fields: list[Tensor], receivers: list[Tensor], senders: list[Tensor], num_edges: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    return _forward(given(fields), receivers)
+
+
+@_operator.register_fake
+def _shapes(fields: list[Tensor], *_: Any) -> tuple[Tensor, Tensor, Tensor]:
+    return _results(given(fields))
+
+
+@torch.library.custom_op("edgewise::triton_backward", mutates_args=())
+def _backward_operator(
+    fields: list[Tensor],
+    receivers: list[Tensor],
+    senders: list[Tensor],
+    num_edges: int,
+    results: list[Tensor],
+    grads: list[Tensor],
+    of_attr: bool,
+) -> list[Tensor]:
+    above = [x if x.numel() else None for x in grads]
+    return all_tensors(_backward(given(fields), receivers, senders, num_edges, results, above, of_attr))
+
+
+@_backward_operator.register_fake
+def _shapes_of_gradients(fields: list[Tensor], *others: Any) -> list[Tensor]:
+    return all_tensors(_gradients(given(fields), others[-1]))
+
+
+@without_second_derivatives("engine='scatter'")
+def _differentiate(ctx: Any, *grads: OnEdges) -> tuple[Any, ...]:
+    fields, results = list(ctx.saved_tensors[:7]), list(ctx.saved_tensors[7:])
+    receivers, senders, num_edges = ctx.graph
+    above = [fields[0].new_empty(0) if x is None else x for x in grads[:2]]
+    of_attr = fields[6].dim() > 1 and fields[6].requires_grad
+    found = _backward_operator(fields, receivers, senders, num_edges, results, above, of_attr)
+    return given(found), [None] * len(receivers), [None] * len(senders), None
+
+
+_operator.register_autograd(_differentiate, setup_context=_save)
