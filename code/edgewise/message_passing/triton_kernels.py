@@ -52,7 +52,7 @@ def _edges(position, valid, node, ORDER, OTHERS, BY_SENDER: constexpr):
         other = tl.load(OTHERS + position, mask=valid, other=0).to(tl.int64)
         edge = tl.load(ORDER + position, mask=valid, other=0).to(tl.int64)
     else:  # an interval: positions are the nodes themselves
-        other, sender = position, node[:, None] if BY_SENDER else position
+        other, sender = position, tl.broadcast_to(node[:, None], position.shape) if BY_SENDER else position
         edge = tl.load(ORDER + sender, mask=valid, other=0) + position + node[:, None] - sender
     return other, edge
 
