@@ -158,7 +158,7 @@ def check_ids(name: str, ids: Tensor, size: int) -> None:
     if not isinstance(ids, Tensor) or ids.dtype != torch.int64:
         raise TypeError(f"{name} must be a tensor of int64, got {kind_of(ids)}")
     if ids.device.type != "cpu":
-        assert_soon((ids >= 0) & (ids < size), f"{name} must lie in 0..{size - 1}")
+        assert_soon(ids == ids.clamp(0, size - 1), f"{name} must lie in 0..{size - 1}")
     elif ids.numel():
         low, high = (int(x) for x in ids.aminmax())
         if low < 0 or high >= size:

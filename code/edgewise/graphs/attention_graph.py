@@ -269,6 +269,10 @@ class AttentionGraph:
             raise TypeError(f"edge_index must be a tensor of int64, got {kind_of(edge_index)}")
         if edge_index.dim() != 2 or len(edge_index) != 2:
             raise ValueError(f"edge_index must be [2, E], got {list(edge_index.shape)}")
+        if edge_index.device.type != "cpu" and num_dst is None:  # at once
+            check_ids("edge_index", edge_index, check_count("num_nodes", num_src))
+            src, dst = edge_index.clone()
+            return cls.unchecked(num_src, None, edges=(src, dst))
         src, dst = edge_index
         try:
             return cls(src, dst, num_src, num_dst)
@@ -744,6 +748,8 @@ def ascends(graph: AttentionGraph) -> bool:
 @kept
 def _count(graph: AttentionGraph) -> int:
     assert graph.intervals is not None  # asked of no other
+    if graph.lengths is not None:
+        return graph.lengths.num_edges()
     return int((graph.intervals[1] - graph.intervals[0]).sum())
 
 

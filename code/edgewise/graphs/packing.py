@@ -27,6 +27,14 @@ class Packed(NamedTuple):
     left: int | None = None
     right: int | None = None
 
+    def num_edges(self) -> int:
+        """Edges, on the host: a GPU is not asked."""
+        if self.left is None and self.right is None:
+            receivers = self.senders if self.receivers is None else self.receivers
+            return sum(s * r for s, r in zip(self.senders, receivers, strict=True))
+        start, stop = self.spans(torch.device("cpu"))
+        return int((stop - start).sum())
+
     def spans(self, device: torch.device | None) -> tuple[Tensor, Tensor]:
         """Start and stop of each receiver's senders."""
         sizes = self.senders, self.senders if self.receivers is None else self.receivers

@@ -34,7 +34,7 @@ LAW: dict[str, dict[str, float]] = json.loads(
 )["nanoseconds"]
 """Nanoseconds of a forward and backward pass in float32 that each term takes, by engine."""
 
-SHORT = 64
+SHORT = 128
 """Senders side by side, per receiver at most, up to which a GPU with Triton does without tiles."""
 
 FEW = 8

@@ -97,18 +97,14 @@ def _listed(graph: AttentionGraph) -> tuple[Edges, Edges]:
     """Edges by receiver, and by sender."""
     if graph.intervals is not None and ascends(graph):
         return _intervals(*graph.intervals, graph.num_src)
-    by_receiver = _lists(graph.dst, graph.src, graph.num_dst)
-    return by_receiver, _lists(graph.src, graph.dst, graph.num_src)
-
-
-def _lists(node: Tensor, other: Tensor, num_nodes: int) -> Edges:
-    """Group edges [E] by node, in the order given, without waiting for the GPU."""
-    node, order = node.int().sort(stable=True)
-    small = len(node) < 2**31
-    nodes = torch.arange(num_nodes + 1, dtype=torch.int32, device=node.device)
-    offsets = torch.searchsorted(node, nodes, out_int32=small)
-    others = other.int().index_select(0, order)
-    return [offsets, order.int() if small else order, others, node[CHUNK - 1 : -1 : CHUNK].clone()]
+    ends = torch.stack([graph.dst, graph.src]).int()
+    nodes, order = ends.sort(dim=1, stable=True)
+    small, counts = ends.shape[1] < 2**31, (graph.num_dst, graph.num_src)
+    each = torch.arange(max(counts) + 1, dtype=torch.int32, device=ends.device).repeat(2, 1)
+    offsets, others = torch.searchsorted(nodes, each, out_int32=small), ends.flip(0).gather(1, order)
+    order, cuts = order.int() if small else order, nodes[:, CHUNK - 1 : -1 : CHUNK].contiguous()
+    receivers, senders = ([offsets[i, : n + 1], order[i], others[i], cuts[i]] for i, n in enumerate(counts))
+    return receivers, senders
 
 
 def _intervals(start: Tensor, stop: Tensor, num_src: int) -> tuple[Edges, Edges]:
@@ -151,15 +147,36 @@ def _launch(
     real, parts, pair = _real(inputs[0]), None, [0 if x is None else x.shape[2] for x in outputs[:2]]
     if num_cuts:
         parts = inputs[0].new_empty(2 * num_cuts, heads, sum(pair) + 1, dtype=real)
-    tiles = _tiles(real == torch.float64, together, heads, *sizes)
-    kernel[(-(-(num_nodes + num_cuts) * tiles[0] // tiles[-2]),)](
-        ranges, order, others, cuts if num_cuts else None, *inputs, *outputs, parts,
-        *numbers, num_nodes, num_nodes + num_cuts, heads, group, *sizes, CHUNK, *tiles,
-    )  # fmt: skip
+    num_pieces, tiles = num_nodes + num_cuts, _tiles(real == torch.float64, together, heads, *sizes)
+    tensors = ranges, order, others, cuts if num_cuts else None, *inputs, *outputs, parts
+    constants = heads, group, *sizes, CHUNK, *tiles
+    _run(kernel, num_pieces * tiles[0], tensors, numbers, (num_nodes, num_pieces), constants)
     if num_cuts:
         tiles = _tiles(real == torch.float64, False, heads, sum(pair))
-        programs = (-(-num_cuts * tiles[0] // tiles[-2]),)
-        _kernels().combine[programs](ranges, cuts, parts, num_cuts, heads, *pair, CHUNK, *tiles, *outputs)
+        tensors = ranges, cuts, parts, *outputs, *[None] * (3 - len(outputs))
+        _run(_kernels().combine, num_cuts * tiles[0], tensors, (), (num_cuts,), (heads, *pair, CHUNK, *tiles))
+
+
+_compiled: dict[Any, Any] = {}
+"""Kernels by what Triton compiles them for: to find that out takes it longer than all that is done here."""
+
+
+def _run(
+    kernel: Any,
+    lanes: int,
+    tensors: Sequence[OnEdges],
+    numbers: Sequence[float],
+    counts: Sequence[int],
+    constants: Sequence[int],
+) -> None:
+    """Run a kernel, which is compiled for all but the ``counts``; of tensors for type and alignment."""
+    told = tuple(None if x is None else (x.dtype, x.data_ptr() % 16 == 0) for x in tensors)
+    key = kernel.__name__, tensors[0].device, told, tuple(numbers), constants  # type: ignore[union-attr]
+    programs, args = -(-lanes // constants[-2]), (*tensors, *numbers, *counts, *constants)
+    if (compiled := _compiled.get(key)) is None:
+        _compiled[key] = kernel[(programs,)](*args)
+    else:
+        compiled[programs, 1, 1](*args)
 
 
 def _real(q: Tensor) -> torch.dtype:

@@ -16,6 +16,9 @@ import triton
 import triton.language as tl
 from triton.language import constexpr
 
+LISTS = ["RANGES", "ORDER", "OTHERS", "CUTS"]
+"""Parts of larger tensors, which begin anywhere."""
+
 
 @triton.jit
 def _pieces(RANGES, OTHERS, CUTS, nodes, pieces,
@@ -93,7 +96,7 @@ def _merge(high, total):
     return share / tl.where(total == 0, 1.0, total)[:, None], lse
 
 
-@triton.jit(do_not_specialize=["nodes", "pieces"])
+@triton.jit(do_not_specialize=["nodes", "pieces"], do_not_specialize_on_alignment=LISTS)
 def attend(
     RANGES, ORDER, OTHERS, CUTS, Q, K, V, BIAS, KEEP, ASKED, ATTR, OUT, OF_EDGES, LSE, PARTS,
     q_n, q_h, k_n, k_h, v_n, v_h, scale: tl.float64, nodes, pieces,
@@ -139,7 +142,7 @@ def attend(
         _store(tl.sum(of_edges * share[:, :, None], 1), OF_EDGES, PARTS, place, D_V, SIZE, C, BLOCK_C)
 
 
-@triton.jit(do_not_specialize=["nodes", "pieces"])
+@triton.jit(do_not_specialize=["nodes", "pieces"], do_not_specialize_on_alignment=LISTS)
 def differentiate_receivers(
     RANGES, ORDER, OTHERS, CUTS, Q, K, V, BIAS, KEEP, ASKED, ATTR, OUT, OF_EDGES, LSE, GRAD, GRAD_OF_EDGES,
     WEIGHT, OF_SCORE, OF_ATTR, OF_Q, OF_ASKED, PARTS,
@@ -202,7 +205,7 @@ def differentiate_receivers(
         _store(tl.sum(of_asked, 1) * scale, OF_ASKED, PARTS, place, D, SIZE, C, BLOCK_C)
 
 
-@triton.jit(do_not_specialize=["nodes", "pieces"])
+@triton.jit(do_not_specialize=["nodes", "pieces"], do_not_specialize_on_alignment=LISTS)
 def differentiate_senders(
     RANGES, ORDER, OTHERS, CUTS, Q, GRAD, WEIGHT, OF_SCORE, OF_K, OF_V, PARTS, q_n, q_h, scale: tl.float64,
     nodes, pieces, HEADS: constexpr, GROUP: constexpr, D: constexpr, D_V: constexpr, CHUNK: constexpr,
@@ -229,10 +232,10 @@ def differentiate_senders(
     _store(tl.sum(of_v, 1), OF_V, PARTS, place, D, SIZE, D_V, BLOCK_V)
 
 
-@triton.jit(do_not_specialize=["num_cuts"])
+@triton.jit(do_not_specialize=["num_cuts"], do_not_specialize_on_alignment=LISTS)
 def combine(
-    RANGES, CUTS, PARTS, num_cuts, HEADS: constexpr, D_X: constexpr, D_Y: constexpr, CHUNK: constexpr,
-    PADDED: constexpr, BLOCK: constexpr, LANES: constexpr, WIDTH: constexpr, X, Y, LSE=None,
+    RANGES, CUTS, PARTS, X, Y, LSE, num_cuts, HEADS: constexpr, D_X: constexpr, D_Y: constexpr,
+    CHUNK: constexpr, PADDED: constexpr, BLOCK: constexpr, LANES: constexpr, WIDTH: constexpr,
 ):  # fmt: skip
     """Add up the pieces of lists that were cut, weighted by their share of the softmax if there is an LSE.
 
