@@ -1,5 +1,6 @@
 """Errors and argument checks shared by every module; messages say what was given and what is allowed."""
 
+import math
 import operator
 from collections.abc import Iterable
 from numbers import Real
@@ -97,9 +98,11 @@ def check_probability(name: str, value: float) -> float:
 
 
 def check_real(name: str, value: float) -> float:
-    """Return ``value``, which must be a number."""
+    """Return ``value``, which must be a finite number."""
     if not isinstance(value, (float, Real)):  # to type checkers a float is no Real
         raise TypeError(f"{name} must be a number, got {value!r}")
+    if not math.isfinite(value):
+        raise ValueError(f"{name} must be a finite number, got {value!r}")
     return value
 
 
@@ -112,9 +115,9 @@ def check_choice(name: str, value: object, allowed: Iterable[str]) -> None:
 
 def is_plain(module: nn.Module, kind: type[nn.Module] = nn.Linear) -> bool:
     """Whether a module does what its class and weights say: not replaced, wrapped, patched or hooked."""
-    hooks = "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"
-    changed = vars(kind).keys() & vars(module).keys() or any(getattr(module, name) for name in hooks)
-    return type(module) is kind and not changed
+    own = vars(module)
+    hooked = any(x for name, x in own.items() if name.endswith("_hooks") and "state_dict" not in name)
+    return type(module) is kind and not hooked and not vars(kind).keys() & own.keys()
 
 
 def check_plain(name: str, module: nn.Module, kind: type[nn.Module] = nn.Linear) -> None:

@@ -31,13 +31,16 @@ def test_another_configuration_is_refused(tmp_path):
         files.load_checkpoint(*files.checkpoints(tmp_path), CONFIG)
 
 
-@pytest.mark.parametrize("bytes_left", [0, 100, 1000, b"<html>not here</html>"])
+@pytest.mark.parametrize("bytes_left", [0, 100, 1000, b"<html>not here</html>", {"x": 1}])
 def test_a_damaged_checkpoint_is_named_with_the_one_before_it(tmp_path, bytes_left):
     (tmp_path / "step-best.pt").touch()
     for step in (3, 5):
         files.save_checkpoint(tmp_path, step, {"x": torch.zeros(500)}, CONFIG)
     newest = files.checkpoints(tmp_path)[-1]
-    newest.write_bytes(newest.read_bytes()[:bytes_left] if isinstance(bytes_left, int) else bytes_left)
+    if isinstance(bytes_left, dict):
+        torch.save(bytes_left, newest)
+    else:
+        newest.write_bytes(newest.read_bytes()[:bytes_left] if isinstance(bytes_left, int) else bytes_left)
     with pytest.raises(files.CheckpointError, match=r"05.pt is damaged; step-00000003.pt is before it"):
         files.load_checkpoint(newest, CONFIG)
 

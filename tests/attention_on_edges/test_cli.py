@@ -97,6 +97,7 @@ def test_a_fault_inside_the_program_keeps_its_traceback(error, shown, monkeypatc
     ("words", "message"),
     [
         (["train", "nothing"], "experiment must be one of"),
+        (["train", "copy", "--device", "cpu:"], "is not available; this machine has cpu"),
         (["train", "copy", "--device", "cpu:first"], "is not available; this machine has cpu"),
         (["train", "copy", "--device", "cuda:99"], "is not available; this machine has cpu"),
         (["bench", "engines", "--only", "nothing"], "nothing is called 'nothing'; there are 128 x 10"),

@@ -74,7 +74,7 @@ def test_the_model_comes_back_in_the_mode_it_was_in_and_decodes_without_dropout(
         ({"beam": 0}, "beam must be at least 1, got 0"),
         ({"max_repeats": 0}, "max_repeats must be at least 1, got 0"),
         ({"beam": 2, "n_best": 3}, r"n_best must be at most beam \(2\), got 3"),
-        ({"length_penalty": float("inf")}, "length_penalty must be a number, zero or more"),
+        ({"length_penalty": float("inf")}, "length_penalty must be a finite number"),
         ({"length_offset": -1}, "length_offset must be a number, zero or more; got -1"),
     ],
 )

@@ -28,15 +28,6 @@ def test_positions_have_no_buffer_and_can_be_used_after_inference():
     assert scale.grad is not None
 
 
-def test_evaluating_gives_each_module_back_its_own_mode():
-    """Parts that are frozen stay so, and dropout that was left on."""
-    model = torch.nn.Sequential(torch.nn.Dropout(), torch.nn.Sequential(torch.nn.Dropout())).train()
-    model[1].eval()
-    with layers.evaluating(model):
-        assert not any(module.training for module in model.modules())
-    assert [module.training for module in model.modules()] == [True, True, False, False]
-
-
 def test_dropout_acts_on_what_the_sublayer_adds_only():
     connection = layers.SublayerConnection(1000, dropout=0.5)
     x = torch.randn(1, 1000)
@@ -117,3 +108,16 @@ def test_dropout_is_still_where_it_should_be():
     assert torch.equal(Dropout(0.5).eval()(x), x)
     assert torch.equal(Dropout(0.0)(x), x)
     assert torch.equal(Dropout(1.0)(x), torch.zeros(10))
+
+
+def test_a_model_is_evaluated_until_the_last_of_several_has_done():
+    model = torch.nn.Sequential(torch.nn.Dropout(), torch.nn.Dropout().eval())
+    first, second = layers.evaluating(model), layers.evaluating(model)
+    for step, expected in (
+        (first.__enter__, [False] * 3),
+        (second.__enter__, [False] * 3),
+        (lambda: first.__exit__(None, None, None), [False] * 3),
+        (lambda: second.__exit__(None, None, None), [True, True, False]),
+    ):
+        step()
+        assert [module.training for module in model.modules()] == expected

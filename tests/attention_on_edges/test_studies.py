@@ -59,6 +59,10 @@ class TestStudy:
         other = replace(small.entries[0], training=TrainingConfig(2, batch_size=20))
         with pytest.raises(ValueError, match="another version of this study"):
             run_study(replace(small, entries=(other, *small.entries[1:])), tmp_path)
+        for line in ("[]", "{}", "not json"):
+            (tmp_path / f"{small.name}.jsonl").write_text(line + "\n")
+            with pytest.raises(ValueError, match="a line that no study wrote"):
+                run_study(small, tmp_path)
 
     def test_a_run_that_diverges_is_a_result(self, small, tmp_path, monkeypatch):
         monkeypatch.setattr(artifacts, "artifacts_folder", lambda: tmp_path / "artifacts")

@@ -186,11 +186,15 @@ class TestFaults:
                     write()
 
     def test_a_folder_with_a_run_is_neither_overwritten_nor_continued_otherwise(self, tmp_path):
-        begin(tmp_path).train(max_steps=1)
+        run = begin(tmp_path)
+        run.train(max_steps=1)
         with pytest.raises(FileExistsError, match="holds a run already"):
             begin(tmp_path)
         with pytest.raises(CheckpointError, match=r"clip is 1\.0 there and 2\.0 here"):
             begin(tmp_path, replace(TRAINING, clip=2.0), resume=True)
+        run.log.write_text("")
+        with pytest.raises(CheckpointError, match=r"metrics.jsonl ends before step-00000001.pt was written"):
+            begin(tmp_path, resume=True)
 
 
 @pytest.mark.parametrize(
@@ -202,6 +206,8 @@ class TestFaults:
         {"smoothing": 1.0},
         {"clip": 0.0},
         {"betas": (0.9, 1.0)},
+        {"betas": (0.9, 0.9, 0.9)},
+        {"factor": math.inf},
         {"decay_epochs": 3},
     ],
     ids=str,

@@ -105,16 +105,18 @@ class Capped(Generator):
         return torch.tanh(self.proj(x))
 
 
-@pytest.mark.parametrize("change", ["a subclass", "patched", "hooked"])
+@pytest.mark.parametrize("change", ["a subclass", "patched", "hooked", "its criterion"])
 def test_the_loss_is_of_what_a_changed_generator_predicts(change):
     generator, hidden, target = Generator(8, 9), torch.randn(5, 8), torch.tensor([1, 2, 3, 4, 2])
     if change == "a subclass":
         generator.__class__ = Capped
     elif change == "patched":
         generator.logits = lambda x: torch.tanh(generator.proj(x))
-    else:
+    elif change == "hooked":
         generator.register_forward_hook(lambda m, x, y: y.mul(2).log_softmax(-1))
     criterion = LabelSmoothing(9, 2, 0.1)
+    if change == "its criterion":
+        criterion.register_forward_hook(lambda m, x, y: 2 * y)
     loss, _ = states_loss(generator, criterion, hidden, target)
     torch.testing.assert_close(loss, criterion(generator(hidden), target))
 

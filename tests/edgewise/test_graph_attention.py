@@ -205,9 +205,16 @@ plain = GraphAttention(6, 2)
 featured = GraphAttention(6, 2, edge_dim=2)
 
 
-def changed(module, part):
-    getattr(module, part).register_forward_hook(lambda m, x, y: 2 * y)
+def changed(module, part=""):
+    module.get_submodule(part).register_forward_hook(lambda m, x, y: 2 * y)
     return module
+
+
+def mapped(edge):
+    """A layer whose map of attributes is another one, on a graph."""
+    layer = GraphAttention(4, 2, edge_dim=2)
+    layer.edge = edge
+    return layer(complete(3), torch.ones(3, 4), edge_attr=torch.ones(9, 2))
 
 
 @pytest.mark.parametrize(
@@ -245,6 +252,11 @@ def changed(module, part):
         (lambda: from_pyg(TransformerConv(4, 2, aggr="max")), ValueError, "has aggr='max' and flow='source"),
         (lambda: from_torch(changed(nn.MultiheadAttention(4, 2), "out_proj")), TypeError, "would be lost"),
         (lambda: from_torch(changed(nn.TransformerEncoderLayer(4, 2, 4), "self_attn")), TypeError, "hooked"),
+        (lambda: from_torch(changed(nn.TransformerEncoderLayer(4, 2, 4))), TypeError, "would be lost"),
+        (lambda: to_torch(changed(GraphAttention(4, 2))), TypeError, "must be a plain GraphAttention"),
+        (lambda: from_pyg(changed(TransformerConv(4, 2))), TypeError, "must be a plain TransformerConv"),
+        (lambda: mapped(nn.Linear(2, 4)), ValueError, "must be linear and without a bias"),
+        (lambda: mapped(nn.Sequential(nn.Linear(2, 4, False), nn.ReLU())), ValueError, "must be linear"),
         (lambda: to_torch(changed(GraphAttention(4, 2), "value")), TypeError, "value must be a plain Linear"),
         (lambda: from_pyg(changed(TransformerConv(4, 2), "lin_key")), TypeError, "must be a plain Linear"),
         (lambda: plain(three, torch.nested.nested_tensor([GOOD])), TypeError, r"torch\.cat\(query\.unbind"),

@@ -244,6 +244,24 @@ def test_a_bias_keeps_its_precision_and_products_do_not_overflow(engine, dtype):
         torch.testing.assert_close(found.double(), expected, atol=0.02, rtol=0.02)
 
 
+class Nothing(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return None
+
+
+@engines
+def test_a_gradient_that_is_not_there_is_none(engine):
+    fields = random_fields(complete([3, 4]), 2, 3)
+    output = Nothing.apply(propagate_attention(complete([3, 4]), *fields, engine=engine))
+    for found in torch.autograd.grad(output.sum(), fields, allow_unused=True):
+        assert found is None or not found.any()
+
+
 @engines
 def test_autocast_does_not_change_what_an_engine_returns(engine):
     graph = complete([3, 4])

@@ -9,8 +9,8 @@ import typer
 def check_device(device: str) -> str:
     """Return the device, if it is available."""
     there = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
-    kind, _, number = device.partition(":")
-    if not (number or "0").isdigit() or int(number or 0) >= there.get(kind, 0):
+    kind, named, number = device.partition(":")
+    if (named and not number.isdigit()) or int(number or 0) >= there.get(kind, 0):
         names = " and ".join(name for name, count in there.items() if count)
         raise typer.BadParameter(f"{device!r} is not available; this machine has {names}")
     return device

@@ -40,6 +40,8 @@ def translate(
     """
     with one_line_errors():
         translator = runs.load_translator(artifacts.load(model))
+        if not texts and sys.stdin is None:
+            raise InputError("standard input is closed: give texts as arguments")
         given = iter(texts) if texts else lines_of(sys.stdin.buffer)
         together = 1 if not texts and sys.stdin.isatty() else TOGETHER
         numbered = enumerate(given, 1)

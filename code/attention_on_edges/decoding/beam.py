@@ -98,7 +98,7 @@ def beam_search(
     if check_count("n_best", n_best, 1) > beam:
         raise ValueError(f"n_best must be at most beam ({beam}), got {n_best}")
     for name, value in (("length_penalty", length_penalty), ("length_offset", length_offset)):
-        if not 0 <= check_real(name, value) < inf:
+        if check_real(name, value) < 0:
             raise ValueError(f"{name} must be a number, zero or more; got {value!r}")
     if max_repeats is not None:
         check_count("max_repeats", max_repeats, 1)

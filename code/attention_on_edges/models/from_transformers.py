@@ -49,6 +49,7 @@ def from_transformers(model: Any) -> CausalLM:
     with torch.device("meta"):
         ours = CausalLM(_config(theirs))
     tensors, state, used = model.state_dict(), dict[str, Tensor](), set[str]()
+    frozen, learned = {name for name, x in model.named_parameters() if not x.requires_grad}, set[str]()
     for name, parts in _parts(theirs.num_hidden_layers):
         if missing := [part for part in parts if part not in tensors]:
             raise InputError(
@@ -56,11 +57,14 @@ def from_transformers(model: Any) -> CausalLM:
             )
         state[name] = torch.cat([tensors[part] for part in parts])
         used.update(parts)
+        learned |= set() if frozen.issuperset(parts) else {name}
     if unknown := [name for name in tensors if name not in used and not name.endswith(BUFFER)]:
         raise InputError(f"the model has a tensor that has no place in a conversion: {unknown[0]!r}")
     if ours.config.tied and not torch.equal(state["out.weight"], state["embed.weight"]):
         raise InputError("tie_word_embeddings is True, but the output layer has weights of its own")
     ours.load_state_dict(state, assign=True)
+    for name, x in ours.named_parameters():
+        x.requires_grad_(name in learned)
     if ours.config.tied:
         ours.out.weight = ours.embed.weight
     return ours.train(model.training)

@@ -208,6 +208,6 @@ def check_halting(max_steps: int, eps: float, halting: str, ponder_weight: float
     check_choice("halting", halting, HALTING)
     if not 0 < check_real("eps", eps) < 1:
         raise ValueError(f"eps must lie in (0, 1), got {eps!r}")
-    if not 0 <= check_real("ponder_weight", ponder_weight) < float("inf"):
+    if check_real("ponder_weight", ponder_weight) < 0:
         raise ValueError(f"ponder_weight must be a finite number, at least 0, got {ponder_weight!r}")
     check_count("ponder_warmup", ponder_warmup)

@@ -237,7 +237,10 @@ def _rows_done(path: Path) -> list[dict[str, Any]]:
     *lines, rest = path.read_bytes().split(b"\n")
     if rest:
         os.truncate(path, path.stat().st_size - len(rest))
-    return [json.loads(line) for line in lines]
+    try:
+        return [row | {"config": row["config"], "row": row["row"]} for row in map(json.loads, lines)]
+    except (ValueError, TypeError, KeyError) as error:
+        raise InputError(f"{path} holds a line that no study wrote: move it away") from error
 
 
 def _run(entry: Entry, device: torch.device | str) -> dict[str, Any]:

@@ -123,16 +123,17 @@ def load_checkpoint(path: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     """
     try:
         found = torch.load(path, map_location="cpu", weights_only=True)
+        theirs, state = json.loads(found["config"]), found["state"]
     except Exception as error:  # whatever a file makes of PyTorch's reader
         if isinstance(error, OSError) and error.filename is not None:
             raise
         before = [other.name for other in checkpoints(path.parent) if other.name < path.name]
         rest = f"; {before[-1]} is before it, from which a run goes on if it is removed" if before else ""
         raise CheckpointError(f"{path} is damaged{rest}") from error
-    theirs, ours = json.loads(found["config"]), json.loads(json.dumps(config))
+    ours = json.loads(json.dumps(config))
     if theirs != ours:
         raise CheckpointError(f"{path} is of another configuration: {difference(theirs, ours)}")
-    return found["state"]
+    return state
 
 
 def checkpoints(folder: Path) -> list[Path]:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from edgewise.validation import check_count, check_probability, check_real
+from edgewise.validation import check_bool, check_count, check_probability, check_real
 
 
 @dataclass(frozen=True)
@@ -80,11 +80,15 @@ class TrainingConfig:
                 "training needs batch_size or batch_tokens, one of the two; "
                 f"got {self.batch_size} and {self.batch_tokens}"
             )
+        for name in ("bucketed", "autocast", "with_warmup", "with_decay"):
+            check_bool(name, getattr(self, name))
         check_probability("smoothing", self.smoothing)
         for name in ("factor", "eps", "clip"):
             value: float | None = getattr(self, name)
             if value is not None and not check_real(name, value) > 0:
                 raise ValueError(f"{name} must be a positive number, got {value!r}")
+        if not isinstance(self.betas, tuple | list) or len(self.betas) != 2:
+            raise ValueError(f"betas must be two numbers, got {self.betas!r}")
         for beta in self.betas:
             check_probability("betas", beta)
 

@@ -43,6 +43,8 @@ def process_group(device: str) -> Iterator[str]:
         raise InputError(f"several processes need --device cpu or --device cuda, got {device!r}")
     try:
         number, count = int(os.environ.get("RANK", "0")), int(os.environ["WORLD_SIZE"])
+        if count < 1:
+            raise ValueError(f"WORLD_SIZE must be at least 1, got {count}")
         if not 0 <= number < count:
             raise ValueError(f"RANK must lie in 0..{count - 1}, got {number}")  # it would wait for ever
         dist.init_process_group("gloo" if device == "cpu" else "cpu:gloo,cuda:nccl", timeout=TIMEOUT)

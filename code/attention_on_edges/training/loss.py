@@ -73,7 +73,7 @@ def states_loss(
 ) -> tuple[Tensor, float]:
     """Return the summed loss of final states, and how many targets they predict; see :func:`output_loss`."""
     proj = generator.proj
-    if is_plain(generator, Generator) and is_plain(proj):
+    if is_plain(generator, Generator) and is_plain(proj) and is_plain(criterion, LabelSmoothing):
         return output_loss(hidden, proj.weight, proj.bias, target, criterion)
     log_probs = generator(hidden)
     right = (log_probs.argmax(1) == target) & (target != criterion.padding_idx)

@@ -19,6 +19,7 @@ from attention_on_edges.models.halting import StepCount
 from attention_on_edges.models.transformer import Transformer
 from attention_on_edges.pool import Batch, GraphPool
 from attention_on_edges.training.checkpoint_files import (
+    CheckpointError,
     checkpoints,
     load_checkpoint,
     locked,
@@ -183,6 +184,11 @@ class Trainer:
             seed_by_rank(self.config.seed)
         if rank() == 0:
             with self._alone(), open(self.log, "ab") as file:
+                if file.tell() < log_end:
+                    raise CheckpointError(
+                        f"{self.log} ends before {found[-1].name} was written: put back its lines, or begin "
+                        "in another folder"
+                    )
                 file.truncate(log_end)  # lines after the checkpoint will be written again
         self.stages.append(self._stage | {"from_step": self.step, "to_step": self.step, "seconds": 0.0})
         self._began = self._saved_at = time.monotonic()
@@ -308,8 +314,11 @@ class Trainer:
     def save(self) -> None:
         """Write a checkpoint, after flushing the log to disk."""
         self.stages[-1] |= {"to_step": self.step, "seconds": time.monotonic() - self._began}
-        on_gpu = self.device.type == "cuda"
-        random = [torch.get_rng_state(), torch.cuda.get_rng_state(self.device) if on_gpu else None]
+        random = [torch.get_rng_state(), None]
+        if self.device.type == "cuda":
+            random[1] = torch.cuda.get_rng_state(self.device)
+        elif self.device.type == "mps":
+            random[1] = torch.mps.get_rng_state()
         state = {
             "model": self.model.state_dict(),
             "opt": self.opt.state_dict(),
@@ -337,8 +346,10 @@ class Trainer:
         self.opt.load_state_dict(state["opt"])
         random, random_on_gpu = state["random"][rank()]
         torch.set_rng_state(random)
-        if random_on_gpu is not None:
+        if random_on_gpu is not None and self.device.type == "cuda":
             torch.cuda.set_rng_state(random_on_gpu, self.device)
+        elif random_on_gpu is not None and self.device.type == "mps":
+            torch.mps.set_rng_state(random_on_gpu)
         self._snapshots.extend(state["snapshots"])
         facts = json.loads(state["facts"])
         self._order, self._batches_done, self._totals = facts["order"], facts["batches_done"], facts["totals"]

@@ -32,8 +32,10 @@ def from_pyg(conv: Any, engine: str = "auto") -> GraphAttention:
     """
     if type(conv).__name__ != "TransformerConv":
         raise TypeError(f"conv must be a TransformerConv of PyG, got {type(conv).__name__}")
+    from torch_geometric.nn import TransformerConv
     from torch_geometric.nn.dense.linear import Linear
 
+    check_plain("conv", conv, TransformerConv)
     if conv.beta:
         raise ValueError("a TransformerConv with beta=True has a gate, which GraphAttention has not")
     if conv.aggr != "add" or conv.flow != "source_to_target":

@@ -54,11 +54,13 @@ def from_torch(module: nn.Module, engine: str = "auto") -> Any:
     if type(module) is nn.MultiheadAttention:
         return _attention(module, engine)
     if type(module) is nn.TransformerEncoderLayer:
+        check_plain("module", module, nn.TransformerEncoderLayer)
         sizes = module.self_attn.embed_dim, module.self_attn.num_heads, 1  # the rest comes whole
         layer = GraphTransformerLayer(*sizes, norm_first=module.norm_first)
         layer.self_attn = _attention(module.self_attn, engine)
         return _with_parts(layer, module)
     if type(module) is nn.TransformerEncoder:
+        check_plain("module", module, nn.TransformerEncoder)
         layers = (from_torch(layer, engine) for layer in module.layers)
         return GraphEncoder(layers, copy.deepcopy(module.norm)).train(module.training)
     raise TypeError(
@@ -112,17 +114,22 @@ def to_torch(module: nn.Module) -> Any:
         If it has what ``nn.MultiheadAttention`` has not, such as grouped heads or attributes of edges.
     """
     if isinstance(module, GraphTransformerLayer):
+        check_plain("module", module, GraphTransformerLayer)
         sizes = module.self_attn.dim_model, module.self_attn.num_heads, 1  # the rest comes whole
         layer = nn.TransformerEncoderLayer(*sizes, norm_first=module.norm_first, batch_first=True)
         layer.self_attn = to_torch(module.self_attn)
         return _with_parts(layer, module)
     if isinstance(module, GraphEncoder):
+        check_plain("module", module, GraphEncoder)
         layers = [to_torch(layer) for layer in module.layers]
-        encoder = nn.TransformerEncoder(layers[0], 0, copy.deepcopy(module.norm), enable_nested_tensor=False)
+        norm = copy.deepcopy(module.norm)
+        none: Any = nn.Identity()
+        encoder = nn.TransformerEncoder(none, 0, norm, enable_nested_tensor=False)
         encoder.layers, encoder.num_layers = nn.ModuleList(layers), len(layers)
         return encoder.train(module.training)
     if not isinstance(module, GraphAttention):
         raise TypeError(f"module must be a GraphAttention or come from from_torch, got {kind_of(module)}")
+    check_plain("module", module, GraphAttention)
     grouped = module.num_kv_heads != module.num_heads or module.dim_out != module.dim_model
     extra = module.scale is not None or module.edge is not None or module.skip is not None
     if grouped or extra or module.out is None:

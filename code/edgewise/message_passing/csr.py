@@ -281,6 +281,8 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
 
 @without_second_derivatives("engine='scatter'")
 def _differentiate(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+    if grads[0] is None:  # from above comes nothing
+        return [None] * 6, None, None, [None] * 7
     order, *saved = ctx.saved_tensors
     pattern, fields, results = saved[:6], saved[6:13], saved[13:]
     results += all_tensors(grads[:2])

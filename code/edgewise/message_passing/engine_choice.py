@@ -66,7 +66,7 @@ def choose(
     if in_a_transform():
         return "scatter"
     if features:
-        return "triton" if has_triton(graph.device) else "csr"
+        return "triton" if _on_gpu_with_triton(graph) else "csr"
     return "varlen" if suits_varlen(graph, q, v, bias, keep) else _cost(graph, *q.shape[1:]).engine
 
 
@@ -130,6 +130,11 @@ def in_a_transform() -> bool:
     return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
+def _on_gpu_with_triton(graph: AttentionGraph) -> bool:
+    """Its interpreter, on a CPU, is for tests alone."""
+    return graph.device.type == "cuda" and has_triton(graph.device)
+
+
 def _reach(graph: AttentionGraph) -> int:
     """Senders of a receiver at most, as far as they are known to be side by side; 0 for lists."""
     if graph.lengths is None:
@@ -141,7 +146,7 @@ def _reach(graph: AttentionGraph) -> int:
 @kept
 def _cost(graph: AttentionGraph, num_heads: int, head_dim: int) -> Cost:
     on_cpu = graph.device.type == "cpu"
-    if not on_cpu and has_triton(graph.device) and _reach(graph) <= SHORT:
+    if _on_gpu_with_triton(graph) and _reach(graph) <= SHORT:
         return Cost({}, "triton", "on a GPU one kernel reads each edge's sender where it lies")
     if graph.num_edges == 0:
         return Cost({}, "scatter", "there is no edge, which other engines need")
