@@ -276,8 +276,8 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     with _modes_change:
         users, modes = _evaluated.setdefault(model, ([], [(each, each.training) for each in model.modules()]))
         users.append(model.eval)
-    model.eval()
     try:
+        model.eval()
         yield
     finally:
         with _modes_change:

@@ -97,7 +97,7 @@ class Batch:
             slice(first_tgt, first_tgt + self.tgt_lengths[index]),
         )
 
-    @property
+    @cached_property
     def g(self) -> Any:
         """One ``DGLGraph`` of the three graphs, as the DGL tutorial builds it, pair by pair.
 

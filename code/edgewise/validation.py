@@ -101,7 +101,7 @@ def check_real(name: str, value: float) -> float:
     """Return ``value``, which must be a finite number."""
     if not isinstance(value, (float, Real)):  # to type checkers a float is no Real
         raise TypeError(f"{name} must be a number, got {value!r}")
-    if not math.isfinite(value):
+    if not -math.inf < value < math.inf:
         raise ValueError(f"{name} must be a finite number, got {value!r}")
     return value
 
@@ -160,7 +160,7 @@ def check_ids(name: str, ids: Tensor, size: int) -> None:
     """
     if not isinstance(ids, Tensor) or ids.dtype != torch.int64:
         raise TypeError(f"{name} must be a tensor of int64, got {kind_of(ids)}")
-    if ids.device.type != "cpu":
+    if ids.device.type in LATER:
         assert_soon(ids == ids.clamp(0, size - 1), f"{name} must lie in 0..{size - 1}")
     elif ids.numel():
         low, high = (int(x) for x in ids.aminmax())
@@ -169,9 +169,13 @@ def check_ids(name: str, ids: Tensor, size: int) -> None:
             raise ValueError(f"{name} must lie in 0..{size - 1}, got {worst}")
 
 
+LATER = ("cuda", "meta")
+"""Devices that are not waited for."""
+
+
 def assert_soon(holds: Tensor, message: str) -> None:
     """Raise a ``ValueError`` unless something holds; a GPU, which would have to halt, stops later."""
-    if holds.device.type != "cpu":
+    if holds.device.type in LATER:
         torch._assert_async(holds.all(), message)
     elif not bool(holds.all()):
         raise ValueError(message)

@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+import torch.utils.checkpoint
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch.autograd import forward_ad
@@ -242,6 +243,20 @@ def test_a_bias_keeps_its_precision_and_products_do_not_overflow(engine, dtype):
         expected = propagate_attention(graph, *doubles, edge_bias=bias.double(), **given)
         assert found.dtype == dtype
         torch.testing.assert_close(found.double(), expected, atol=0.02, rtol=0.02)
+
+
+@engines
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_activations_can_be_computed_again(engine, reentrant):
+    graph = AttentionGraph(torch.tensor([0, 1, 2, 2]), torch.tensor([1, 2, 2, 0]), 3)
+    x = torch.randn(3, 2, 4, requires_grad=True)
+
+    def attend(x):
+        return propagate_attention(graph, x, x, x, engine=engine)
+
+    again = torch.utils.checkpoint.checkpoint(attend, x, use_reentrant=reentrant)
+    again.square().sum().backward()
+    torch.testing.assert_close(x.grad, torch.autograd.grad(attend(x).square().sum(), x)[0])
 
 
 class Nothing(torch.autograd.Function):

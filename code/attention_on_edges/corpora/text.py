@@ -22,7 +22,7 @@ def check_alphabet(text: str, name: str = "text") -> None:
         c
         for c in text
         if (kind := unicodedata.category(c))[0] not in "MNPZC" and kind != "Sc"
-        if c not in "+=<>~^|`°ªº" and "LATIN" not in unicodedata.name(c, "")
+        if c not in "+=<>~^|`¨©¬®¯°±´¸×÷™ªº" and "LATIN" not in unicodedata.name(c, "")  # noqa: RUF001
     }
     if strange:
         raise InputError(f"{name} has signs that the translator never saw: {' '.join(sorted(strange))}")

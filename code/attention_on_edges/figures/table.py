@@ -27,7 +27,7 @@ class Table:
 
     def _repr_html_(self) -> str:
         rows = [[self._cell(*pair) for pair in zip(self.head, row, strict=True)] for row in self.rows]
-        shown = tabulate(rows, [*map(html.escape, self.head)], "unsafehtml", **self._how)
+        shown = tabulate(rows, [*(html.escape(str(name)) for name in self.head)], "unsafehtml", **self._how)
         return f'<div class="edgewise-table">{shown}</div>'
 
     def _cell(self, name: str, text: str) -> str:

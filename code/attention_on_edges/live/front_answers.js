@@ -16,7 +16,7 @@
 
     // What can be read of a text, as corpora/text.py says: {text}, the signs `left` out, and the `rest` that is too long.
     read(typed) {
-      const isRead = (sign) => /[\p{Script=Latin}\p{M}\p{N}\p{P}\p{Sc}\p{White_Space}\p{C}+=<>~^|`°]/u.test(sign), signs = Array.from(typed);
+      const isRead = (sign) => /[\p{Script=Latin}\p{M}\p{N}\p{P}\p{Sc}\p{White_Space}\p{C}+=<>~^|`¨©¬®¯°±´¸×÷™]/u.test(sign), signs = Array.from(typed);
       const left = [...new Set(signs.filter((sign) => !isRead(sign)))].join(" ");
       const words = signs.map((sign) => (isRead(sign) ? sign : " ")).join("").split(/\s+/).filter(Boolean);
       let count = words.length;

@@ -16,7 +16,7 @@ from edgewise.graphs.dgl import load_dgl
 from edgewise.graphs.kept import kept
 from edgewise.graphs.ordering import cuthill_mckee, once
 from edgewise.graphs.packing import Packed
-from edgewise.validation import assert_soon, check_bool, check_count, check_counts, check_ids, kind_of
+from edgewise.validation import LATER, assert_soon, check_bool, check_count, check_counts, check_ids, kind_of
 
 if TYPE_CHECKING:
     import networkx
@@ -105,7 +105,7 @@ class AttentionGraph:
                 "start and stop must be two lists of the same length on one device, "
                 f"got {list(start.shape)} on {start.device} and {list(stop.shape)} on {stop.device}"
             )
-        if start.device.type != "cpu":
+        if start.device.type in LATER:
             assert_soon(start <= stop, "start must not exceed stop")
         elif bool((start > stop).any()):
             bad = int((start > stop).nonzero()[0])
@@ -139,9 +139,8 @@ class AttentionGraph:
         """
         check_bool("causal", causal)
         if num_tokens is not None:
-            ends = torch.as_tensor(lengths).cumsum(0)
             return cls.from_cu_seqlens(
-                torch.cat([ends.new_zeros(1), ends]), causal=causal, num_tokens=num_tokens
+                packing.offsets_of_lengths(lengths), causal=causal, num_tokens=num_tokens
             )
         counts = tuple(check_counts("lengths", lengths))
         return cls.of_packed(Packed(counts, right=0 if causal else None), packing.device_of(lengths))
@@ -182,6 +181,10 @@ class AttentionGraph:
         left, right = (None if check_count("window", x, -1) < 0 else x for x in window)
         right = 0 if check_bool("causal", causal) else right
         tokens = num_tokens if isinstance(num_tokens, tuple) else (num_tokens, num_tokens)
+        for count in tokens if num_tokens is not None else ():
+            check_count("num_tokens", count)
+        if len(tokens) != 2 or (cu_k is None and tokens[0] != tokens[1]):
+            raise ValueError(f"num_tokens must be a count, of queries and keys two; got {num_tokens}")
         sizes = packing.lengths_of_offsets("cu_q", cu_q, tokens[0])
         others = sizes if cu_k is None else packing.lengths_of_offsets("cu_k", cu_k, tokens[1])
         if len(others) != len(sizes):
@@ -269,7 +272,7 @@ class AttentionGraph:
             raise TypeError(f"edge_index must be a tensor of int64, got {kind_of(edge_index)}")
         if edge_index.dim() != 2 or len(edge_index) != 2:
             raise ValueError(f"edge_index must be [2, E], got {list(edge_index.shape)}")
-        if edge_index.device.type != "cpu" and num_dst is None:  # at once
+        if edge_index.device.type in LATER and num_dst is None:  # at once
             check_ids("edge_index", edge_index, check_count("num_nodes", num_src))
             src, dst = edge_index.clone()
             return cls.unchecked(num_src, None, edges=(src, dst))

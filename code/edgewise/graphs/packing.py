@@ -81,6 +81,12 @@ def lengths_of_offsets(name: str, offsets: Tensor | Sequence[int], tokens: int |
     return lengths
 
 
+def offsets_of_lengths(lengths: Tensor | Sequence[int]) -> Tensor:
+    """0, and where each sequence ends."""
+    ends = _check("lengths", lengths, 1).cumsum(0)
+    return torch.cat([ends.new_zeros(1), ends])
+
+
 def lengths_of_positions(ids: Tensor | Sequence[int]) -> Tensor:
     """Tokens of each sequence; one begins wherever a position is not the one before it plus one."""
     ids = _check("position_ids", ids, 1)

@@ -274,7 +274,8 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     @without_second_derivatives("engine='scatter'")
     def backward(ctx: Any, *grads: OnEdges) -> Any:
-        fields, results = ctx.saved_tensors[:7], ctx.saved_tensors[7:]
+        saved = ctx.saved_tensors  # once: checkpoints unpack it
+        fields, results = saved[:7], saved[7:]
         receivers, senders, num_edges = ctx.graph
         of_attr = ctx.needs_input_grad[9]
         return (
@@ -318,7 +319,8 @@ def _shapes_of_gradients(fields: list[Tensor], *others: Any) -> list[Tensor]:
 
 @without_second_derivatives("engine='scatter'")
 def _differentiate(ctx: Any, *grads: OnEdges) -> tuple[Any, ...]:
-    fields, results = list(ctx.saved_tensors[:7]), list(ctx.saved_tensors[7:])
+    saved = list(ctx.saved_tensors)
+    fields, results = saved[:7], saved[7:]
     receivers, senders, num_edges = ctx.graph
     above = [fields[0].new_empty(0) if x is None else x for x in grads[:2]]
     of_attr = fields[6].dim() > 1 and fields[6].requires_grad
