@@ -229,7 +229,7 @@ def of_edges(
         raise ValueError(f"edge_attr must be [E, {edge_dim}], a row per edge, got {list(attr.shape)}")
     if isinstance(edge, nn.Linear) and edge.bias is not None:
         raise ValueError(
-            "the layer's edge must be a linear map without a bias: queries are asked in place of edges"
+            "the layer's edge must be a linear map without a bias: queries are projected in place of edges"
         )
     whole: Any = (
         edge.weight.T if is_plain(edge) else edge(torch.eye(len(attr.T), dtype=q.dtype, device=q.device))

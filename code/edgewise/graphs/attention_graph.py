@@ -169,8 +169,8 @@ class AttentionGraph:
         window : tuple of two int
             How many places before and after it a token attends to; -1 for all.
         num_tokens : int or tuple of two int, optional
-            Tokens, or queries and keys. With it a GPU is not asked for anything; the engines ``triton`` and
-            ``csr`` need no more, others use what graphs that know their lengths on the host have.
+            Tokens, or queries and keys. With it nothing is read from a GPU before the graph is trained on,
+            when its edges are counted once; ``varlen`` does not take such a graph.
 
         Raises
         ------

@@ -17,7 +17,6 @@ from edgewise.graphs import AttentionGraph
 from edgewise.graphs.attention_graph import ascends
 from edgewise.graphs.kept import kept
 from edgewise.message_passing.precision import (
-    HALF,
     OnEdges,
     all_tensors,
     given,
@@ -70,7 +69,7 @@ def triton(
     num_edges = graph.num_edges if torch.is_grad_enabled() else 0  # for the backward pass alone
     if attr is None or weight is None:
         return _attend([q, k, v, bias, keep, None, None], receivers, senders, num_edges)[0]
-    wide = torch.float32 if q.dtype in HALF else q.dtype
+    wide = _real(q)
     asked = torch.einsum("nhd,chd->nhc", q.to(wide), weight.to(wide))
     output, of_edges, _ = _attend([q, k, v, bias, keep, asked, attr], receivers, senders, num_edges)
     return (output + torch.einsum("nhc,chd->nhd", of_edges, weight.to(wide))).to(q.dtype)
@@ -181,7 +180,7 @@ def _run(
 
 def _real(q: Tensor) -> torch.dtype:
     """What numbers are added up in."""
-    return torch.float64 if q.dtype == torch.float64 else torch.float32
+    return torch.promote_types(q.dtype, torch.float32)
 
 
 def _readable(fields: Sequence[Any]) -> tuple[list[Any], list[float], tuple[int, ...]]:
