@@ -6,6 +6,7 @@ import torch
 from attention_on_edges.runs import ModelConfig
 from attention_on_edges.studies.cutting_edges import ABLATIONS, CutTranslation, ablating, mean_values, prune
 from attention_on_edges.studies.enough_edges import by_ablation
+from attention_on_edges.studies.specific_edges import choices, need, orders, smallest, winning
 
 
 @pytest.fixture(scope="module")
@@ -79,3 +80,66 @@ def test_circuits_are_enough_under_their_own_ablation_and_parts_are_told(sentenc
             left = torch.ones_like(own).index_fill(0, others, False)
             assert ("heaviest others" in one["needed"]) != bool(sentence.keeps(left[None]))
             assert [name for name in one["needed"] if name in of] == changed
+
+
+def test_one_place_is_asked_as_in_the_whole_translation(sentence):
+    """Edges of receivers that come later than a place make no difference to it."""
+    rows = {tuple(edge): i for i, edge in enumerate(sentence.edges.tolist())}
+    kept = torch.rand(3, len(rows), generator=torch.Generator().manual_seed(0)) < 0.5
+    for place, piece in enumerate(sentence.next.tolist()):
+        asked = sentence.one_place(place, piece)
+        here = torch.tensor([rows[tuple(edge)] for edge in asked.edges.tolist()])
+        torch.testing.assert_close(asked.log_probs(kept[:, here])[:, 0], sentence.log_probs(kept)[:, place])
+        assert torch.equal(asked.predicted(kept[:, here])[:, 0], sentence.predicted(kept)[:, place])
+        torch.testing.assert_close(asked.weights, sentence.weights[here])
+
+
+@pytest.mark.parametrize("how", ["cut", "mean"])
+def test_a_smallest_set_is_pruned_from_one_in_which_the_piece_wins(sentence, means, how):
+    found, climbed = 0, 0
+    for piece in range(12):
+        asked = sentence.one_place(2, piece)
+        order = asked.weights.argsort()
+        with ablating(sentence.model, how, means):
+            row = smallest(asked, order, seed=piece)
+            start, climbs = winning(asked, torch.Generator().manual_seed(piece))
+            if start is None:
+                assert "edges" not in row
+                continue
+            assert asked.keeps(start[None])
+            kept = prune(asked, order, start)
+            assert asked.keeps(kept[None])
+            probability = asked.log_probs(kept[None])[0, 0, piece].exp().item()
+        assert (row["edges"], row["climbs"]) == (int(kept.sum()), climbs)
+        assert row["probability"] == pytest.approx(probability)
+        found, climbed = found + 1, climbed + bool(climbs)
+    assert found > climbed > 0
+
+
+def test_words_differ_and_the_own_one_is_the_models_choice(sentence):
+    other = CutTranslation(sentence.model, [7, 8, 9])
+    for place, piece in enumerate(sentence.ids):
+        found = choices([sentence, other], 0, place, torch.Generator().manual_seed(0))
+        assert len({*found.values()}) == len(found)
+        assert found["own"] == piece
+        assert found.get("of the sentence", piece) in sentence.ids
+        assert found.get("random", other.ids[0]) in other.ids
+
+
+def test_orders_and_matches_of_a_circuit(sentence):
+    found = orders(sentence, 3)
+    assert found["all"] <= found["half"] <= found["any"] <= sum(found["sizes"])
+    assert 0 <= found["jaccard"] <= 1
+    assert found["weights"] == int(prune(sentence, sentence.weights.argsort()).sum())
+    tried, keeps = [], sentence.keeps
+    sentence.keeps = lambda kept: tried.append(kept) or keeps(kept)
+    row = need(sentence)
+    del sentence.keeps
+    circuit, paired, *matches = ~tried[-1]
+    assert int(circuit.sum()) == row["edges"]
+    assert row["circuit"]
+    for chosen in matches:
+        assert not bool((chosen & circuit).any())
+        assert int(chosen.sum()) == int(paired.sum()) == row["pairs"]
+        alike = [sentence.edges[part][:, :4].tolist() for part in (paired, chosen)]
+        assert sorted(alike[0]) == sorted(alike[1])

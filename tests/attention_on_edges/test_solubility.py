@@ -10,7 +10,15 @@ from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles
 from attention_on_edges.corpora.graph_data import Molecule, molecules, read_molecule
 from attention_on_edges.studies import solubility
 from attention_on_edges.studies.fitting import FitConfig
-from attention_on_edges.studies.solubility import KINDS, MoleculeModel, pairs_of, side_by_side
+from attention_on_edges.studies.solubility import (
+    BONDS,
+    CELLS,
+    INTO,
+    KINDS,
+    MoleculeModel,
+    pairs_of,
+    side_by_side,
+)
 
 ASPIRIN, SALT = (read_molecule(smiles, 0.0) for smiles in ("CC(=O)Oc1ccccc1C(=O)O", "[Na+].[Cl-]"))
 
@@ -21,11 +29,11 @@ def renumbered(molecule, order):
     return Molecule(molecule.smiles, tuple(molecule.atoms[i] for i in order), bonds, molecule.solubility)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "readout"), sorted({*((kind, "sum") for kind in KINDS), *CELLS}))
 @given(st.permutations(range(13)))
-def test_no_numbering_of_atoms_changes_a_prediction(kind, order):
+def test_no_numbering_of_atoms_changes_a_prediction(kind, readout, order):
     torch.manual_seed(0)
-    model = MoleculeModel(kind, 1.0, 2.0).eval()
+    model = MoleculeModel(kind, 1.0, 2.0, readout).eval()
     both = [pairs_of(molecule, kind) for molecule in (ASPIRIN, SALT, renumbered(ASPIRIN, order))]
     one, other, again = model(side_by_side(both)).tolist()
     assert one == pytest.approx(again, abs=1e-5)
@@ -58,7 +66,8 @@ def test_distances_and_walks_are_those_of_the_graph():
 def test_pairs_know_their_bond_or_distance_and_the_virtual_node_is_bonded_to_all():
     edges = {kind: len(pairs_of(ASPIRIN, kind).classes) for kind in KINDS}
     bonds = 13 + 2 * len(ASPIRIN.bonds)
-    assert [edges[kind] for kind in KINDS] == [bonds, bonds + 2 * 13 + 1, 169, 169, 169, bonds + 2 * 13 + 1]
+    node = bonds + 2 * 13 + 1
+    assert [edges[kind] for kind in KINDS] == [bonds, node, 169, 169, 169, node, node - 13]
     with_node = pairs_of(ASPIRIN, "bonds and a virtual node")
     into_node = with_node.classes[with_node.graph.dst == 13]
     assert into_node.tolist() == [solubility.VIRTUAL] * 13 + [solubility.SELF]
@@ -69,19 +78,38 @@ def test_pairs_know_their_bond_or_distance_and_the_virtual_node_is_bonded_to_all
     assert int(apart.max()) == solubility.CLASSES - 1
 
 
+def test_a_node_that_sends_nothing_and_is_not_read_changes_nothing():
+    torch.manual_seed(0)
+    model = MoleculeModel(INTO, 1.0, 2.0).eval()
+    without, with_node = (
+        model(side_by_side([pairs_of(m, kind) for m in (SALT, ASPIRIN)])) for kind in (BONDS, INTO)
+    )
+    torch.testing.assert_close(without, with_node)
+    model.readouts = ["mean"]
+    mean = [
+        model(side_by_side([pairs_of(m, INTO)]))
+        for m in (read_molecule("CC", 0.0), read_molecule("CC.CC", 0.0))
+    ]
+    torch.testing.assert_close(*mean)  # a mean cannot count
+
+
 @pytest.mark.corpus
 def test_scaffolds_are_in_one_split_and_a_model_learns():
-    splits = solubility.split_by_scaffold()
+    splits, other = solubility.split_by_scaffold(), solubility.split_by_scaffold(3)
+    assert {*splits["test"]} != {*other["test"]}
     assert {name: len(split) for name, split in splits.items()} == {"train": 902, "valid": 113, "test": 113}
     assert len(set().union(*splits.values())) == 1128
-    of = [
-        {MurckoScaffoldSmiles(smiles=molecules()[i].smiles, includeChirality=False) for i in split}
-        for split in splits.values()
-    ]
-    assert len(set().union(*of)) == sum(map(len, of))
+    for one in (splits, other):
+        of = [
+            {MurckoScaffoldSmiles(smiles=molecules()[i].smiles, includeChirality=False) for i in split}
+            for split in one.values()
+        ]
+        assert len(set().union(*of)) == sum(map(len, of))
     answers = torch.tensor([one.solubility for one in solubility.data_of("bonds")["train"]])
     figures = solubility.measure_molecules(FitConfig(150, 32, 1e-3), "bonds")
     assert figures["train"] < 0.65 * float(answers.std())
+    counts = solubility.measure_counts(3)
+    assert counts["train"] < counts["test"] < 0.8 * counts["mean"]
     drawn = figures["drawn"]
     assert abs(drawn["predicted"] - drawn["solubility"]) < 3
     sums = torch.zeros(4, 4, 20).index_add(2, torch.tensor(drawn["dst"]), torch.tensor(drawn["weights"]))

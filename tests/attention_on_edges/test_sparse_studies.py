@@ -1,5 +1,7 @@
 """Readers, taggers and translators on sparse graphs."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given
@@ -84,15 +86,29 @@ class TestReader:
     def test_it_learns_to_copy_and_is_tested_on_new_texts(self, monkeypatch):
         monkeypatch.setattr(recall, "LENGTHS", (26, 32))
         training, where = FitConfig(150, 256, 6e-3, warmup=30), ("copy", "complete")
-        model, losses = recall.train_reader(training, *where)
+        trial = recall.Trial(*where, (26, 32))
+        model, losses = trial.train(training)
         assert losses[-1] < 0.7 * losses[0]
-        right = recall.accuracy(model, *where, 48, 8)
+        right = trial.accuracy(model, 48, 8)
         figures = {"loss": sum(losses[-100:]) / 100, "edges 48": 48, "right 48": right}
         assert recall.measure_reader(training, *where, (48,), 8) == figures
         assert right > 3 / 16
         for shift, expected in ((1, 0.2), (0, 1)):
             model.forward = lambda batch, n=shift: one_hot(batch.tgt_y, 21).roll(n, 0).float()
-            assert (recall.accuracy(model, *where, 48, 8) < expected) == bool(shift)
+            assert (trial.accuracy(model, 48, 8) < expected) == bool(shift)
+
+    def test_of_several_rates_the_one_that_validates_best_is_tested_with_all_seeds(self):
+        training, size = FitConfig(150, 256, warmup=30), {"letters": 3, "width": 32, "layers": 1}
+        trial = {"task": "copy", "graph": "complete", "lengths": (26, 32), **size}
+        row = recall.measure_tuned(training, (1e-6, 6e-3), 2, (48,), 8, **trial)
+        assert row["valid"][0] < row["valid"][1]
+        assert row["rate"] == 6e-3
+        one = recall.Trial(**trial)
+        for seed, (right, loss) in enumerate(zip(row["right 48"], row["loss"], strict=True)):
+            model, losses = one.train(replace(training, rate=6e-3, seed=seed))
+            assert right == one.accuracy(model, 48, 8)
+            assert loss[-1] == pytest.approx(sum(losses[-15:]) / 15)
+        assert sum(p.numel() for p in model.encoder.parameters()) < 32 * 32 * 9
 
 
 PARSES = [

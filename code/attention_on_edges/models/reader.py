@@ -38,13 +38,15 @@ class Reader(Transformer):
     ----------
     vocab_size, answers : int
         Symbols of the texts, and of the output.
-    dim_model, dim_ff : int
-        Widths; there are two layers with four heads.
+    dim_model, dim_ff, layers : int
+        Widths, and number of layers; there are four heads.
     """
 
-    def __init__(self, vocab_size: int, answers: int, dim_model: int = 64, dim_ff: int = 128):
+    def __init__(
+        self, vocab_size: int, answers: int, dim_model: int = 64, dim_ff: int = 128, layers: int = 2
+    ):
         layer, _ = layer_pair(dim_model, dim_ff, 4, 0.0)
-        encoder, embed = Encoder(layer, 2), Embeddings(vocab_size, dim_model)
+        encoder, embed = Encoder(layer, layers), Embeddings(vocab_size, dim_model)
         positions, generator = PositionalEncoding(dim_model, 0.0), Generator(dim_model, answers)
         super().__init__(encoder, None, embed, None, positions, generator)  # type: ignore[arg-type]  # unused
         draw_weights(self)

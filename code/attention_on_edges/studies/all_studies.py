@@ -9,9 +9,10 @@ from attention_on_edges.studies.citations import link_runs
 from attention_on_edges.studies.fitting import FitConfig, FitRun
 from attention_on_edges.studies.gat_steps import step_runs
 from attention_on_edges.studies.grammar_edges import WORD_GRAPHS, measure_tagger
-from attention_on_edges.studies.recall import LONG_GRAPHS, TASKS, measure_reader
+from attention_on_edges.studies.recall import HUB_GRAPHS, LONG_GRAPHS, TASKS, measure_reader, measure_tuned
 from attention_on_edges.studies.results import Study
-from attention_on_edges.studies.solubility import molecule_runs
+from attention_on_edges.studies.solubility import molecule_runs, readout_runs
+from attention_on_edges.studies.specific_edges import specific_parts, unique_parts
 from attention_on_edges.training import TrainingConfig
 
 SEEDS = range(3)
@@ -25,8 +26,8 @@ DISTANCES = [
     FitRun(
         f"{task}, {graph}",
         measure_reader,
-        replace(READING, seed=seed),
         {"task": task, "graph": graph, "tested": (512, 1024, 4096), "texts": 32},
+        training=replace(READING, seed=seed),
     )
     for task in TASKS
     for graph in LONG_GRAPHS
@@ -34,8 +35,37 @@ DISTANCES = [
 ]
 
 
+READING_RATES = (0.0005, 0.002, 0.00625)
+"""Of which one is chosen for each graph."""
+
+
+def _tuned() -> list[FitRun]:
+    """Readers at rates of their own: on sparse graphs, with more layers, and with narrow hubs."""
+    longer = replace(READING, updates=3600)
+    sparse = [graph for graph in LONG_GRAPHS if graph not in ("complete", "window")]
+    both = [{"task": task, "graph": graph} for task in TASKS for graph in sparse]
+    deeper = [{"task": "recall", "graph": graph, "layers": layers} for graph in sparse for layers in (3, 4)]
+    narrow = [
+        {"task": "copy", "graph": graph, "lengths": (128,), "letters": letters, "width": width}
+        for graph in HUB_GRAPHS
+        for width in (16, 64)
+        for letters in (4, 16, 48)
+    ]
+    found = []
+    for trials, rates, seeds, tested in (
+        (both, READING_RATES, 3, (512, 4096)),
+        (narrow, READING_RATES, 2, (128,)),
+        (deeper, READING_RATES[:2], 1, (512, 4096)),
+    ):
+        for trial in trials:
+            name = ", ".join(str(v) for k, v in trial.items() if k != "lengths")
+            settings = {"rates": rates, "seeds": seeds, "tested": tested, "texts": 32}
+            found.append(FitRun(name, measure_tuned, trial | settings, training=longer))
+    return found
+
+
 TREES = [
-    FitRun(graph, measure_tagger, replace(READING, updates=500, seed=seed), {"graph": graph})
+    FitRun(graph, measure_tagger, {"graph": graph}, training=replace(READING, updates=500, seed=seed))
     for graph in WORD_GRAPHS
     for seed in SEEDS
 ]
@@ -64,6 +94,7 @@ def _sources() -> list[Experiment]:
 
 GRAPH_STUDIES = (
     Study("distances", "Which graphs carry an answer over a distance?", tuple(DISTANCES)),
+    Study("tuned", "Was it the path, or the learning rate?", tuple(_tuned())),
     Study("trees", "What is it worth to attend along a parse?", tuple(TREES)),
     Study("sources", "What must a translator's encoder attend to?", tuple(_sources())),
 )
@@ -160,7 +191,10 @@ STUDIES = {
         Study("chains", "Does adaptive depth find how many steps a token needs?", tuple(chain_runs())),
         Study("gat-steps", "Which step makes a Transformer of a GAT?", tuple(step_runs())),
         *GRAPH_STUDIES,
+        Study("specific", "Is what is enough for a word special to it?", tuple(specific_parts())),
+        Study("unique", "Is there one smallest set of edges?", tuple(unique_parts())),
         Study("solubility", "Which atoms should attend to which?", tuple(molecule_runs())),
+        Study("readouts", "Is it the virtual node, or that it is read?", tuple(readout_runs())),
         Study("citations", "Which papers cite each other?", tuple(link_runs())),
     )
 }

@@ -210,8 +210,8 @@ def chain_runs() -> list[FitRun]:
         FitRun(
             name,
             measure_chains,
-            replace(TRAINING, seed=seed),
             {"model": model, "steps": steps, "weight": weight},
+            training=replace(TRAINING, seed=seed),
         )
         for name, (model, steps, weight) in KINDS.items()
         for seed in range(3)

@@ -181,4 +181,4 @@ def link_runs() -> Iterator[FitRun]:
     for name in [*SCORES, *LEARNED]:
         for seed in range(10):
             training = FitConfig(400, 448, 3e-3, warmup=50, seed=seed)
-            yield FitRun(name, partial(measure_links, name), training)
+            yield FitRun(name, partial(measure_links, name), training=training)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from functools import cached_property, partial
 
 import torch
@@ -49,6 +50,8 @@ class CutTranslation:
         int64 [E, 5]: number of the graph in ``KINDS``, layer, head, receiver, sender.
     """
 
+    _asked = slice(None)
+
     def __init__(self, model: Transformer, source: Sequence[int], start: int = 0, end: int = 1):
         self.model, self.source = model, torch.tensor(source)
         found = greedy(model, [list(source)], start, end)[0]
@@ -57,15 +60,26 @@ class CutTranslation:
         self.next = torch.tensor([*found.ids, end])
         if not found.finished:  # the last piece is predicted, and nothing is read after it
             self.read, self.next = self.read[:-1], self.next[:-1]
+        self._number_edges()
+
+    def _number_edges(self) -> None:
         n, m = len(self.source), len(self.read)
-        self._sides = {"e2e": (n, n), "e2d": (m, n), "d2d": (m, m)}
-        layers, heads = model.encoder.N, model.encoder.layers[0].self_attn.h
-        exists = [torch.ones(layers, heads, *sides, dtype=torch.bool) for sides in self._sides.values()]
+        layers, heads = self.model.encoder.N, self.model.encoder.layers[0].self_attn.h
+        sides = ((n, n), (m, n), (m, m))
+        exists = [torch.ones(layers, heads, *side, dtype=torch.bool) for side in sides]
         exists[2] = exists[2].tril()
         self._exists = dict(zip(KINDS, exists, strict=True))
         self.edges = torch.cat(
             [torch.nn.functional.pad(e.nonzero(), (1, 0), value=kind) for kind, e in enumerate(exists)]
         )
+
+    def one_place(self, place: int, piece: int) -> "CutTranslation":
+        """Ask for one piece alone, the model's own or another, after ``place`` pieces of the translation."""
+        asked = copy(self)
+        asked.__dict__.pop("weights", None)
+        asked.read, asked.next, asked._asked = self.read[: place + 1], torch.tensor([piece]), slice(-1, None)
+        asked._number_edges()
+        return asked
 
     @cached_property
     def weights(self) -> Tensor:
@@ -87,7 +101,7 @@ class CutTranslation:
         Returns
         -------
         Tensor
-            [B, m, vocabulary]
+            [B, m, vocabulary], or of the one place that is asked for.
         """
         masks = {}
         for (kind, exists), part in zip(self._exists.items(), kept.split(self._counts, 1), strict=True):
@@ -101,7 +115,7 @@ class CutTranslation:
             y = self._embedded(self.model.tgt_embed, self.read, len(kept))
             for i, layer in enumerate(self.model.decoder.layers):
                 y = decoder_layer(layer, y, memory, masks["d2d"][:, i], masks["e2d"][:, i])
-            return self.model.generator(self.model.decoder.norm(y))
+            return self.model.generator(self.model.decoder.norm(y[:, self._asked]))
 
     def keeps(self, kept: Tensor) -> Tensor:
         """Tell which rows of ``kept``, bool [B, E], leave the greedy translation unchanged: bool [B]."""
@@ -109,10 +123,14 @@ class CutTranslation:
 
     def predicted(self, kept: Tensor) -> Tensor:
         """Tell which pieces are still predicted, by ``MARGIN``, from the right prefix: bool [B, m]."""
+        return self.leads(kept) > MARGIN
+
+    def leads(self, kept: Tensor) -> Tensor:
+        """Return by how much each piece's log-probability exceeds all others': [B, m]."""
         log_probs = self.log_probs(kept)
         right = self.next.expand(len(kept), -1)[..., None]
         others = log_probs.scatter(-1, right, -torch.inf).amax(-1)
-        return log_probs.gather(-1, right)[..., 0] > others + MARGIN
+        return log_probs.gather(-1, right)[..., 0] - others
 
     def chosen(self, kept: Tensor) -> Tensor:
         """Return the log-probabilities of the translation's pieces: [B, m]."""

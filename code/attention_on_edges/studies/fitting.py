@@ -94,30 +94,59 @@ def fit(
 
 
 @dataclass(frozen=True)
-class FitRun:
-    """One run of a study: a small model that is trained and tested.
+class Part:
+    """One run of a study.
 
     Attributes
     ----------
     name : str
         Its variant in the study.
     measure : callable
-        Takes ``training`` and, by keyword, the ``settings``; trains, and returns the figures.
-    training : FitConfig
-        How it is trained.
+        Takes the ``settings`` by keyword; returns the figures.
     settings : dict
-        What else distinguishes the run, as JSON can hold it.
+        What distinguishes the run, as JSON can hold it.
     """
 
     name: str
     measure: Callable[..., dict[str, Any]]
-    training: FitConfig
     settings: dict[str, Any] = field(default_factory=dict)
 
     @property
     def config(self) -> dict[str, Any]:
         """The configuration, as JSON."""
-        return json.loads(json.dumps({"name": self.name, **self.settings, "training": asdict(self.training)}))
+        return json.loads(json.dumps({"name": self.name, **self.settings}))
+
+    @property
+    def label(self) -> dict[str, Any]:
+        """What its row is called."""
+        return {"variant": self.name}
+
+    def figures(self) -> dict[str, Any]:
+        """Measure."""
+        return self.measure(**self.settings)
+
+
+@dataclass(frozen=True)
+class FitRun(Part):
+    """A small model that is trained and tested: ``measure`` takes ``training``, too.
+
+    Attributes
+    ----------
+    training : FitConfig
+        How it is trained.
+    """
+
+    training: FitConfig = field(kw_only=True)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The configuration, as JSON."""
+        return super().config | {"training": json.loads(json.dumps(asdict(self.training)))}
+
+    @property
+    def label(self) -> dict[str, Any]:
+        """What its row is called."""
+        return {"variant": self.name, "seed": self.training.seed}
 
     def figures(self) -> dict[str, Any]:
         """Train and test."""

@@ -239,8 +239,8 @@ def step_runs() -> list[FitRun]:
         FitRun(
             f"{task}, {name}",
             measure_steps,
-            FitConfig(600, 32, seed=seed),
             {"task": task, "steps": steps, "rates": RATES},
+            training=FitConfig(600, 32, seed=seed),
         )
         for kinds in (LADDER | WITHOUT, BY_GATV2)
         for task in STEP_TASKS

@@ -1,7 +1,7 @@
 """Chapter 10's question: can a reader on a sparse graph copy over a gap, and recall."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import cycle
 from typing import Any
@@ -54,11 +54,18 @@ LONG_GRAPHS: dict[str, GraphOf] = {
 """By length; all but the first have forty to fifty edges per token at 512 tokens."""
 
 
+HUB_GRAPHS: dict[str, GraphOf] = {
+    "1 hub": lambda n: window(n, 4, 4) | global_tokens(n, 1),
+    "8 hubs": lambda n: window(n, 4, 4) | global_tokens(n, 8),
+}
+"""In which all that goes farther than eight places in two layers passes through so many states."""
+
+
 LENGTHS = (128, 256, 512)
 """Tokens of the texts in training, in turn."""
 
 
-TEST_SEED = 1_000_000
+TEST_SEED, VALID_SEED = 1_000_000, 2_000_000
 
 
 @dataclass(frozen=True)
@@ -70,12 +77,12 @@ class LongTask:
     vocab_size : int
         Symbols, the special ones included.
     draw : callable
-        ``(length, count, generator)`` to ids and positions [count, length] and answers
-        [count, NUM_QUESTIONS]; the last tokens of a text are its questions, in the answers' order.
+        ``(length, count, generator, asked)`` to ids and positions [count, length] and answers
+        [count, asked]; the last tokens of a text are its questions, in the answers' order.
     """
 
     vocab_size: int
-    draw: Callable[[int, int, torch.Generator], tuple[Tensor, Tensor, Tensor]]
+    draw: Callable[..., tuple[Tensor, Tensor, Tensor]]
 
 
 def _blank(length: int, count: int) -> tuple[Tensor, Tensor]:
@@ -86,20 +93,24 @@ def _blank(length: int, count: int) -> tuple[Tensor, Tensor]:
     return ids, positions
 
 
-def _draw_copy(length: int, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+def _draw_copy(
+    length: int, count: int, generator: torch.Generator, asked: int = NUM_QUESTIONS
+) -> tuple[Tensor, Tensor, Tensor]:
     """Letters, a gap, and as many marks: at mark ``i``, letter ``i`` is asked for.
 
     Letters and marks are numbered by their positions; the gap fills the rest of the length.
     """
     ids, positions = _blank(length, count)
-    letters = torch.randint(FIRST, FIRST + NUM_LETTERS, (count, NUM_QUESTIONS), generator=generator)
-    first = slice(NUM_HUBS, NUM_HUBS + NUM_QUESTIONS)
-    ids[:, first], ids[:, -NUM_QUESTIONS:] = letters, FIRST + NUM_LETTERS
-    positions[:, first] = positions[:, -NUM_QUESTIONS:] = torch.arange(NUM_QUESTIONS)
+    letters = torch.randint(FIRST, FIRST + NUM_LETTERS, (count, asked), generator=generator)
+    first = slice(NUM_HUBS, NUM_HUBS + asked)
+    ids[:, first], ids[:, -asked:] = letters, FIRST + NUM_LETTERS
+    positions[:, first] = positions[:, -asked:] = torch.arange(asked)
     return ids, positions, letters
 
 
-def _draw_recall(length: int, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+def _draw_recall(
+    length: int, count: int, generator: torch.Generator, asked: int = NUM_QUESTIONS
+) -> tuple[Tensor, Tensor, Tensor]:
     """Key-value pairs anywhere in the filler, then the keys in another order, whose values are asked for.
 
     A pair is one symbol, so that adjacency does not matter.
@@ -107,15 +118,15 @@ def _draw_recall(length: int, count: int, generator: torch.Generator) -> tuple[T
     ids, positions = _blank(length, count)
 
     def some(total: int) -> Tensor:
-        return torch.rand(count, total, generator=generator).argsort(1)[:, :NUM_QUESTIONS]
+        return torch.rand(count, total, generator=generator).argsort(1)[:, :asked]
 
-    keys, places = some(NUM_KEYS), NUM_HUBS + some(length - NUM_HUBS - NUM_QUESTIONS)
+    keys, places = some(NUM_KEYS), NUM_HUBS + some(length - NUM_HUBS - asked)
     values = torch.randint(NUM_VALUES, keys.shape, generator=generator)
     ids.scatter_(1, places, FIRST + keys * NUM_VALUES + values)
     order = some(NUM_QUESTIONS)
     questions = FIRST + NUM_KEYS * NUM_VALUES
-    ids[:, -NUM_QUESTIONS:] = questions + keys.gather(1, order)
-    positions[:, -NUM_QUESTIONS:] = 0
+    ids[:, -asked:] = questions + keys.gather(1, order)
+    positions[:, -asked:] = 0
     return ids, positions, questions + NUM_KEYS + values.gather(1, order)
 
 
@@ -136,10 +147,12 @@ class LongData:
         One of ``TASKS``.
     graph_of : callable
         Length to graph, called once for each length and number of texts.
+    questions : int
+        Of each text.
     """
 
-    def __init__(self, task: str, graph_of: GraphOf):
-        self.task, self.graph_of = TASKS[task], graph_of
+    def __init__(self, task: str, graph_of: GraphOf, questions: int = NUM_QUESTIONS):
+        self.task, self.graph_of, self.questions = TASKS[task], graph_of, questions
         self._graphs: dict[tuple[int, int], AttentionGraph] = {}
 
     def batch(self, length: int, count: int, generator: torch.Generator) -> Questions:
@@ -147,12 +160,12 @@ class LongData:
         if (length, count) not in self._graphs:
             self._graphs[length, count] = batch([self.graph_of(length)] * count)
         graph = self._graphs[length, count]
-        ids, positions, answers = self.task.draw(length, count, generator)
+        ids, positions, answers = self.task.draw(length, count, generator, self.questions)
         every = graph.num_src // count
         extra = torch.arange(every - length).expand(count, -1)
         ids = torch.cat([ids, torch.full_like(extra, SPAN)], 1)
         positions = torch.cat([positions, extra % PERIOD], 1)
-        asked = torch.arange(count)[:, None] * every + torch.arange(length - NUM_QUESTIONS, length)
+        asked = torch.arange(count)[:, None] * every + torch.arange(length - self.questions, length)
         return Questions(graph, (ids.flatten(), positions.flatten()), asked.flatten(), answers.flatten())
 
     def batches(self, lengths: Sequence[int], tokens: int, generator: torch.Generator) -> Iterator[Questions]:
@@ -161,31 +174,69 @@ class LongData:
             yield self.batch(length, max(tokens // length, 1), generator)
 
 
-def train_reader(training: FitConfig, task: str, graph: str) -> tuple[Reader, list[float]]:
-    """Return a reader trained on about so many tokens at a time, and each update's loss in nats per question.
+@dataclass(frozen=True)
+class Trial:
+    """What is learned, on which graph and by how large a model; lengths are those of the training's texts."""
 
-    ``task`` is one of ``TASKS``, ``graph`` of ``LONG_GRAPHS``.
-    """
-    data, symbols = LongData(task, LONG_GRAPHS[graph]), TASKS[task].vocab_size
-    return fit(partial(Reader, symbols, symbols), partial(data.batches, LENGTHS, training.size), training)
+    task: str
+    graph: str
+    lengths: Sequence[int] = LENGTHS
+    letters: int = NUM_QUESTIONS
+    width: int = 64
+    layers: int = 2
 
+    @property
+    def data(self) -> LongData:
+        """Texts of it, from the first on."""
+        return LongData(self.task, (LONG_GRAPHS | HUB_GRAPHS)[self.graph], self.letters)
 
-def accuracy(model: Reader, task: str, graph: str, length: int, texts: int) -> float:
-    """Return the share of questions answered correctly on so many new texts of one length."""
-    data, generator = LongData(task, LONG_GRAPHS[graph]), torch.Generator()
-    generator.manual_seed(TEST_SEED)
-    right = sum(model.right(data.batch(length, 1, generator)) for _ in range(texts))
-    return right / (texts * NUM_QUESTIONS)
+    def train(self, training: FitConfig) -> tuple[Reader, list[float]]:
+        """Train on about so many tokens at a time; also return each update's loss in nats per question."""
+        symbols = TASKS[self.task].vocab_size
+        make = partial(Reader, symbols, symbols, self.width, 2 * self.width, self.layers)
+        return fit(make, partial(self.data.batches, self.lengths, training.size), training)
+
+    def accuracy(self, model: Reader, length: int, texts: int, seed: int = TEST_SEED) -> float:
+        """Return the share of questions answered correctly on so many new texts of one length."""
+        data, generator = self.data, torch.Generator().manual_seed(seed)
+        right = sum(model.right(data.batch(length, 1, generator)) for _ in range(texts))
+        return right / (texts * self.letters)
 
 
 def measure_reader(
     training: FitConfig, task: str, graph: str, tested: Sequence[int], texts: int
 ) -> dict[str, Any]:
     """Train and test: the loss of the last 100 updates; edges per token and accuracy by length."""
-    model, losses = train_reader(training, task, graph)
+    trial = Trial(task, graph, LENGTHS)
+    model, losses = trial.train(training)
     last = losses[-100:]
     row: dict[str, Any] = {"loss": sum(last) / len(last)}
     for n in tested:
         row[f"edges {n}"] = LONG_GRAPHS[graph](n).num_edges / n
-        row[f"right {n}"] = accuracy(model, task, graph, n, texts)
+        row[f"right {n}"] = trial.accuracy(model, n, texts)
+    return row
+
+
+def measure_tuned(
+    training: FitConfig, rates: Sequence[float], seeds: int, tested: Sequence[int], texts: int, **trial: Any
+) -> dict[str, Any]:
+    """Choose the learning rate by the accuracy on new texts of the training's longest length; test.
+
+    Returns
+    -------
+    dict
+        ``valid``, the accuracy of each rate with the first seed; the chosen ``rate``; and with it, for each
+        seed, the mean ``loss`` of each tenth of the training and the accuracy by length (``right 512``).
+    """
+    one = Trial(**trial)
+    found = {rate: one.train(replace(training, rate=rate)) for rate in rates}
+    longest = max(one.lengths)
+    valid = [one.accuracy(model, longest, texts, VALID_SEED) for model, _ in found.values()]
+    rate = rates[valid.index(max(valid))]
+    runs = [found[rate]]
+    runs += [one.train(replace(training, rate=rate, seed=training.seed + i)) for i in range(1, seeds)]
+    tenths = [torch.tensor(losses).view(10, -1).mean(1).tolist() for _, losses in runs]
+    row: dict[str, Any] = {"valid": valid, "rate": rate, "loss": tenths}
+    for n in tested:
+        row[f"right {n}"] = [one.accuracy(model, n, texts) for model, _ in runs]
     return row

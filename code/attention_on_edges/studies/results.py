@@ -14,14 +14,14 @@ from attention_on_edges.runs import artifacts
 from attention_on_edges.runs.experiment import Experiment
 from attention_on_edges.runs.json_files import read_json, write_json
 from attention_on_edges.runs.running import start
-from attention_on_edges.studies.fitting import FitRun
+from attention_on_edges.studies.fitting import Part
 from attention_on_edges.training import DivergedError
 from attention_on_edges.training.checkpoint_files import naming
 from edgewise.validation import InputError, UnknownNameError
 
 Rows = list[dict[str, Any]]
 
-Entry = Experiment | FitRun
+Entry = Experiment | Part
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Study:
         Its name on the command line and in ``book/studies``.
     about : str
         The question.
-    entries : tuple of Experiment or FitRun
+    entries : tuple of Experiment or Part
         One for each variant, named by it, and seed.
     """
 
@@ -252,7 +252,10 @@ def _run(entry: Entry, device: torch.device | str) -> dict[str, Any]:
         figures = entry.figures()
     else:
         raise InputError(f"device must be cpu for models this small, got {device}")
-    row = {"variant": entry.name, "seed": entry.training.seed} | figures
+    label = (
+        {"variant": entry.name, "seed": entry.training.seed} if isinstance(entry, Experiment) else entry.label
+    )
+    row = label | figures
     return {"row": row, "stage": stage | {"seconds": time.monotonic() - began}}
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import mse_loss, one_hot
 
 from attention_on_edges.corpora.graph_data import Molecule, load_rdkit, molecules
-from attention_on_edges.studies.fitting import FitConfig, FitRun, fit
+from attention_on_edges.studies.fitting import FitConfig, FitRun, Part, fit
 from edgewise import GraphAttention, GraphTransformerLayer
 from edgewise.graphs import AttentionGraph, batch
 
@@ -21,7 +21,9 @@ KINDS = (
     "all atoms, no distances",
     "all atoms, attributes",
     "bonds and a virtual node that is read",
+    "bonds into a virtual node",
 )
+"""Who attends to whom; the last virtual node receives from all atoms, and sends to none."""
 WALK = 16
 """Steps of random walks whose chances to return are an atom's position."""
 FAR = 10
@@ -83,6 +85,7 @@ def pairs_of(molecule: Molecule, kind: str) -> Pairs:
             nn.functional.pad(x, (0, 1, 0, 1), value=v) for x, v in ((exists, 1), (classes, VIRTUAL))
         )
         classes[n, n] = SELF
+        exists[:n, n] &= "into" not in kind
         atoms, walks = nn.functional.pad(atoms, (0, 0, 0, 1)), nn.functional.pad(walks, (0, 0, 0, 1))
     graph = AttentionGraph.from_mask(exists, self_attention=True)
     return Pairs(graph, graph.gather(classes), atoms, walks, molecule.solubility)
@@ -123,17 +126,27 @@ def side_by_side(chosen: Sequence[Pairs]) -> MoleculeBatch:
 
 
 class MoleculeModel(nn.Module):
-    """Embeddings of properties and positions, layers of attention, and a sum over a molecule's atoms.
+    """Embeddings of properties and positions, layers of attention, and what is read of a molecule's atoms.
 
-    A virtual node counts among them if it ``is read``: the molecule is then read by attention, too.
+    ``readout`` names one or two of: their sum, their mean, what a learned query finds by attention to them,
+    and the virtual node's state. In a sum, a virtual node counts among the atoms if it ``is read``.
 
     Along bonds, what is known of a pair is an attribute of its edge, which adds to key and value; between all
     atoms it is a bias of its score, as in Graphormer (Ying et al. 2021), or an attribute as well.
     """
 
-    def __init__(self, kind: str, mean: float, scale: float, depth: int = 4, dim: int = 64, heads: int = 4):
+    def __init__(
+        self,
+        kind: str,
+        mean: float,
+        scale: float,
+        readout: str = "sum",
+        depth: int = 4,
+        dim: int = 64,
+        heads: int = 4,
+    ):
         super().__init__()
-        self.read = kind.endswith("read")
+        self.read, self.readouts = kind.endswith("read"), readout.split(" and ")
         self.mean, self.scale, self.by_attribute = (
             mean,
             scale,
@@ -148,7 +161,9 @@ class MoleculeModel(nn.Module):
         self.layers = nn.ModuleList(
             GraphTransformerLayer(dim, heads, 2 * dim, dropout=0.1, edge_dim=edge_dim) for _ in range(depth)
         )
-        self.out = nn.Sequential(nn.Linear(dim, dim), nn.ReLU(), nn.Linear(dim, 1))
+        self.out = nn.Sequential(nn.Linear(len(self.readouts) * dim, dim), nn.ReLU(), nn.Linear(dim, 1))
+        if "attention" in self.readouts:
+            self.query, self.pool = nn.Parameter(torch.randn(1, dim)), GraphAttention(dim, heads)
 
     def forward(self, found: MoleculeBatch) -> Tensor:
         """Return the solubility of each molecule."""
@@ -163,10 +178,20 @@ class MoleculeModel(nn.Module):
         )
         for layer, bias in zip(self.layers, biases, strict=True):
             x = layer(found.graph, x, edge_bias=bias, edge_attr=attr)
-        if not self.read:
-            x = x * (found.atoms[:, :1] > 0)  # a virtual node has no protons
-        sums = x.new_zeros(len(found.answers), x.shape[1]).index_add(0, found.owner, x)
-        return self.out(sums / TYPICAL)[:, 0] * self.scale + self.mean
+        states = torch.cat([self._read(how, x, found) for how in self.readouts], 1)
+        return self.out(states)[:, 0] * self.scale + self.mean
+
+    def _read(self, how: str, x: Tensor, found: MoleculeBatch) -> Tensor:
+        """One state for each molecule."""
+        count, real = len(found.answers), found.atoms[:, 0] > 0  # a virtual node has no protons
+        if how == "node":
+            return x[~real]
+        atoms, owner = (x, found.owner) if self.read else (x[real], found.owner[real])
+        if how == "attention":
+            graph = AttentionGraph(torch.arange(len(owner)), owner, len(owner), count)
+            return self.pool(graph, self.query.expand(count, -1), atoms)
+        sums = atoms.new_zeros(count, x.shape[1]).index_add(0, owner, atoms)
+        return sums / (TYPICAL if how == "sum" else owner.bincount(minlength=count)[:, None])
 
     def loss(self, found: MoleculeBatch, step: int) -> Tensor:
         """Return the squared error, in units of the training set's variance."""
@@ -174,10 +199,12 @@ class MoleculeModel(nn.Module):
 
 
 @cache
-def split_by_scaffold() -> dict[str, tuple[int, ...]]:
+def split_by_scaffold(seed: int | None = None) -> dict[str, tuple[int, ...]]:
     """Split ESOL's molecules by their Bemis-Murcko scaffolds, as MoleculeNet does: 902, 113 and 113.
 
-    Groups of molecules with one scaffold, the largest first, fill training, then validation, then test.
+    Groups of molecules with one scaffold, the largest first, fill training, then validation, then test. With
+    a seed, groups that are no larger than half of the test come in random order after the others, as in
+    Chemprop (Yang et al. 2019).
     """
     load_rdkit()
     from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles
@@ -186,7 +213,13 @@ def split_by_scaffold() -> dict[str, tuple[int, ...]]:
     for number, molecule in enumerate(molecules()):
         groups[MurckoScaffoldSmiles(smiles=molecule.smiles, includeChirality=False)].append(number)
     total, splits = len(molecules()), dict[str, list[int]](train=[], valid=[], test=[])
-    for group in sorted(groups.values(), key=lambda group: (len(group), group[0]), reverse=True):
+    ordered = sorted(groups.values(), key=lambda group: (len(group), group[0]), reverse=True)
+    if seed is not None:
+        large = [group for group in ordered if 20 * len(group) > total]
+        small = ordered[len(large) :]
+        order = torch.randperm(len(small), generator=torch.Generator().manual_seed(seed)).tolist()
+        ordered = large + [small[i] for i in order]
+    for group in ordered:
         if len(splits["train"]) + len(group) <= 0.8 * total:
             splits["train"] += group
         elif len(splits["train"]) + len(splits["valid"]) + len(group) <= 0.9 * total:
@@ -197,23 +230,64 @@ def split_by_scaffold() -> dict[str, tuple[int, ...]]:
 
 
 @cache
-def data_of(kind: str) -> dict[str, list[Pairs]]:
+def data_of(kind: str, split: int | None = None) -> dict[str, list[Pairs]]:
     """Return the graphs of one kind by split."""
     return {
         name: [pairs_of(molecules()[i], kind) for i in numbers]
-        for name, numbers in split_by_scaffold().items()
+        for name, numbers in split_by_scaffold(split).items()
     }
 
 
-def measure_molecules(training: FitConfig, kind: str) -> dict[str, Any]:
+def measure_molecules(
+    training: FitConfig, kind: str, readout: str = "sum", split: int | None = None
+) -> dict[str, Any]:
     """Train on graphs of one of ``KINDS``; return each split's error in log mols per litre."""
-    data = data_of(kind)
+    data = data_of(kind, split)
     answers = torch.tensor([one.solubility for one in data["train"]])
-    make = partial(MoleculeModel, kind, float(answers.mean()), float(answers.std()))
+    make = partial(MoleculeModel, kind, float(answers.mean()), float(answers.std()), readout)
     model, _ = fit(make, partial(batches, data["train"], training.size), training)
-    figures = {name: error(model, split) for name, split in data.items()}
+    figures = {name: error(model, part) for name, part in data.items()}
     figures["parameters"] = sum(p.numel() for p in model.parameters())
-    return figures | ({"drawn": drawn(model, kind)} if training.seed == 0 else {})
+    return figures | ({"drawn": drawn(model, kind)} if training.seed == 0 and split is None else {})
+
+
+def measure_counts(split: int) -> dict[str, Any]:
+    """Predict the training set's mean, and by ridge regression on how often each property and bond occurs.
+
+    The weight of the penalty is chosen on validation.
+    """
+    found = {
+        name: (
+            torch.stack([_counts(molecules()[i]) for i in numbers]),
+            torch.tensor([molecules()[i].solubility for i in numbers], dtype=torch.float64),
+        )
+        for name, numbers in split_by_scaffold(split).items()
+    }
+    features, answers = found["train"]
+    middle = answers.mean()
+
+    def errors(weights: Tensor) -> dict[str, float]:
+        return {
+            name: float((x @ weights + middle - y).square().mean().sqrt()) for name, (x, y) in found.items()
+        }
+
+    square = features.T @ features
+    tried = [
+        errors(
+            torch.linalg.solve(square + 10**power * torch.eye(len(square)), features.T @ (answers - middle))
+        )
+        for power in range(-2, 5)
+    ]
+    mean = errors(torch.zeros(len(square), dtype=torch.float64))
+    return {"mean": mean["test"], **min(tried, key=lambda one: one["valid"])}
+
+
+def _counts(molecule: Molecule) -> Tensor:
+    """How many atoms have each value of each property, how many bonds are of each kind, and one: float64."""
+    atoms = torch.tensor([(p, c + 3, h, a, d) for p, c, h, a, d in molecule.atoms])
+    counts = [column.bincount(minlength=size) for column, size in zip(atoms.T, SIZES, strict=True)]
+    bonds = torch.tensor([kind for *_, kind in molecule.bonds], dtype=torch.int64)
+    return torch.cat([*counts, bonds.bincount(minlength=VIRTUAL), torch.ones(1)]).double()
 
 
 def batches(data: Sequence[Pairs], size: int, generator: torch.Generator) -> Iterator[MoleculeBatch]:
@@ -269,7 +343,33 @@ def drawn(model: MoleculeModel, kind: str) -> dict[str, Any]:
 
 
 def molecule_runs() -> Iterator[FitRun]:
-    """Ten seeds of each kind."""
-    for kind in KINDS:
+    """Ten seeds of each kind whose edges go both ways."""
+    for kind in KINDS[:-1]:
         for seed in range(10):
-            yield FitRun(kind, measure_molecules, FitConfig(1400, 32, 3e-3, seed=seed), {"kind": kind})
+            yield FitRun(
+                kind, measure_molecules, {"kind": kind}, training=FitConfig(1400, 32, 3e-3, seed=seed)
+            )
+
+
+BONDS, INTO, NODE = "bonds", "bonds into a virtual node", "bonds and a virtual node"
+
+CELLS = (
+    *((BONDS, readout) for readout in ("sum", "sum and mean", "sum and attention")),
+    *((INTO, readout) for readout in ("node", "sum and node")),
+    *((NODE, readout) for readout in ("sum", "sum and mean", "sum and attention", "node", "sum and node")),
+)
+"""Channel and readout. Without edges to the atoms, a virtual node that is not read changes nothing."""
+
+SPLITS = range(5)
+
+
+def readout_runs() -> Iterator[Part]:
+    """Each cell, on five splits by scaffold with three seeds each; and what needs no graph."""
+    for split in SPLITS:
+        yield Part("counts", measure_counts, {"split": split})
+    for kind, readout in CELLS:
+        for split in SPLITS:
+            for seed in range(3):
+                settings = {"kind": kind, "readout": readout, "split": split}
+                training = FitConfig(1400, 32, 3e-3, seed=seed)
+                yield FitRun(f"{kind}: {readout}", measure_molecules, settings, training=training)
