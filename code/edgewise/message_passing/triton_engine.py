@@ -186,9 +186,10 @@ def _real(q: Tensor) -> torch.dtype:
 def _readable(fields: Sequence[Any]) -> tuple[list[Any], list[float], tuple[int, ...]]:
     """Fields as kernels read them; strides and the scale; the numbers of heads and the sizes of vectors.
 
-    Tokens and heads of q, k and v may lie anywhere, as in parts of one projection.
+    Tokens of q, k and v may lie anywhere, as in parts of one projection; but a stride that is longer for more
+    tokens would need a kernel for each of their numbers.
     """
-    q, k, v = (x if x.stride(2) == 1 else x.contiguous() for x in fields[:3])
+    q, k, v = (x if x.stride(0) >= x.stride(1) >= x.stride(2) == 1 else x.contiguous() for x in fields[:3])
     *others, attr = (None if x is None else x.contiguous() for x in fields[3:])
     strides, (_, heads, d) = [step for x in (q, k, v) for step in x.stride()[:2]], q.shape
     sizes = heads, heads // k.shape[1], d, v.shape[2], 0 if attr is None else attr.shape[1]
