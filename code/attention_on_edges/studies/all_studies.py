@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from attention_on_edges.corpora.tokenizer_config import TokenizerConfig
 from attention_on_edges.runs.experiment import Experiment, MixingConfig, ModelConfig, SparseConfig
-from attention_on_edges.studies.chains import chain_runs
+from attention_on_edges.studies.chains import PRICES, chain_runs
 from attention_on_edges.studies.citations import link_runs
 from attention_on_edges.studies.fitting import FitConfig, FitRun
 from attention_on_edges.studies.gat_steps import step_runs
@@ -191,6 +191,7 @@ STUDIES = {
         _mixing("mixing-copy", "copy", COPY, (4,)),
         _stability(),
         Study("chains", "Does adaptive depth find how many steps a token needs?", tuple(chain_runs())),
+        Study("prices", "Does the weight of steps in the loss decide how many?", tuple(chain_runs(PRICES))),
         Study("gat-steps", "Which step makes a Transformer of a GAT?", tuple(step_runs())),
         *GRAPH_STUDIES,
         Study("specific", "Is what is enough for a word special to it?", tuple(specific_parts())),

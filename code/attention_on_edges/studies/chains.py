@@ -1,7 +1,7 @@
 """Chapter 11's study: whether adaptive depth finds how many steps a token needs, on chains of pointers."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -204,8 +204,12 @@ KINDS = {
 """Adaptive depth, a fixed number of steps of one layer, and different layers."""
 
 
-def chain_runs() -> list[FitRun]:
-    """All runs: six models, three seeds."""
+PRICES = {f"ACT, {weight}": ("act", 10, weight) for weight in (0.005, 0.015, 0.15, 0.5)}
+"""Other weights of the steps in the loss."""
+
+
+def chain_runs(kinds: Mapping[str, tuple[str, int, float]] = KINDS) -> list[FitRun]:
+    """All runs: three seeds of each kind."""
     return [
         FitRun(
             name,
@@ -213,6 +217,6 @@ def chain_runs() -> list[FitRun]:
             {"model": model, "steps": steps, "weight": weight},
             training=replace(TRAINING, seed=seed),
         )
-        for name, (model, steps, weight) in KINDS.items()
+        for name, (model, steps, weight) in kinds.items()
         for seed in range(3)
     ]
