@@ -5,7 +5,7 @@ import torch
 import transformers as hf
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from attention_on_edges.models import smollm
+from attention_on_edges.corpora import smollm
 from attention_on_edges.models.next_word import MOST, START, NextWord
 from attention_on_edges.studies import language_model as study
 from edgewise.validation import InputError
