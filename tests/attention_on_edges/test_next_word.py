@@ -3,8 +3,11 @@
 import pytest
 import torch
 import transformers as hf
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from typer.testing import CliRunner
 
+from attention_on_edges.cli import app as cli
+from attention_on_edges.cli import asking
 from attention_on_edges.corpora import smollm
 from attention_on_edges.models.next_word import MOST, START, NextWord
 from attention_on_edges.studies import language_model as study
@@ -18,9 +21,7 @@ def read():
     words = [START, *dict.fromkeys(f"{a}{w}" for w in TEXT.split() for a in ("", "\u0120"))]
     tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, START))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    from tokenizers.decoders import ByteLevel
-
-    tokenizer.decoder = ByteLevel()
+    tokenizer.decoder = decoders.ByteLevel()
     torch.manual_seed(0)
     config = hf.LlamaConfig(
         vocab_size=len(words), hidden_size=32, intermediate_size=48, num_hidden_layers=3,
@@ -95,6 +96,36 @@ def test_families_are_balanced_and_controls_are_of_other_words(read):
     for name in ("a third word silenced", "a third word to the end", "another word to the second"):
         assert {s for s, _ in cuts[name]}.isdisjoint({1, 3, 5})
     assert all(s for lines in cuts.values() for s, _ in lines)  # none from the start token
+
+
+def test_each_line_and_word_is_cut_for_the_pages(read, monkeypatch):
+    monkeypatch.setattr(study, "language_model", lambda: (read.tokenizer, read.model))
+    row = study.measure_shown(TEXT)
+    n = len(read.ids)
+    assert "".join(row["pieces"]) == TEXT
+    assert (len(row["lines"]), len(row["silenced"])) == ((n - 1) * (n - 2) // 2, n - 2)
+    for cut, (*place, told) in (
+        (read.without([(2, 5)]), row["lines"][7]),
+        (read.without(read.silenced([4])), row["silenced"][3]),
+    ):
+        assert place in ([2, 5], [4])
+        expected = read.likeliest(read.log_probs(cut[None])[0])
+        assert [word for word, _ in told] == [word for word, _ in expected]
+        assert [p for _, p in told] == pytest.approx([p for _, p in expected], abs=1e-4)
+
+
+def test_the_command_prints_words_before_and_after(read, monkeypatch):
+    monkeypatch.setattr(asking, "language_model", lambda: (read.tokenizer, read.model))
+    result = CliRunner().invoke(cli.app, ["ask", TEXT, "--silence", "Anna"])
+    assert result.exit_code == 0, result.output
+    head, *rows = result.output.splitlines()
+    assert head.split() == ["all", "words", "without", "Anna"]
+    cut = read.without(read.silenced([3]))
+    for column, row in enumerate(read.log_probs(torch.stack([read.without([]), cut]))):
+        words = [word.strip() for word, _ in read.likeliest(row)]
+        assert [line[24 * column :].split()[0] for line in rows] == words
+    missing = CliRunner().invoke(cli.app, ["ask", TEXT, "--silence", "Peter"])
+    assert (missing.exit_code, missing.stderr) == (1, "error: 'Peter' is not a word of the text\n")
 
 
 def test_a_wheel_that_is_another_or_cannot_be_had_is_one_clear_error(tmp_path, monkeypatch):

@@ -359,6 +359,39 @@ def _ids_of_text(tokenizer: Any, count: int) -> Tensor:
     return torch.tensor([tokenizer.convert_tokens_to_ids(START), *tokenizer(text).input_ids[: count - 1]])
 
 
+SHOWN = (
+    "The cat is sleeping on my",
+    "When Mary and John went to the store, John gave a drink to",
+    "The capital of France is",
+    "The cat is sleeping on my bed. Who is sleeping? The",
+    "The cat is sleeping and the dog is eating. Who is sleeping? The",
+    "The cat is sleeping and the dog is eating. Who is eating? The",
+)
+
+
+def measure_shown(text: str) -> dict[str, Any]:
+    """Return what the pages show of a text.
+
+    Returns
+    -------
+    dict
+        ``pieces``; the ``likeliest`` next words with all lines; and with each line cut, from one place to
+        another (``lines``), and with each word silenced: the place or places, and the likeliest words then.
+    """
+    tokenizer, model = language_model()
+    read = NextWord(tokenizer, model, text)
+    n = len(read.ids)
+    lines = [(s, r) for r in range(2, n) for s in range(1, r)]
+    cuts = [[], *([line] for line in lines), *(read.silenced([place]) for place in range(1, n - 1))]
+    found = read.log_probs(torch.stack([read.without(cut) for cut in cuts]))
+    told = [[[word, round(chance, 4)] for word, chance in read.likeliest(row)] for row in found]
+    places = [*lines, *((place,) for place in range(1, n - 1))]
+    changed = [[*place, words] for place, words in zip(places, told[1:], strict=True)]
+    split = len(lines)
+    row = {"weights": DIGEST, "pieces": read.pieces[1:], "likeliest": told[0]}
+    return row | {"lines": changed[:split], "silenced": changed[split:]}
+
+
 def language_parts() -> Iterator[Part]:
     """Twenty texts at a time; windows; countries; copying; the first token."""
     for family, prompts in FAMILIES.items():
@@ -368,6 +401,8 @@ def language_parts() -> Iterator[Part]:
     for width, extras in ((None, ("nothing", "without the first token")), *((w, controls) for w in WIDTHS)):
         for more in extras:
             yield Part("windows", measure_window, {"width": width, "more": more})
+    for text in SHOWN:
+        yield Part("shown", measure_shown, {"text": text})
     for country in (*FOUND_WITH, *HELD_OUT):
         yield Part("capitals", measure_capital, {"country": country})
     yield Part("copying", measure_copying, {"counts": (1, 7, 20)})
