@@ -104,11 +104,13 @@ def test_each_line_and_word_is_cut_for_the_pages(read, monkeypatch):
     n = len(read.ids)
     assert "".join(row["pieces"]) == TEXT
     assert (len(row["lines"]), len(row["silenced"])) == ((n - 1) * (n - 2) // 2, n - 2)
-    for cut, (*place, told) in (
+    for cut, (*place, left, told) in (
         (read.without([(2, 5)]), row["lines"][7]),
         (read.without(read.silenced([4])), row["silenced"][3]),
     ):
         assert place in ([2, 5], [4])
+        log_probs = read.log_probs(torch.stack([read.without([])]))[0]
+        assert left == pytest.approx(float(read.log_probs(cut[None])[0, log_probs.argmax()].exp()), abs=1e-4)
         expected = read.likeliest(read.log_probs(cut[None])[0])
         assert [word for word, _ in told] == [word for word, _ in expected]
         assert [p for _, p in told] == pytest.approx([p for _, p in expected], abs=1e-4)

@@ -386,7 +386,8 @@ def measure_shown(text: str) -> dict[str, Any]:
     found = read.log_probs(torch.stack([read.without(cut) for cut in cuts]))
     told = [[[word, round(chance, 4)] for word, chance in read.likeliest(row)] for row in found]
     places = [*lines, *((place,) for place in range(1, n - 1))]
-    changed = [[*place, words] for place, words in zip(places, told[1:], strict=True)]
+    left = found[1:, found[0].argmax()].exp().tolist()
+    changed = [[*p, round(x, 4), words] for p, x, words in zip(places, left, told[1:], strict=True)]
     split = len(lines)
     row = {"weights": DIGEST, "pieces": read.pieces[1:], "likeliest": told[0]}
     return row | {"lines": changed[:split], "silenced": changed[split:]}
