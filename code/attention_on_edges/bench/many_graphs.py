@@ -149,6 +149,34 @@ UNSEEN: dict[str, Make] = {
 }
 """Graphs for which the law's predictions were committed before anything was measured on them."""
 
+KINDS: dict[str, tuple[Callable[..., AttentionGraph], tuple[int, int], tuple[int, int]]] = {
+    "texts": (lambda a, b: _texts(a // 2, a, b), (20, 100), (20, 150)),
+    "texts, causal": (lambda a, b: _texts(a // 2, a, b, causal=True), (120, 400), (10, 40)),
+    "texts of any length": (lambda a, b: _texts(1, a, b), (20, 150), (20, 150)),
+    "a window": (lambda a, b: window(20 * b, a // 2, a - a // 2), (50, 150), (50, 250)),
+    "a window, causal": (lambda a, b: window(20 * b, a, 0), (50, 150), (50, 250)),
+}
+"""Kinds of graphs, and from where to where their two sizes are drawn."""
+
+NEAR, EVEN = 12, (0.8, 1.25)
+"""Graphs drawn of a kind, for which tiles should take about as long as edges: so many times as long."""
+
+
+def near_graphs(count: int = NEAR) -> dict[str, AttentionGraph]:
+    """Draw graphs of all ``KINDS``, and keep those that the law calls about even."""
+    drawn, found = torch.Generator().manual_seed(0), dict[str, AttentionGraph]()
+    for kind, (make, *ranges) in KINDS.items():
+        kept = len(found) + count
+        while len(found) < kept:
+            sizes = [int(torch.randint(low, high + 1, (), generator=drawn)) for low, high in ranges]
+            graph = make(*sizes)
+            said = say(graph, 4, 32)
+            ratio = said["tiles"]["predicted"] / said["csr"]["predicted"] if "tiles" in said else 0
+            if EVEN[0] <= ratio <= EVEN[1]:
+                found[f"{kind}, {sizes[0]}, {sizes[1]}"] = graph
+    return found
+
+
 LARGE = ("roads, 4,800 crossings", "roads, 100,000 crossings", "scale-free, 3 links, 60,000")
 """Of which the order of nodes is timed."""
 
@@ -175,6 +203,12 @@ def law_plan(small: bool = False) -> dict[str, Run]:
 def unseen_plan(small: bool = False) -> dict[str, Run]:
     """Graphs that the law has not seen, 4 heads of 32, by the two engines that it prices, and as a mask."""
     return _timed(UNSEEN, ((4, 32),), (*TERMS, MASK), small)
+
+
+def near_plan(small: bool = False) -> dict[str, Run]:
+    """Graphs of which the law says that both engines take about as long."""
+    made = {n: partial(lambda graph: graph, g) for n, g in near_graphs(1 if small else NEAR).items()}
+    return _timed(made, ((4, 32),), tuple(TERMS), False)
 
 
 def _timed(

@@ -44,6 +44,46 @@ def model_files(name: str) -> dict[str, str]:
     return {f"{name}-{i}.js": f"{models}[{i}] = {json.dumps(part)};\n" for i, part in enumerate(data)}
 
 
+TEXTS = (1, 2, 0, 4)
+"""Which texts of the study of a language model the front page shows, the last one a failure."""
+
+
+def shown_texts(numbers: Sequence[int]) -> dict[str, Any]:
+    """Texts of the study of a language model, with each cut's outcome, for ``lines.js``."""
+    rows = [row for row in load_study("language-model").rows if row["variant"] == "shown"]
+    fields = ("pieces", "likeliest", "lines", "silenced")
+    texts = [{field: rows[i][field] for field in fields} for i in numbers]
+    return {"title": "A language model's lines between words", "texts": texts}
+
+
+def lines_file() -> str:
+    """What the page loads when the reader comes to the language model, ``lines.js``; base.js is there."""
+    data = json.dumps(shown_texts(TEXTS), ensure_ascii=False, separators=(",", ":"))
+    style = json.dumps(read("element.css") + read("lines.css"))
+    return (
+        f"for (const root of document.querySelectorAll('.edgewise-element.lines')) {{\n"
+        f"root.replaceChildren();\n"
+        f"EdgewiseBase.make(root, 'script', {{ type: 'application/json' }}, JSON.stringify({data}));\n"
+        f"EdgewiseBase.make(document.head, 'style', {{}}, {style});\n}}\n" + joined(("lines.js",))
+    )
+
+
+def lines_section(place: str) -> str:
+    """The language model of the front page as HTML: loaded when it comes near the window."""
+    first = shown_texts(TEXTS)["texts"][0]
+    told = f"“{''.join(first['pieces'])}” → {first['likeliest'][0][0].strip()}"
+    return (
+        "<style>.edgewise-element.lines{min-height:23rem}"
+        "@media(max-width:600px){.edgewise-element.lines{min-height:62rem}}</style>"
+        f'<div class="edgewise-element lines"><p>{html.escape(told)}</p></div>'
+        "<script>(() => { const root = document.querySelector('.edgewise-element.lines');\n"
+        "const watch = new IntersectionObserver(([seen]) => { if (!seen.isIntersecting) return;\n"
+        f"watch.disconnect(); EdgewiseBase.loadScript('{place}/lines.js')"
+        ".catch((error) => root.append(error.message)); }, { rootMargin: '300px' });\n"
+        "watch.observe(root); })();</script>"
+    )
+
+
 LANGUAGES = {"tatoeba": "fr", "multi30k": "de"}
 """What each model writes, for who reads it aloud."""
 
