@@ -3,32 +3,17 @@
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from attention_on_edges.layers import evaluating
-from attention_on_edges.models.transformer import Transformer
-from attention_on_edges.pool import Batch, GraphPool
+from attention_on_edges.pool import GraphPool
 from attention_on_edges.runs.experiment import Experiment, UniversalConfig
 from attention_on_edges.runs.running import start
 from attention_on_edges.studies.fitting import Part
 from attention_on_edges.training.trainer import evaluate
-
-
-@torch.no_grad()
-def steps_taken(model: Transformer, batches: Iterable[Batch]) -> dict[str, Tensor]:
-    """By side, the steps, positions and ids of all tokens, int64 [3, N], teacher-forced."""
-    found: dict[str, list[Tensor]] = {"enc": [], "dec": []}
-    with evaluating(model):
-        for batch in batches:
-            for side, pondered in model.run(batch).pondered.items():
-                ids, positions = batch.src if side == "enc" else batch.tgt
-                found[side].append(torch.stack([pondered.steps, positions, ids]))
-    return {side: torch.cat(parts, 1) for side, parts in found.items()}
 
 
 def explained(steps: Tensor, groups: Tensor) -> float:
@@ -50,14 +35,19 @@ def measure_steps(experiment: dict[str, Any]) -> dict[str, Any]:
     ``positions``: mean steps at each position that a hundred sentences have. ``explained``: by position and
     by piece, as in :func:`explained`.
     """
+    found: dict[str, list[Tensor]] = {"enc": [], "dec": []}
     with tempfile.TemporaryDirectory() as folder:
         trainer = start(Experiment.of(experiment), Path(folder))
-        valid = partial(trainer.data, GraphPool(), "valid", 100)
-        _, drawn = evaluate(trainer.model, valid(), trainer.criterion, trainer.autocast)
+        valid = [*trainer.data(GraphPool(), "valid", 100)]
+        _, drawn = evaluate(trainer.model, valid, trainer.criterion, trainer.autocast)
         trainer.train()
-        after = steps_taken(trainer.model, valid())
+        for batch in valid:
+            for side, pondered in trainer.model.eval().run(batch).pondered.items():
+                ids, positions = batch.src if side == "enc" else batch.tgt
+                found[side].append(torch.stack([pondered.steps, positions, ids]))
     row: dict[str, Any] = dict(trainer.epochs[-1]["valid"])
-    for side, (steps, position, ids) in after.items():
+    for side, parts in found.items():
+        steps, position, ids = torch.cat(parts, 1)
         common = range(int(position.bincount().ge(100).sum()))
         row[side] = {
             "epochs": [drawn[side], *(epoch["steps"][side] for epoch in trainer.epochs)],
@@ -70,6 +60,5 @@ def measure_steps(experiment: dict[str, Any]) -> dict[str, Any]:
 def adaptive_runs(experiments: Iterable[Experiment]) -> Iterator[Part]:
     """Each experiment with one layer on each side, applied to each token until it halts."""
     model = UniversalConfig(6, 128, 256, 4, dropout=0.1, ponder_weight=0.01, ponder_warmup=200, shared=True)
-    for experiment in experiments:
-        settings = {"experiment": replace(experiment, model=model).config}
-        yield Part(f"seed {experiment.training.seed}", measure_steps, settings)
+    for e in experiments:
+        yield Part(f"seed {e.training.seed}", measure_steps, {"experiment": replace(e, model=model).config})
