@@ -8,9 +8,9 @@ import numpy as np
 import torch
 
 from attention_on_edges import corpora
-from attention_on_edges.bench.baselines import PaddedTransformer
 from attention_on_edges.corpora.tokenizer_config import TokenizerConfig
 from attention_on_edges.lab import given
+from attention_on_edges.models.padded import PaddedTransformer
 from attention_on_edges.models.transformer import make_model
 from attention_on_edges.pool import GraphPool
 from attention_on_edges.runs import Experiment, ModelConfig

@@ -8,7 +8,7 @@ import torch
 from typer.testing import CliRunner
 
 from attention_on_edges.bench import long_texts
-from attention_on_edges.bench.baselines import PaddedAttention, PaddedTransformer
+from attention_on_edges.bench.baselines import PaddedAttention
 from attention_on_edges.bench.engines import Workload, engines_case
 from attention_on_edges.bench.harness import Case, format_rows, interleave, measure
 from attention_on_edges.bench.many_graphs import NATURAL, conclude, fit, under_a_mask
@@ -17,6 +17,7 @@ from attention_on_edges.bench.training import TRAININGS, padded_around
 from attention_on_edges.cli.app import app
 from attention_on_edges.cli.benchmarking import ON_GPU, SUBJECTS
 from attention_on_edges.layers import Dropout
+from attention_on_edges.models.padded import PaddedTransformer
 from attention_on_edges.models.transformer import make_model
 from attention_on_edges.pool import GraphPool
 from book_support import random_pairs, small_model

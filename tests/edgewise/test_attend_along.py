@@ -101,6 +101,22 @@ def test_a_batch_shares_graphs_and_biases_by_layer(model):
             packed(model)
 
 
+def test_weights_are_those_of_the_model_by_row(model):
+    model.set_attn_implementation("eager")
+    rows = torch.cat([IDS[:, :9], IDS[:, 2:11]])
+    theirs = model(rows, use_cache=False, output_attentions=True).attentions
+    graph = causal([9])
+    with attend_along(model, graph, need_weights=True) as weights:
+        model(rows, use_cache=False)
+    assert [*weights] == [*range(len(theirs))]
+    for layer, expected in enumerate(theirs):
+        if weights[layer].shape[1] == graph.num_edges:  # else without what its window leaves out
+            torch.testing.assert_close(
+                weights[layer], expected[:, :, graph.dst, graph.src].mT, atol=1e-5, rtol=1e-5
+            )
+        torch.testing.assert_close(weights[layer].sum(1), torch.full((2, 4), 9.0))
+
+
 def test_a_step_with_a_cache_attends_to_what_the_function_says(model):
     """Without a choice of its own it is what the model does."""
     expected = model.generate(IDS[:, :9], max_new_tokens=6, do_sample=False)

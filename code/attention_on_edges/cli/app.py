@@ -16,6 +16,7 @@ from tqdm import tqdm
 
 import edgewise
 from attention_on_edges import runs, studies
+from attention_on_edges.cli.asking import ask
 from attention_on_edges.cli.benchmarking import bench
 from attention_on_edges.cli.one_line_errors import one_line_errors, stopping, tell, write
 from attention_on_edges.cli.options import Device
@@ -36,6 +37,7 @@ app = typer.Typer(
 )
 app.command(no_args_is_help=True)(bench)
 app.command()(translate)
+app.command()(ask)
 
 
 @app.callback()

@@ -9,6 +9,7 @@ from attention_on_edges.studies.citations import link_runs
 from attention_on_edges.studies.fitting import FitConfig, FitRun
 from attention_on_edges.studies.gat_steps import step_runs
 from attention_on_edges.studies.grammar_edges import WORD_GRAPHS, measure_tagger
+from attention_on_edges.studies.language_model import language_parts
 from attention_on_edges.studies.recall import HUB_GRAPHS, LONG_GRAPHS, TASKS, measure_reader, measure_tuned
 from attention_on_edges.studies.results import Study
 from attention_on_edges.studies.solubility import molecule_runs, readout_runs
@@ -200,6 +201,7 @@ STUDIES = {
         Study("unique", "Is there one smallest set of edges?", tuple(unique_parts())),
         Study("solubility", "Which atoms should attend to which?", tuple(molecule_runs())),
         Study("readouts", "Is it the virtual node, or that it is read?", tuple(readout_runs())),
+        Study("language-model", "What does it need lines between words for?", tuple(language_parts())),
         Study("citations", "Which papers cite each other?", tuple(link_runs())),
     )
 }

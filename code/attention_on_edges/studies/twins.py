@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from attention_on_edges.bench.baselines import PaddedTransformer
+from attention_on_edges.models.padded import PaddedTransformer
 from attention_on_edges.models.transformer import Output, Transformer
 from attention_on_edges.pool import Batch
 from attention_on_edges.runs.experiment import Experiment

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from edgewise.graphs import AttentionGraph
 from edgewise.graphs.kept import kept
-from edgewise.message_passing import propagate_attention
-from edgewise.validation import InputError, kind_of
+from edgewise.message_passing import attention_weights, propagate_attention
+from edgewise.validation import InputError, check_bool, kind_of
 
 HARMLESS = {
     "is_causal", "position_ids", "cache_position", "use_cache", "num_items_in_batch",
@@ -28,8 +28,12 @@ Biases = Tensor | Callable[[int], Tensor]
 
 @contextmanager
 def attend_along(
-    model: nn.Module, graph: Graphs, edge_bias: Biases | None = None, engine: str = "auto"
-) -> Iterator[None]:
+    model: nn.Module,
+    graph: Graphs,
+    edge_bias: Biases | None = None,
+    engine: str = "auto",
+    need_weights: bool = False,
+) -> Iterator[dict[int, Tensor]]:
     """Let every layer of a model of ``transformers`` attend along a graph, inside of a ``with``.
 
     ::
@@ -58,6 +62,14 @@ def attend_along(
         layers have a window, both graph and bias are to be given by layer, within it.
     engine : str
         How attention is executed.
+    need_weights : bool
+        Whether to keep the attention weights, in another softmax, without a gradient.
+
+    Yields
+    ------
+    dict of int to Tensor
+        By layer, [rows, E, h], in the order of ``graph.src``: the weights of its last call; empty if none are
+        needed.
 
     Raises
     ------
@@ -72,11 +84,11 @@ def attend_along(
     kind = config.model_type
     if config.is_encoder_decoder or getattr(config, "add_cross_attention", False):
         raise InputError(f"{kind} attends from one text to another; attend_along is for a single text")
-    along = _Along(inner, graph, edge_bias, engine)
+    along = _Along(inner, graph, edge_bias, engine, check_bool("need_weights", need_weights))
     _mine.set((*_mine.get(), along))
     _anybodys.append(along)
     try:
-        yield
+        yield along.weights
     finally:
         _mine.set(tuple(each for each in _mine.get() if each is not along))
         _anybodys.remove(along)
@@ -89,7 +101,10 @@ def attend_along(
 class _Along:
     """An open ``with``: whose layers attend along what."""
 
-    def __init__(self, model: nn.Module, graph: Graphs, edge_bias: Biases | None, engine: str):
+    def __init__(
+        self, model: nn.Module, graph: Graphs, edge_bias: Biases | None, engine: str, need_weights: bool
+    ):
+        self.need_weights, self.weights = need_weights, dict[int, Tensor]()
         self.modules = set(model.modules())
         self.configs = {id(module.config) for module in self.modules if hasattr(module, "config")}
         self.given: tuple[Graphs, Biases | None, str] | None = (graph, edge_bias, engine)  # until its end
@@ -127,6 +142,10 @@ class _Along:
             if list(bias.shape) != shape:
                 raise InputError(f"edge_bias must be [E, h] = {shape}, got {list(bias.shape)}")
             bias = bias.repeat(1, rows)  # the rows of a batch, which are heads here, share it
+        if self.need_weights:
+            with torch.no_grad():
+                weights = attention_weights(taken, q, k, scale=options["scale"], edge_bias=bias)
+            self.weights[layer] = weights.unflatten(1, (rows, -1)).movedim(1, 0)
         return propagate_attention(taken, q, k, v, edge_bias=bias, engine=engine, **options)
 
 
