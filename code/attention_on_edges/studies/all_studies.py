@@ -14,6 +14,7 @@ from attention_on_edges.studies.recall import HUB_GRAPHS, LONG_GRAPHS, TASKS, me
 from attention_on_edges.studies.results import Study
 from attention_on_edges.studies.solubility import molecule_runs, readout_runs
 from attention_on_edges.studies.specific_edges import specific_parts, unique_parts
+from attention_on_edges.studies.steps import adaptive_runs
 from attention_on_edges.studies.twins import twin_runs
 from attention_on_edges.training import TrainingConfig
 
@@ -97,6 +98,7 @@ def _sources() -> list[Experiment]:
 GRAPH_STUDIES = (
     Study("distances", "Which graphs carry an answer over a distance?", tuple(DISTANCES)),
     Study("twins", "Does it train as well as in matrices?", tuple(twin_runs(_sources()[:3]))),
+    Study("steps", "What decides how many steps a token takes?", tuple(adaptive_runs(_sources()[:2]))),
     Study("tuned", "Was it the path, or the learning rate?", tuple(_tuned())),
     Study("trees", "What is it worth to attend along a parse?", tuple(TREES)),
     Study("sources", "What must a translator's encoder attend to?", tuple(_sources())),
