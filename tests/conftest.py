@@ -52,7 +52,7 @@ def missing(marker):
     if marker == "cuda" and not torch.cuda.is_available():
         return "there is no CUDA device"
     if marker == "triton" and (torch.cuda.is_available() or find_spec("triton") is None):
-        return "there is no Triton, or a CUDA device, which its interpreter does not share"
+        return "Triton is not installed, or there is a CUDA device, for which its interpreter is off"
     if marker == "dgl" and not dgl_available():
         return "DGL cannot be imported here"
     if marker == "nightly" and not NIGHTLY:

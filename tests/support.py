@@ -103,24 +103,31 @@ def random_fields(graph, heads, width, dtype=torch.float32, seed=0):
     return [x.requires_grad_() for x in fields]
 
 
-def check_propagation(graph, engine, heads, width, highest=None, seed=0, biased=False, dropout=0.0, d_v=None):
+def check_propagation(
+    graph, engine, heads, width, highest=None, seed=0, biased=False, dropout=0.0, d_v=None, group=1
+):
     """Compare an engine's values and gradients with the dense formula in float64.
 
     ``engine`` is a name, or a function of graph and fields. ``highest`` is the score of an edge; the draws of
-    dropout are PyTorch's, by its seed.
+    dropout are PyTorch's, by its seed. Keys and values have ``heads``, each for a ``group`` of the queries'.
     """
-    fields = random_fields(graph, heads, width, seed=seed)
+    fields = random_fields(graph, heads * group, width, seed=seed)
+    if d_v:
+        fields[2] = torch.randn(graph.num_src, heads, d_v)
+    for i, x in enumerate(fields):  # tokens, heads or numbers lie side by side
+        order = [(0, 1, 2), (1, 0, 2), (0, 2, 1)][(seed + i) % 3]
+        x = x.detach()[:, : heads if i else None].permute(order).contiguous().permute(order)
+        fields[i] = x.requires_grad_()
     if highest and graph.num_edges:
         with torch.no_grad():
-            scores = (fields[0][graph.dst] * fields[1][graph.src]).sum(-1).flatten() / width**0.5
+            keys = fields[1].repeat_interleave(group, 1)
+            scores = (fields[0][graph.dst] * keys[graph.src]).sum(-1).flatten() / width**0.5
             largest = scores[scores.abs().argmax()]
             fields[1].mul_(largest.sign())
             for x in fields[:2]:
                 x.mul_((highest / largest.abs()).sqrt())
-    if d_v:
-        fields[2] = torch.randn(graph.num_src, heads, d_v, requires_grad=True)
     if biased:
-        fields += [torch.randn(graph.num_edges, heads, requires_grad=True)]
+        fields += [torch.randn(graph.num_edges, heads * group, requires_grad=True)]
     doubles = [x.detach().double().requires_grad_() for x in fields]
     torch.manual_seed(seed)
     options = {"edge_bias": fields[3]} if biased else {}
@@ -128,10 +135,11 @@ def check_propagation(graph, engine, heads, width, highest=None, seed=0, biased=
         options |= {"engine": engine, "dropout": dropout}
     actual = (propagate_attention if isinstance(engine, str) else engine)(graph, *fields[:3], **options)
     torch.manual_seed(seed)
-    kept = torch.empty(graph.num_edges, heads).bernoulli_(1 - dropout).double() / (1 - dropout)
+    kept = torch.empty(graph.num_edges, heads * group).bernoulli_(1 - dropout).double() / (1 - dropout)
     terms = graph.to_matrix(doubles[3]) if biased else 0.0, graph.to_matrix(kept)
-    expected = dense_attention(graph.to_mask(), *doubles[:3], *terms)
-    assert actual.shape == (graph.num_dst, heads, d_v or width)
+    keys, values = (x.repeat_interleave(group, 1) for x in doubles[1:3])
+    expected = dense_attention(graph.to_mask(), doubles[0], keys, values, *terms)
+    assert actual.shape == (graph.num_dst, heads * group, d_v or width)
     assert_equal_as_stated(actual, expected)
     upstream = torch.randn(actual.shape, generator=torch.Generator().manual_seed(1))
     gradients = torch.autograd.grad(actual, fields, upstream)

@@ -12,7 +12,7 @@ from edgewise.graphs import random_links
 from edgewise.message_passing import csr, propagate_attention, tile_plan, tiles
 from edgewise.message_passing.pattern import edge_order, pattern_of
 from edgewise.message_passing.precision import all_tensors
-from support import random_fields
+from support import TRITON, random_fields
 
 GRAPHS = {
     "window": lambda: window(90, 2, 2),
@@ -32,7 +32,7 @@ def _compile_anew():
     torch.manual_seed(0)
 
 
-@pytest.mark.parametrize("engine", ["scatter", "csr", "tiles", "auto"])
+@pytest.mark.parametrize("engine", ["scatter", "csr", "tiles", "auto", TRITON])
 def test_a_layer_compiles_as_one_program(engine, graph, doubled):
     edge_dim, x = None if engine == "tiles" else 3, torch.randn(graph.num_dst, 6)
     layer = GraphAttention(6, 2, engine=engine, edge_dim=edge_dim)

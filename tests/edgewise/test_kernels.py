@@ -1,7 +1,10 @@
-"""PyTorch's own kernels on graphs: FlexAttention's block masks, and sentences packed for ``varlen_attn``."""
+"""PyTorch's own kernels on graphs, FlexAttention's and ``varlen_attn``; the compiler sees ours for Triton."""
 
 import importlib
+import os
+import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -184,3 +187,11 @@ def test_edges_too_scattered_for_blocks_are_refused(monkeypatch):
         random_links(300, 9).to_block_mask()
     with pytest.raises(ValueError, match="two edges of the same pair"):
         AttentionGraph(torch.tensor([0, 0]), torch.tensor([1, 1]), 2).to_block_mask()
+
+
+@pytest.mark.triton
+def test_kernels_compile_for_gpus_that_are_not_here(tmp_path):
+    """The interpreter lets pass what the compiler does not; a process has one of them."""
+    environment = os.environ | {"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
+    program = Path(__file__).parents[1] / "compiling.py"
+    subprocess.run([sys.executable, program], env=environment, check=True)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch.autograd import forward_ad
 
 import edgewise
-from edgewise.graphs import AttentionGraph, bipartite, causal, complete, random_links, window
+from edgewise.graphs import AttentionGraph, bigbird, bipartite, causal, complete, random_links, window
 from edgewise.message_passing import ENGINES, cost, operation, plan_tiles, propagate_attention
 from edgewise.message_passing import tile_plan as planning
 from support import TRITON, edge_graphs, interval_graphs, random_fields
@@ -19,15 +19,18 @@ from support import check_propagation as check
 
 graphs = st.one_of(edge_graphs(), interval_graphs())
 sparse = importlib.import_module("edgewise.message_passing.pattern")
+triton_engine = importlib.import_module("edgewise.message_passing.triton_engine")
 engines = pytest.mark.parametrize("engine", [*ENGINES, TRITON])
+PIECES = pytest.param("triton in pieces", marks=pytest.mark.triton)
 
 
 @pytest.fixture(
-    params=[*ENGINES, TRITON, "tiles that are cut", "tiles in one call", "csr with heads in turns"]
+    params=[*ENGINES, TRITON, "tiles that are cut", "tiles in one call", "csr with heads in turns", PIECES]
 )
 def way(request, monkeypatch):
-    """Every engine, and how two of them treat graphs that are larger than those of tests, or a GPU's."""
+    """Every engine, and how three of them treat graphs that are larger than those of tests, or a GPU's."""
     if " " in request.param:
+        monkeypatch.setattr(triton_engine, "CHUNK", 2)
         monkeypatch.setattr(planning, "SINGLE", 0)
         monkeypatch.setattr(planning, "DENSE", 0)
         monkeypatch.setitem(sparse.STACKED, "cpu", 0)
@@ -46,13 +49,15 @@ def way(request, monkeypatch):
     st.booleans(),
     st.sampled_from([0.0, 0.0, 0.4]),
     st.sampled_from([None, 1, 9]),
+    st.sampled_from([1, 1, 2, 3]),
 )
-def test_equal_to_dense_attention_on_any_graph(way, graph, heads, width, highest, seed, biased, p, d_v):
-    check(graph, way, heads, width, highest, seed, biased, p, d_v)
+def test_equal_to_dense_attention_on_any_graph(way, graph, heads, d, highest, seed, biased, p, d_v, group):
+    check(graph, way, heads, d, highest, seed, biased, p, d_v, group)
 
 
-def test_biases_and_dropout_reach_every_tile_of_a_window(way):
-    check(window([90, 3, 41], 5, 2), way, 2, 3, biased=True, dropout=0.3)
+def test_biases_and_dropout_reach_every_tile_of_a_window_and_all_edges_of_a_hub(way):
+    for graph in (window([90, 3, 41], 5, 2), bigbird(40, 1, 1, 1)):
+        check(graph, way, 2, 3, biased=True, dropout=0.3)
 
 
 @engines
@@ -78,23 +83,24 @@ def test_two_edges_of_a_pair_are_two_edges(engine, graph):
 @given(edge_graphs(multi=True).filter(lambda g: g.num_edges), st.sampled_from([0.0, 0.4]), st.integers(1, 4))
 def test_attributes_of_edges_are_projected_and_added_to_keys_and_values(stacked, engine, graph, dropout, c):
     fields = random_fields(graph, 2, 3, torch.float64)
-    attr, weight = torch.randn(graph.num_edges, c).double(), torch.randn(c, 2, 3).double()
-    given = [*fields, *(x.requires_grad_() for x in (attr, weight))]
+    shapes = (graph.num_edges, c), (c, 2, 3), (graph.num_edges, 2)
+    attr, weight, bias = (torch.randn(shape, dtype=torch.float64) for shape in shapes)
+    given = [*fields, *(x.requires_grad_() for x in (attr, weight, bias - 1000))]  # exp(1000) is infinite
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sparse.STACKED, "cpu", stacked)
+        patch.setattr(triton_engine, "CHUNK", 256 if stacked else 2)
         torch.manual_seed(0)
-        output = propagate_attention(
-            graph, *fields, engine=engine, edge_attr=attr, edge_proj=weight, dropout=dropout
-        )
+        options = dict(zip(("edge_attr", "edge_proj", "edge_bias"), given[3:], strict=True))
+        output = propagate_attention(graph, *fields, engine=engine, dropout=dropout, **options)
         torch.manual_seed(0)
         kept = torch.empty(graph.num_edges, 2).double().bernoulli_(1 - dropout) / (1 - dropout)
-        rows, (q, k, v) = [], fields
+        rows, (q, k, v, attr, weight, bias) = [], given
         for receiver in range(graph.num_dst):
             edges = (graph.dst == receiver).nonzero()[:, 0]
             added = torch.einsum("ec,chd->ehd", attr[edges], weight)
             keys, values = (x[graph.src[edges]] + added for x in (k, v))  # [in-degree, h, d]
-            weights = (torch.einsum("hd,ehd->eh", q[receiver], keys) / 3**0.5).softmax(0) * kept[edges]
-            rows.append(torch.einsum("eh,ehd->hd", weights, values))
+            scores = torch.einsum("hd,ehd->eh", q[receiver], keys) / 3**0.5 + bias[edges]
+            rows.append(torch.einsum("eh,ehd->hd", scores.softmax(0) * kept[edges], values))
         expected, upstream = torch.stack(rows), torch.randn_like(output)
         torch.testing.assert_close(output, expected)
         found, reference = (torch.autograd.grad(x, given, upstream) for x in (output, expected))
@@ -164,9 +170,10 @@ def test_scores_of_half_precision_are_not_rounded(engine, dropout, dtype, factor
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_biases_that_are_not_finite_do_what_they_do_to_a_dense_softmax(way, value):
     """Minus infinity hides an edge; at all in-edges of a receiver it leaves zeros and finite gradients."""
-    for graph in (complete([4, 3]), causal([5])):
+    lists = AttentionGraph(complete([4, 3]).src, complete([4, 3]).dst, 7)
+    for graph in (complete([4, 3]), causal([5]), lists):
         fields = random_fields(graph, 1, 2)
-        for hidden, edges in ((False, graph.dst == 1), (True, (graph.dst == 2) & (graph.src == 0))):
+        for hidden, edges in ((False, graph.dst == 1), (True, (graph.dst == 2) & (graph.src < 2))):
             bias = torch.zeros(graph.num_edges, 1).masked_fill(edges[:, None], value)
             outputs, gradients = [], []
             for by in (way, "scatter"):
@@ -219,13 +226,17 @@ def test_weights_are_the_softmax_that_the_engines_use(graph):
 
 @engines
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_adds_up_many_messages(engine, dtype):
-    graph = complete(600)
-    q, k, v = (x.detach().to(dtype) for x in random_fields(graph, 1, 4))
-    output = propagate_attention(graph, q * 0, k, v.abs(), engine=engine)
-    assert output.dtype == dtype
-    expected = v.abs().double().mean(0).expand(600, 1, 4)
-    torch.testing.assert_close(output.double(), expected, atol=0.01, rtol=0.02)
+def test_half_precision_adds_up_many_messages_and_many_gradients(engine, dtype):
+    for n, m in (600, 3), (3, 600):
+        graph = AttentionGraph(*torch.cartesian_prod(torch.arange(n), torch.arange(m)).T, n, m)
+        q, k, v = (x.detach().to(dtype) for x in random_fields(graph, 1, 4))
+        v = v.abs().requires_grad_()
+        output = propagate_attention(graph, q * 0, k, v, engine=engine)
+        assert output.dtype == dtype
+        expected = v.double().mean(0).expand(m, 1, 4)
+        torch.testing.assert_close(output.double(), expected, atol=0.01, rtol=0.02)
+        (gradient,) = torch.autograd.grad(output.sum(), v)
+        torch.testing.assert_close(gradient, torch.full_like(v, m / n), atol=0.0, rtol=0.02)
 
 
 @engines
@@ -233,7 +244,7 @@ def test_half_precision_adds_up_many_messages(engine, dtype):
 def test_a_bias_keeps_its_precision_and_products_do_not_overflow(engine, dtype):
     """As with ALiBi on long texts: large numbers, of which differences matter."""
     torch.manual_seed(0)
-    graph = causal(64)
+    graph = causal(40)
     q, k, v = (x.detach().to(dtype) for x in random_fields(graph, 1, 64))
     bias = -(graph.dst - graph.src + 1000.0)[:, None] / 3
     for factor, scale in ((1, None), (300, None), (300, 0.126), (1, 1e4)):
