@@ -8,6 +8,7 @@ import torch
 
 from attention_on_edges import runs
 from attention_on_edges.live import att_animation, editable_graph, one_pass, one_receiver
+from attention_on_edges.live.chapter_elements import cut_lines
 from attention_on_edges.models import dense
 from attention_on_edges.pool import GraphPool
 from attention_on_edges.runs import artifacts
@@ -23,6 +24,17 @@ VALUES = np.array([[0.1, -1.25, 0], [2, 0, 0.5], [0, 2, -0.3333], [1, 0, 2]])
 MOMENTS = ["step 0", "step 12", "step 24"]
 SOURCE, TARGET = ["der", "</script>", "."], ["the", "red", "hat", "."]
 CAT = "The cat is sleeping on my bed."
+
+
+SHOWN = [
+    {
+        "pieces": ["Tom", " saw", " <b>Anna"],
+        "likeliest": [[" and", 0.8], [" go", 0.1]],
+        "lines": [[1, 2, 0.2, [[" go", 0.5]]], [1, 3, 0.1, [[" run", 0.6]]], [2, 3, 0.79, [[" and", 0.79]]]],
+        "silenced": [[1, 0.05, [[" eat", 0.9], [" and", 0.05]]], [2, 0.4, [[" and", 0.4]]]],
+    },
+    {"pieces": ["Again"], "likeliest": [[" !", 0.5]], "lines": [], "silenced": []},
+]
 
 
 def weights_of(receivers, senders, mask=1.0):
@@ -48,6 +60,7 @@ def elements(french):
         "mask": editable_graph(WORDS, {"causal": causal(4), "complete": complete(4)}),
         "player": att_animation(maps, "d2d", SOURCE, TARGET, 1, MOMENTS),
         "one_pass": one_pass(french, CAT, ("cat", "chat")),
+        "lines": cut_lines(SHOWN),
     }
 
 
@@ -223,6 +236,25 @@ def test_a_cut_changes_the_pass_before_the_readers_eyes(opened, passes):
     assert shares_of(page, 0)[:5] == pytest.approx(expected.tolist(), abs=1e-3)
 
 
+def test_a_silenced_word_and_a_cut_line_change_the_next_word(opened):
+    page = opened("lines")
+    assert said(page) == "Nothing is cut. … <b>Anna → and"
+    page.get_by_role("button", name="silence Tom").click()
+    assert said(page) == "“Tom” is silenced: no later word attends to it. … <b>Anna → eat"
+    rows = page.locator(".chance").all_inner_texts()
+    assert [row.split("\n") for row in rows] == [["eat", "90 %"], ["and", "80 % → 5 %"]]
+    assert page.locator("path.gone").count() == 2  # both lines from Tom
+    page.get_by_role("button", name="line from Tom to saw").focus()
+    page.keyboard.press("Enter")
+    assert said(page) == "The line from “Tom” to “saw” is cut. … <b>Anna → go"
+    assert page.locator(".chance").all_inner_texts()[1].split("\n") == ["and", "80 % → 20 %"]
+    page.keyboard.press("Enter")
+    assert said(page).startswith("Nothing is cut.")
+    assert page.get_by_role("button", name="line from saw").count() == 0  # it changes next to nothing
+    page.get_by_role("button", name="Again …").click()
+    assert said(page) == "Nothing is cut. … Again → !"
+
+
 def test_the_player_plays_in_silence_and_stops_at_the_end(opened):
     page = opened("player")
     page.clock.install()
@@ -234,7 +266,7 @@ def test_the_player_plays_in_silence_and_stops_at_the_end(opened):
     assert slider.input_value() == slider.get_attribute("max")
 
 
-@pytest.mark.parametrize("name", ["receiver", "mask", "player", "one_pass"])
+@pytest.mark.parametrize("name", ["receiver", "mask", "player", "one_pass", "lines"])
 def test_it_fits_a_telephone_and_has_a_picture_without_scripts(opened, elements, name):
     page = opened(name, viewport=PHONE, color_scheme="dark", reduced_motion="reduce")
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]

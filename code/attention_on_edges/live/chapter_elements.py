@@ -113,3 +113,27 @@ def att_animation(
     ]
     data = {"title": title, "moments": named, "views": views, "shown": list(VIEWS).index(mode)}
     return Element("player", data, png(attention_maps([last], *ends[mode])), told)
+
+
+def cut_lines(texts: Sequence[Mapping[str, Any]]) -> Element:
+    """A language model's texts, with each word silenced and each line cut beforehand (chapter 15).
+
+    Parameters
+    ----------
+    texts : sequence of mapping
+        As ``measure_shown`` returns them. Without a script, a picture of the first one and the word without
+        which its likeliest continuation loses most.
+    """
+    fields = ("pieces", "likeliest", "lines", "silenced")
+    first = texts[0]
+    place, _, after = min(first["silenced"], key=lambda row: row[1])
+    word, said = first["pieces"][place - 1].strip(), "".join(first["pieces"])
+    figure, axes = plt.subplots(1, 2, figsize=(6.4, 2.2), sharex=True, layout="constrained")
+    titles = "the next word", f"without “{word}”"
+    for ax, title, likely in zip(axes, titles, (first["likeliest"], after), strict=True):
+        ax.barh([w.strip() for w, _ in likely][::-1], [p for _, p in likely][::-1], color=PALETTE["orange"])
+        ax.set(title=title, xlim=(0, 1))
+    next_, then = (likely[0][0].strip() for likely in (first["likeliest"], after))
+    told = f"“{said}” goes on with “{next_}”; without “{word}”, with “{then}”."
+    data = {"title": "Lines of a language model", "texts": [{f: text[f] for f in fields} for text in texts]}
+    return Element("lines", data, png(figure), told)

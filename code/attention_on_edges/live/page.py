@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+from attention_on_edges.live.chapter_elements import cut_lines
 from attention_on_edges.live.element import compact, read
 from attention_on_edges.runs import artifacts
 from attention_on_edges.studies import load_study
@@ -44,21 +45,19 @@ def model_files(name: str) -> dict[str, str]:
     return {f"{name}-{i}.js": f"{models}[{i}] = {json.dumps(part)};\n" for i, part in enumerate(data)}
 
 
-TEXTS = (1, 2, 0, 4)
+TEXTS = (1, 2, 0, 6)
 """Which texts of the study of a language model the front page shows, the last one a failure."""
 
 
-def shown_texts(numbers: Sequence[int]) -> dict[str, Any]:
+def shown_texts() -> dict[str, Any]:
     """Texts of the study of a language model, with each cut's outcome, for ``lines.js``."""
     rows = [row for row in load_study("language-model").rows if row["variant"] == "shown"]
-    fields = ("pieces", "likeliest", "lines", "silenced")
-    texts = [{field: rows[i][field] for field in fields} for i in numbers]
-    return {"title": "A language model's lines between words", "texts": texts}
+    return dict(cut_lines([rows[i] for i in TEXTS]).data)
 
 
 def lines_file() -> str:
     """What the page loads when the reader comes to the language model, ``lines.js``; base.js is there."""
-    data = json.dumps(shown_texts(TEXTS), ensure_ascii=False, separators=(",", ":"))
+    data = json.dumps(shown_texts(), ensure_ascii=False, separators=(",", ":"))
     style = json.dumps(read("element.css") + read("lines.css"))
     return (
         f"for (const root of document.querySelectorAll('.edgewise-element.lines')) {{\n"
@@ -70,7 +69,7 @@ def lines_file() -> str:
 
 def lines_section(place: str) -> str:
     """The language model of the front page as HTML: loaded when it comes near the window."""
-    first = shown_texts(TEXTS)["texts"][0]
+    first = shown_texts()["texts"][0]
     told = f"“{''.join(first['pieces'])}” → {first['likeliest'][0][0].strip()}"
     return (
         "<style>.edgewise-element.lines{min-height:23rem}"

@@ -369,6 +369,10 @@ SHOWN = (
 )
 
 
+WRONG = "There is a dog that is sleeping, and a cat that is eating. The one that is sleeping is the"
+"""Of the texts about two who do different things, the one on which the model is most wrong."""
+
+
 def measure_shown(text: str) -> dict[str, Any]:
     """Return what the pages show of a text.
 
@@ -408,3 +412,4 @@ def language_parts() -> Iterator[Part]:
         yield Part("capitals", measure_capital, {"country": country})
     yield Part("copying", measure_copying, {"counts": (1, 7, 20)})
     yield Part("first", measure_first, {"words": ("Mary", "John", "bed", "ran"), "tokens": 400})
+    yield Part("shown", measure_shown, {"text": WRONG})
