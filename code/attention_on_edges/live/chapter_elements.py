@@ -115,6 +115,10 @@ def att_animation(
     return Element("player", data, png(attention_maps([last], *ends[mode])), told)
 
 
+NO_EFFECT = 0.1
+"""Lines whose cut changes the logarithm of the likeliest word's probability by no more are not drawn."""
+
+
 def cut_lines(texts: Sequence[Mapping[str, Any]]) -> Element:
     """A language model's texts, with each word silenced and each line cut beforehand (chapter 15).
 
@@ -135,5 +139,8 @@ def cut_lines(texts: Sequence[Mapping[str, Any]]) -> Element:
         ax.set(title=title, xlim=(0, 1))
     next_, then = (likely[0][0].strip() for likely in (first["likeliest"], after))
     told = f"“{said}” goes on with “{next_}”; without “{word}”, with “{then}”."
-    data = {"title": "Lines of a language model", "texts": [{f: text[f] for f in fields} for text in texts]}
-    return Element("lines", data, png(figure), told)
+    shown = [{field: text[field] for field in fields} for text in texts]
+    for text in shown:
+        whole = text["likeliest"][0][1] + 1e-3
+        text["lines"] = [line for line in text["lines"] if abs(np.log((line[2] + 1e-3) / whole)) > NO_EFFECT]
+    return Element("lines", {"title": "Lines of a language model", "texts": shown}, png(figure), told)

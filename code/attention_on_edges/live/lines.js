@@ -55,7 +55,7 @@
       const box = column ? `0 0 ${side + far} ${end + 30}` : `0 0 ${end + 90} ${side + far}`;
       const svg = make(picture, "svg", { viewBox: box, role: "group", "aria-label": pieces.join("") });
       const place = (along, across) => (column ? [across, along] : [along, across]).join(" ");
-      const drawn = lines.map((line) => ({ line, wide: effect(line[2]) })).filter(({ line, wide }) => wide > 0.1 || line === cut);
+      const drawn = lines.map((line) => ({ line, wide: effect(line[2]) }));
       for (const { line, wide } of drawn.sort((a, b) => a.wide - b.wide)) {
         const [a, b] = [at[line[0] - 1], at[line[1] - 1]], deep = side + 12 + (b - a) * (column ? 0.4 : 0.35);
         const d = `M${place(a, side)}C${place(a, deep)} ${place(b, deep)} ${place(b, side)}`;
