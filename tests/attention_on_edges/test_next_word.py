@@ -1,5 +1,7 @@
 """The next word of a text as lines are cut, in a small Llama with random weights, and the study's texts."""
 
+from collections import Counter
+
 import pytest
 import torch
 import transformers as hf
@@ -85,6 +87,8 @@ def test_families_are_balanced_and_controls_are_of_other_words(read):
         assert len({prompt.text for prompt in texts}) == len(texts) >= 60, family
         first = sum(p.text.index(p.right) < p.text.index(p.other) for p in texts)
         assert first * 2 == len(texts)
+        right, other = (Counter(p[role] for p in texts) for role in (1, 2))
+        assert right == other  # no word is right more often than it is wrong
     prompt = study.Prompt(TEXT, "Anna", "Tom", "Tom")
     cuts = study.cuts_of(read, prompt, 0)
     assert cuts["first time to second"] == [(1, 5)]

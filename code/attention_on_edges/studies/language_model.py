@@ -49,10 +49,10 @@ def who_does_it() -> Iterator[Prompt]:
 
 
 def who_is_missing() -> Iterator[Prompt]:
-    """Two names, and one of them again; next comes the other: 90 texts, balanced in which comes first."""
+    """Two names, and one of them again; next comes the other: 180 texts, balanced in order and role."""
     for template, (a, b) in product(NOT_NAMED, permutations(NAMES, 2)):
-        subject, right = (a, b) if NAMES.index(a) < NAMES.index(b) else (b, a)
-        yield Prompt(template.format(a=a, b=b, s=subject), right, subject, subject)
+        for subject, right in ((a, b), (b, a)):
+            yield Prompt(template.format(a=a, b=b, s=subject), right, subject, subject)
 
 
 FAMILIES: dict[str, Callable[[], Iterator[Prompt]]] = {
