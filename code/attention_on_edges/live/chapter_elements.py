@@ -119,7 +119,7 @@ NO_EFFECT = 0.1
 """Lines whose cut changes the logarithm of the likeliest word's probability by no more are not drawn."""
 
 
-def cut_lines(texts: Sequence[Mapping[str, Any]]) -> Element:
+def cut_lines(texts: Sequence[Mapping[str, Any]], notes: Mapping[int, str] | None = None) -> Element:
     """A language model's texts, with each word silenced and each line cut beforehand (chapter 15).
 
     Parameters
@@ -127,6 +127,8 @@ def cut_lines(texts: Sequence[Mapping[str, Any]]) -> Element:
     texts : sequence of mapping
         As ``measure_shown`` returns them. Without a script, a picture of the first one and the word without
         which its likeliest continuation loses most.
+    notes : mapping of int to str, optional
+        What is to be said of a text as long as nothing is cut.
     """
     fields = ("pieces", "likeliest", "lines", "silenced")
     first = texts[0]
@@ -140,7 +142,8 @@ def cut_lines(texts: Sequence[Mapping[str, Any]]) -> Element:
     next_, then = (likely[0][0].strip() for likely in (first["likeliest"], after))
     told = f"“{said}” goes on with “{next_}”; without “{word}”, with “{then}”."
     shown = [{field: text[field] for field in fields} for text in texts]
-    for text in shown:
+    for number, text in enumerate(shown):
+        text["note"] = (notes or {}).get(number, "")
         whole = text["likeliest"][0][1] + 1e-3
         text["lines"] = [line for line in text["lines"] if abs(np.log((line[2] + 1e-3) / whole)) > NO_EFFECT]
     return Element("lines", {"title": "Lines of a language model", "texts": shown}, png(figure), told)

@@ -16,9 +16,10 @@
       return chip;
     });
     const stage = make(root, "div", { class: "panels" }), picture = make(stage, "div", { class: "picture" });
-    const panel = make(stage, "div", { class: "next" }), said = make(panel, "p", { "aria-live": "polite" });
-    const bars = make(panel, "div"), again = make(panel, "button", { type: "button" }, "All lines back");
-    again.addEventListener("click", () => act(null));
+    const panel = make(stage, "div", { class: "next" }), status = make(panel, "div", { "aria-live": "polite" });
+    const next = make(status, "p"), said = make(status, "p", { class: "note" });
+    const bars = make(panel, "div"), undo = make(panel, "button", { type: "button" }, "Undo");
+    undo.addEventListener("click", () => act(null));
 
     const pieceOf = (place) => shown(texts[number].pieces[place - 1]);
 
@@ -52,17 +53,9 @@
       const at = pieces.map((piece) => { end += size(piece); return end - size(piece) / 2; });
       const far = (at[n - 1] - at[0]) * (column ? 0.3 : 0.26) + 34, side = column ? 118 : 30;
       picture.replaceChildren();
+      picture.style.flexBasis = end > 700 ? "100%" : "";  // a long text has the whole width
       const box = column ? `0 0 ${side + far} ${end + 30}` : `0 0 ${end + 90} ${side + far}`;
       const svg = make(picture, "svg", { viewBox: box, role: "group", "aria-label": pieces.join("") });
-      const place = (along, across) => (column ? [across, along] : [along, across]).join(" ");
-      const drawn = lines.map((line) => ({ line, wide: effect(line[2]) }));
-      for (const { line, wide } of drawn.sort((a, b) => a.wide - b.wide)) {
-        const [a, b] = [at[line[0] - 1], at[line[1] - 1]], deep = side + 12 + (b - a) * (column ? 0.4 : 0.35);
-        const d = `M${place(a, side)}C${place(a, deep)} ${place(b, deep)} ${place(b, side)}`;
-        const gone = line === cut || (cut?.length === 3 && line[0] === cut[0]);
-        make(svg, "path", { d, class: gone ? "edge gone" : "edge", style: `stroke-width:${Math.min(7, 0.7 + 1.5 * wide)};opacity:${Math.min(1, 0.3 + wide / 3)}` });
-        button(make(svg, "path", { d, class: "hit" }), `line from ${pieceOf(line[0])} to ${pieceOf(line[1])}`, line);
-      }
       make(svg, "circle", column ? { cx: side - 12, cy: 9, r: 4 } : { cx: 10, cy: 16, r: 4 });
       pieces.forEach((piece, i) => {
         const spot = column ? { x: side - 8, y: at[i], class: "end word" } : { x: at[i], y: 16, class: "word" };
@@ -70,6 +63,14 @@
         if (what) button(word, `silence ${shown(piece)}`, what);
         if (what && what === cut) word.classList.add("gone");
       });
+      const place = (along, across) => (column ? [across, along] : [along, across]).join(" ");
+      for (const line of [...lines].sort((one, other) => effect(other[2]) - effect(one[2]))) {
+        const [a, b] = [at[line[0] - 1], at[line[1] - 1]], deep = side + 12 + (b - a) * (column ? 0.4 : 0.35), wide = effect(line[2]);
+        const d = `M${place(a, side)}C${place(a, deep)} ${place(b, deep)} ${place(b, side)}`;
+        const gone = line === cut || (cut?.length === 3 && line[0] === cut[0]);
+        make(svg, "path", { d, class: gone ? "edge gone" : "edge", style: `stroke-width:${Math.min(7, 0.7 + 1.5 * wide)};opacity:${Math.min(1, 0.3 + wide / 3)}` });
+        button(make(svg, "path", { d, class: "hit" }), `line from ${pieceOf(line[0])} to ${pieceOf(line[1])}`, line);
+      }
       const best = now()[0], last = column ? { x: side - 8, y: end + 12, class: "end word said" } : { x: end + 6, y: 16, class: "start word said" };
       make(svg, "text", last, shown(best[0]));
       tell();
@@ -78,10 +79,13 @@
     const now = () => (cut ? cut[cut.length - 1] : texts[number].likeliest);
 
     function tell() {
-      const { pieces, likeliest } = texts[number], before = new Map(likeliest), after = new Map(now()), [answer] = likeliest[0];
+      const { likeliest, note = "" } = texts[number], before = new Map(likeliest), after = new Map(now()), [answer] = likeliest[0];
       if (cut) after.set(answer, cut[cut.length - 2]);
-      const what = !cut ? "Nothing is cut." : cut.length === 3 ? `“${pieceOf(cut[0])}” is silenced: no later word attends to it.` : `The line from “${pieceOf(cut[0])}” to “${pieceOf(cut[1])}” is cut.`;
-      said.textContent = `${what} … ${shown(pieces[pieces.length - 1])} → ${shown(now()[0][0])}`;
+      const best = shown(now()[0][0]), was = shown(answer);
+      next.replaceChildren("Next word: ");
+      make(next, "strong", {}, best);
+      if (best !== was) next.append(` (was ${was})`);
+      said.textContent = !cut ? `Nothing is cut. ${note}` : cut.length === 3 ? `“${pieceOf(cut[0])}” is silenced: no later word attends to it.` : `The line from “${pieceOf(cut[0])}” to “${pieceOf(cut[1])}” is cut.`;
       bars.replaceChildren();
       const rows = [...after].sort((a, b) => b[1] - a[1]).slice(0, 5);
       if (!rows.some(([word]) => word === answer)) rows.push([answer, after.get(answer)]);
@@ -90,10 +94,9 @@
         make(row, "span", {}, shown(word));
         const both = make(row, "span", { class: "both", "aria-hidden": true });
         make(both, "i", { style: `width:${100 * chance}%` });
-        if (cut && was > 0.01) make(both, "i", { class: "was", style: `width:${100 * was}%` });
-        make(row, "span", {}, cut && was !== undefined ? `${percent(was)} → ${percent(chance)}` : percent(chance));
+        if (cut && was > 0.05) make(both, "i", { class: "was", style: `width:${100 * was}%` });
+        make(row, "span", {}, cut ? `${was === undefined ? "" : percent(was)} → ${percent(chance)}` : percent(chance));
       }
-      again.disabled = !cut;
     }
 
     function choose(i) {

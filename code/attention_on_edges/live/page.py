@@ -48,11 +48,13 @@ def model_files(name: str) -> dict[str, str]:
 TEXTS = (1, 2, 0, 6)
 """Which texts of the study of a language model the front page shows, the last one a failure."""
 
+WRONG = "It is wrong: the one that is sleeping is the dog."
+
 
 def shown_texts() -> dict[str, Any]:
     """Texts of the study of a language model, with each cut's outcome, for ``lines.js``."""
     rows = [row for row in load_study("language-model").rows if row["variant"] == "shown"]
-    return dict(cut_lines([rows[i] for i in TEXTS]).data)
+    return dict(cut_lines([rows[i] for i in TEXTS], {len(TEXTS) - 1: WRONG}).data)
 
 
 def lines_file() -> str:
