@@ -65,8 +65,7 @@ def by_ablation(sentence: CutTranslation, kept: Tensor, means: Sequence[Tensor])
     dict of str to dict
         ``edges`` of the circuit that is found by pruning under this ablation; whether ``kept``, found by
         cutting, is ``enough`` under it too; and ``needed``: the parts of its own circuit (all, a graph's or a
-        layer's) without which alone, all other edges left, a piece changes; and for comparison as many edges
-        outside of it, the heaviest or drawn at random.
+        layer's) without which alone, all other edges left, a piece changes.
     """
     found = {}
     for how in ABLATIONS:
@@ -76,11 +75,6 @@ def by_ablation(sentence: CutTranslation, kept: Tensor, means: Sequence[Tensor])
             parts |= {
                 f"layer {i}": own & (sentence.edges[:, 1] == i) for i in range(sentence.model.encoder.N)
             }
-            outside = sentence.weights.argsort(descending=True)
-            outside = outside[~own[outside]]
-            drawn = outside[torch.randperm(len(outside), generator=torch.Generator().manual_seed(0))]
-            for name, chosen in (("heaviest others", outside), ("random others", drawn)):
-                parts[name] = torch.zeros_like(own).index_fill(0, chosen[: int(own.sum())], True)
             enough, *holds = sentence.keeps(torch.stack([kept, *(~part for part in parts.values())])).tolist()
         needed = [name for name, held in zip(parts, holds, strict=True) if not held]
         found[how] = {"edges": int(own.sum()), "enough": enough, "needed": needed}
