@@ -164,7 +164,8 @@ def test_the_results_of_readme_and_home_page_are_those_of_the_studies():
         specific[row["variant"]] += row["sentences"]
     needed = specific["tatoeba, need"]
     without = [sum(row[what] for row in needed) for what in ("paired", "heaviest")]
-    wrong = [one["cut, of the sentence"] for one in specific["tatoeba, words"] if "cut, of the sentence" in one]
+    other = "cut, of the sentence"
+    wrong = [one[other] for one in specific["tatoeba, words"] if other in one]
     assert median(one.get("edges", 999) for one in wrong) == 3
     bleu = [row for row in load_study("bleu").rows if row["test"] == "test2016"]
     seeds = [row for row in bleu if re.fullmatch(r"multi30k-wu(-seed-\d)?", row["model"])]
