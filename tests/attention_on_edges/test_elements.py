@@ -238,8 +238,8 @@ def test_a_cut_changes_the_pass_before_the_readers_eyes(opened, passes):
 
 def test_a_silenced_word_and_a_cut_line_change_the_next_word(opened):
     page = opened("lines")
-    told = lambda: page.locator("[aria-live] p").all_inner_texts()  # noqa: E731
-    assert told() == ["Next word: and", "Nothing is cut. He did."]
+    told = lambda: page.locator("[aria-live] > *").all_inner_texts()  # noqa: E731
+    assert told() == ["Next word: and", "Nothing is cut: choose a word or a line. He did."]
     page.get_by_role("button", name="silence Tom").click()
     assert told() == ["Next word: eat (was and)", "“Tom” is silenced: no later word attends to it."]
     rows = page.locator(".chance").all_inner_texts()
@@ -250,10 +250,10 @@ def test_a_silenced_word_and_a_cut_line_change_the_next_word(opened):
     assert told() == ["Next word: go (was and)", "The line from “Tom” to “saw” is cut."]
     assert page.locator(".chance").all_inner_texts()[1].split("\n") == ["and", "80 % → 20 %"]
     page.get_by_role("button", name="Undo").click()
-    assert told()[1] == "Nothing is cut. He did."
+    assert told()[1] == "Nothing is cut: choose a word or a line. He did."
     assert page.get_by_role("button", name="line from saw").count() == 0  # it changes next to nothing
     page.get_by_role("button", name="Again …").click()
-    assert told() == ["Next word: !", "Nothing is cut."]
+    assert told() == ["Next word: !", "Nothing is cut: choose a word or a line."]
 
 
 def test_the_player_plays_in_silence_and_stops_at_the_end(opened):

@@ -17,7 +17,7 @@
     });
     const stage = make(root, "div", { class: "panels" }), picture = make(stage, "div", { class: "picture" });
     const panel = make(stage, "div", { class: "next" }), status = make(panel, "div", { "aria-live": "polite" });
-    const next = make(status, "p"), said = make(status, "p", { class: "note" });
+    const next = make(status, "div"), said = make(status, "p", { class: "note" });
     const bars = make(panel, "div"), undo = make(panel, "button", { type: "button" }, "Undo");
     undo.addEventListener("click", () => act(null));
 
@@ -85,7 +85,7 @@
       next.replaceChildren("Next word: ");
       make(next, "strong", {}, best);
       if (best !== was) next.append(` (was ${was})`);
-      said.textContent = !cut ? `Nothing is cut. ${note}` : cut.length === 3 ? `“${pieceOf(cut[0])}” is silenced: no later word attends to it.` : `The line from “${pieceOf(cut[0])}” to “${pieceOf(cut[1])}” is cut.`;
+      said.textContent = !cut ? `Nothing is cut: choose a word or a line. ${note}` : cut.length === 3 ? `“${pieceOf(cut[0])}” is silenced: no later word attends to it.` : `The line from “${pieceOf(cut[0])}” to “${pieceOf(cut[1])}” is cut.`;
       bars.replaceChildren();
       const rows = [...after].sort((a, b) => b[1] - a[1]).slice(0, 5);
       if (!rows.some(([word]) => word === answer)) rows.push([answer, after.get(answer)]);
