@@ -1,6 +1,7 @@
 """What tests of the book share: small models and tasks, corpora read once, PyTorch's layers."""
 
 import unicodedata
+from copy import deepcopy
 from dataclasses import replace
 from functools import cache, partial
 
@@ -10,10 +11,10 @@ import torch
 from attention_on_edges import corpora
 from attention_on_edges.corpora.tokenizer_config import TokenizerConfig
 from attention_on_edges.lab import given
-from attention_on_edges.models.padded import PaddedTransformer
 from attention_on_edges.models.transformer import make_model
 from attention_on_edges.pool import GraphPool
 from attention_on_edges.runs import Experiment, ModelConfig
+from attention_on_edges.studies.twins import in_matrices
 from attention_on_edges.training import TrainingConfig
 
 VOCAB = 11
@@ -62,12 +63,7 @@ def torch_twin(model):
 
     If the model's encoder attends to windows, PyTorch's gets their mask.
     """
-    layers, vocab = model.encoder.N, model.generator.proj.out_features
-    attention, inner = model.encoder.layers[0].self_attn, model.encoder.layers[0].feed_forward.inner
-    twin = PaddedTransformer(vocab, layers, attention.dim_model, inner.out_features, attention.h, dropout=0.0)
-    copy_to_torch(model, twin.body)
-    pairs = [(model.src_embed, twin.src_embed), (model.tgt_embed, twin.tgt_embed)]
-    copy_parts([*pairs, (model.generator.proj, twin.generator.proj)])
+    attention, twin = model.encoder.layers[0].self_attn, deepcopy(in_matrices(model))
     if getattr(model, "source_graph", "complete") != "complete":
         assert model.source_graph == "window"
         mask_windows = partial(_with_windows, model.reach, attention.h)
@@ -147,43 +143,6 @@ def random_pairs(lengths, seed=0):
         [torch.randint(0, VOCAB, (pair[side] + side,), generator=generator).tolist() for pair in lengths]
         for side in (0, 1)
     )
-
-
-def copy_to_torch(model, twin):
-    """Copy layers and norms into a ``torch.nn.Transformer``; return the pairs of parameters."""
-    pairs = []
-    for side in ("encoder", "decoder"):
-        ours, theirs = getattr(model, side), getattr(twin, side)
-        pairs += copy_parts([(ours.norm, theirs.norm)])
-        for layer, other in zip(ours.layers, theirs.layers, strict=True):
-            pairs += copy_layer_to_torch(layer, other)
-    return pairs
-
-
-def copy_layer_to_torch(layer, other):
-    """Copy an encoder or decoder layer into PyTorch's; return the pairs of parameters."""
-    parts = [(layer.feed_forward.inner, other.linear1), (layer.feed_forward.outer, other.linear2)]
-    parts += [(s.norm, getattr(other, f"norm{i}")) for i, s in enumerate(layer.sublayer, 1)]
-    attentions = [(layer.self_attn, other.self_attn)]
-    if hasattr(layer, "src_attn"):
-        attentions.append((layer.src_attn, other.multihead_attn))
-    for mine, its in attentions:
-        parts.append((mine.out_proj, its.out_proj))
-        parts.append((mine.in_proj.weight, its.in_proj_weight))
-        parts.append((mine.in_proj.bias, its.in_proj_bias))
-    return copy_parts(parts)
-
-
-def copy_parts(parts):
-    """Copy modules or parameters to others alike; return the pairs of parameters."""
-    pairs = []
-    for mine, its in parts:
-        alone = isinstance(mine, torch.Tensor)
-        pairs += [(mine, its)] if alone else zip(mine.parameters(), its.parameters(), strict=True)
-    with torch.no_grad():
-        for mine, its in pairs:
-            its.copy_(mine)
-    return pairs
 
 
 @torch.no_grad()

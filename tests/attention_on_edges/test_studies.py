@@ -100,7 +100,15 @@ class TestStudy:
                 results(**changed).difference("a", "b", "right")
 
 
-@pytest.mark.parametrize("name", [name for name in STUDIES if (studies._folder() / f"{name}.json").exists()])
+DESIGNED = {"twins", "tuned", "unique", "readouts", "prices"}
+"""Studies that are written down and have not run; a file of theirs takes them off this list."""
+
+
+def test_studies_that_have_run_are_those_with_figures():
+    assert {name for name in STUDIES if not (studies._folder() / f"{name}.json").exists()} == DESIGNED
+
+
+@pytest.mark.parametrize("name", [name for name in STUDIES if name not in DESIGNED])
 def test_committed_figures_are_of_the_studies_there_are(name):
     results = load_study(name)
     recorded, entries = dict(results.config), STUDIES[name].entries
@@ -110,8 +118,7 @@ def test_committed_figures_are_of_the_studies_there_are(name):
     ]
     assert recorded == STUDIES[name].config
     assert not results.provenance["changed"]
-    made = [(row["variant"], row.get("seed")) for row in results.rows]
-    assert made == [(e.name, e.training.seed if hasattr(e, "training") else None) for e in entries]
+    assert [row | entry.label for row, entry in zip(results.rows, entries, strict=True)] == results.rows
 
 
 def encoded_with(how, mix, **size):

@@ -119,6 +119,16 @@ NO_EFFECT = 0.1
 """Lines whose cut changes the logarithm of the likeliest word's probability by no more are not drawn."""
 
 
+def lines_of(texts: Sequence[Mapping[str, Any]], notes: Mapping[int, str] | None = None) -> dict[str, Any]:
+    """What ``lines.js`` draws of a language model's texts: parameters as in :func:`cut_lines`."""
+    shown = [{field: text[field] for field in ("pieces", "likeliest", "lines", "silenced")} for text in texts]
+    for number, text in enumerate(shown):
+        text["note"] = (notes or {}).get(number, "")
+        whole = text["likeliest"][0][1] + 1e-3
+        text["lines"] = [line for line in text["lines"] if abs(np.log((line[2] + 1e-3) / whole)) > NO_EFFECT]
+    return {"title": "Lines of a language model", "texts": shown}
+
+
 def cut_lines(texts: Sequence[Mapping[str, Any]], notes: Mapping[int, str] | None = None) -> Element:
     """A language model's texts, with each word silenced and each line cut beforehand (chapter 15).
 
@@ -130,7 +140,6 @@ def cut_lines(texts: Sequence[Mapping[str, Any]], notes: Mapping[int, str] | Non
     notes : mapping of int to str, optional
         What is to be said of a text as long as nothing is cut.
     """
-    fields = ("pieces", "likeliest", "lines", "silenced")
     first = texts[0]
     place, _, after = min(first["silenced"], key=lambda row: row[1])
     word, said = first["pieces"][place - 1].strip(), "".join(first["pieces"])
@@ -141,9 +150,4 @@ def cut_lines(texts: Sequence[Mapping[str, Any]], notes: Mapping[int, str] | Non
         ax.set(title=title, xlim=(0, 1))
     next_, then = (likely[0][0].strip() for likely in (first["likeliest"], after))
     told = f"“{said}” goes on with “{next_}”; without “{word}”, with “{then}”."
-    shown = [{field: text[field] for field in fields} for text in texts]
-    for number, text in enumerate(shown):
-        text["note"] = (notes or {}).get(number, "")
-        whole = text["likeliest"][0][1] + 1e-3
-        text["lines"] = [line for line in text["lines"] if abs(np.log((line[2] + 1e-3) / whole)) > NO_EFFECT]
-    return Element("lines", {"title": "Lines of a language model", "texts": shown}, png(figure), told)
+    return Element("lines", lines_of(texts, notes), png(figure), told)

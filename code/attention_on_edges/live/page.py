@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from attention_on_edges.live.chapter_elements import cut_lines
+from attention_on_edges.live.chapter_elements import lines_of
 from attention_on_edges.live.element import compact, read
 from attention_on_edges.runs import artifacts
 from attention_on_edges.studies import load_study
@@ -54,7 +54,7 @@ WRONG = "It is wrong: the one that is sleeping is the dog."
 def shown_texts() -> dict[str, Any]:
     """Texts of the study of a language model, with each cut's outcome, for ``lines.js``."""
     rows = [row for row in load_study("language-model").rows if row["variant"] == "shown"]
-    return dict(cut_lines([rows[i] for i in TEXTS], {len(TEXTS) - 1: WRONG}).data)
+    return lines_of([rows[i] for i in TEXTS], {len(TEXTS) - 1: WRONG})
 
 
 def lines_file() -> str:

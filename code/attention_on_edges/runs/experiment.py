@@ -137,6 +137,11 @@ class Experiment:
         """The configuration, as JSON."""
         return json.loads(json.dumps(asdict(self)))
 
+    @property
+    def label(self) -> dict[str, Any]:
+        """What its row in a study is called."""
+        return {"variant": self.name, "seed": self.training.seed}
+
     @classmethod
     def of(cls, config: Mapping[str, Any], where: Path | str = "configuration") -> "Experiment":
         """Build the experiment that ``config`` describes; ``where`` is for messages.

@@ -64,9 +64,8 @@ FAMILIES: dict[str, Callable[[], Iterator[Prompt]]] = {
 def cuts_of(read: NextWord, prompt: Prompt, seed: int) -> dict[str, list[tuple[int, int]]]:
     """Return the lines that each trial cuts.
 
-    ``again`` is the second time that the text has the word ``prompt.about``, the repeated name or deed;
-    controls go into, or come from, a word drawn at random that is as far from the end as may be: at most two
-    places.
+    The repeated word is ``prompt.about``, a deed or a name, the second time that it comes. The control into a
+    word beside it takes one at most two places away; other controls come from any word that is none of these.
     """
     rng = random.Random(seed)
     last = len(read.ids) - 1
@@ -158,8 +157,8 @@ FOUND_WITH, HELD_OUT = ("France", "Japan", "Italy"), {
     "Germany": "Berlin", "Spain": "Madrid", "Russia": "Moscow", "Greece": "Athens", "Egypt": "Cairo",
     "Poland": "Warsaw", "England": "London", "China": "Beijing", "Cuba": "Havana", "Austria": "Vienna",
     "Hungary": "Budapest", "Portugal": "Lisbon", "Ireland": "Dublin", "Norway": "Oslo", "Sweden": "Stockholm",
-    "Finland": "Helsinki", "Denmark": "Copenhagen", "Iraq": "Baghdad", "Kenya": "Nairobi", "Chile":
-    "Santiago",
+    "Finland": "Helsinki", "Denmark": "Copenhagen", "Iraq": "Baghdad", "Kenya": "Nairobi",
+    "Chile": "Santiago",
 }  # fmt: skip
 """Countries whose capital's edge is looked for, and those that it is tried on, with their capitals."""
 
@@ -185,7 +184,7 @@ def measure_capital(country: str) -> dict[str, Any]:
     number = torch.arange(layers * heads)
     cuts[number, number // heads, edge, number % heads] = True
     answer = one_token(tokenizer, CAPITALS[country])
-    whole, found = read.log_probs(cuts[:1] & False)[0], read.log_probs(cuts)
+    whole, found = read.log_probs(torch.zeros_like(cuts[:1]))[0], read.log_probs(cuts)
     bias = torch.zeros(layers, read.graph.num_edges, heads, requires_grad=True)
     with attend_along(model, read.graph, lambda layer: bias[layer], need_weights=True) as weights:
         logits = model(read.ids[None], use_cache=False, logits_to_keep=1).logits[0, -1]

@@ -252,10 +252,7 @@ def _run(entry: Entry, device: torch.device | str) -> dict[str, Any]:
         figures = entry.figures()
     else:
         raise InputError(f"device must be cpu for models this small, got {device}")
-    label = (
-        {"variant": entry.name, "seed": entry.training.seed} if isinstance(entry, Experiment) else entry.label
-    )
-    row = label | figures
+    row = entry.label | figures
     return {"row": row, "stage": stage | {"seconds": time.monotonic() - began}}
 
 

@@ -22,7 +22,13 @@ def in_matrices(model: Transformer) -> PaddedTransformer:
     vocab, dropout = model.generator.proj.out_features, model.pos_enc.dropout.p
     twin = PaddedTransformer(vocab, *sizes, first.self_attn.h, dropout)
     twin.src_embed, twin.tgt_embed, twin.generator = model.src_embed, model.tgt_embed, model.generator
-    for own, other in ((model.encoder, twin.body.encoder), (model.decoder, twin.body.decoder)):
+    share_layers(model, twin.body)
+    return twin
+
+
+def share_layers(model: Transformer, body: Any) -> None:
+    """Give ``torch.nn.Transformer`` the parameters of a model's layers and norms, in place of its own."""
+    for own, other in ((model.encoder, body.encoder), (model.decoder, body.decoder)):
         other.norm = own.norm
         for layer, torchs in zip(own.layers, other.layers, strict=True):
             torchs.linear1, torchs.linear2 = layer.feed_forward.inner, layer.feed_forward.outer
@@ -34,7 +40,6 @@ def in_matrices(model: Transformer) -> PaddedTransformer:
             for mine, its in attentions:
                 its.in_proj_weight, its.in_proj_bias = mine.in_proj.weight, mine.in_proj.bias
                 its.out_proj.weight, its.out_proj.bias = mine.out_proj.weight, mine.out_proj.bias
-    return twin
 
 
 def train_in_matrices(model: Transformer) -> None:
@@ -58,7 +63,8 @@ def measure_twin(experiment: dict[str, Any], matrices: bool) -> dict[str, Any]:
         if matrices:
             train_in_matrices(trainer.model)
         trainer.train()
-        return {"first_losses": trainer.losses[:3]} | trainer.epochs[-1]["valid"]
+        row = {"seed": trainer.config.seed, "first_losses": trainer.losses[:3]}
+        return row | trainer.epochs[-1]["valid"]
 
 
 def twin_runs(experiments: Iterable[Experiment]) -> Iterator[Part]:
