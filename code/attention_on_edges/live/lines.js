@@ -53,7 +53,7 @@
       const at = pieces.map((piece) => { end += size(piece); return end - size(piece) / 2; });
       const far = (at[n - 1] - at[0]) * (column ? 0.3 : 0.26) + 34, side = column ? 118 : 30;
       picture.replaceChildren();
-      picture.style.flexBasis = end > 700 ? "100%" : "";  // a long text has the whole width
+      picture.style.flexBasis = end + 90 > 1.1 * (root.clientWidth - 256) ? "100%" : "";  // else it would be small beside the panel
       const box = column ? `0 0 ${side + far} ${end + 30}` : `0 0 ${end + 90} ${side + far}`;
       const svg = make(picture, "svg", { viewBox: box, role: "group", "aria-label": pieces.join("") });
       make(svg, "circle", column ? { cx: side - 12, cy: 9, r: 4 } : { cx: 10, cy: 16, r: 4 });
@@ -108,7 +108,7 @@
     choose(0);
     let width = root.clientWidth;
     new ResizeObserver(() => {
-      if ((width < 560) !== (root.clientWidth < 560)) draw();
+      if (width !== root.clientWidth) draw();
       width = root.clientWidth;
     }).observe(root);
   });
