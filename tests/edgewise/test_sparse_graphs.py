@@ -1,5 +1,6 @@
 """Sparse graphs: their edges and counts against definitions written out, and attention on them."""
 
+import itertools
 import math
 
 import pytest
@@ -7,10 +8,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewise import AttentionGraph, bipartite, complete, graphs, window
+from edgewise import AttentionGraph, batch, bipartite, complete, graphs, window
 from edgewise.graphs import binary_partition, edge_counts, from_runs, random_links, receptive_field
 from edgewise.message_passing import propagate_attention
-from support import edge_graphs, trees
+from support import edge_graphs, sizes, trees
 
 tokens, small, steps, seeds = st.integers(0, 24), st.integers(0, 6), st.integers(1, 6), st.integers(0, 9)
 either = st.booleans()
@@ -45,12 +46,6 @@ DEFINED = {
         lambda heads: lambda j, i: i == j or heads[j] == i or heads[i] == j,
         lambda heads: edge_counts.dependency_tree(len(heads)),
     ),
-    "union": (
-        lambda n, reach, step: window(n, reach, 0) | graphs.dilated(n, 2, step) | graphs.global_tokens(n, 1),
-        st.tuples(tokens, small, steps),
-        lambda n, reach, step: lambda j, i: 0 <= j - i <= reach or is_near(j, i, 2, step) or min(i, j) < 1,
-        None,
-    ),
 }  # fmt: skip
 
 
@@ -62,6 +57,22 @@ def test_edges_are_those_of_the_definition_and_as_many_as_the_closed_form_says(n
     graph = make(*values)
     assert torch.equal(graph.to_mask(), mask_of(graph.num_src, definition(*values)))
     assert count is None or graph.num_edges == count(*values)
+
+
+def one_or_each(least, count):
+    """A number for all or a list of one for each, and such a list of the same."""
+    number = st.integers(least, 4)
+    lists = st.lists(number, min_size=count, max_size=count)
+    return st.one_of(number.map(lambda x: (x, [x] * count)), lists.map(lambda x: (x, x)))
+
+
+@given(sizes, st.data(), either)
+def test_each_sequence_has_numbers_of_its_own(lengths, data, is_causal):
+    for make, least in ((graphs.dilated, [0, 1]), (graphs.global_tokens, [0])):
+        given, own = zip(*(data.draw(one_or_each(x, len(lengths))) for x in least), strict=True)
+        found = make(torch.tensor(lengths), *given, is_causal)
+        assert found.same_edges(batch([make(*x, is_causal) for x in zip(lengths, *own, strict=True)]))
+        assert (found.intervals is None) == (make is graphs.dilated)
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 7)] * 3), max_size=9))
@@ -99,6 +110,17 @@ class TestRandomLinks:
         assert not bool(alone.to_mask().diagonal().any())
         assert edge_counts.bigbird(n, reach, count, links, is_causal) == graph.num_edges
         assert edge_counts.random_links(n, links, is_causal) == alone.num_edges
+
+    @given(sizes, small, st.data(), seeds, either)
+    def test_are_drawn_within_each_sequence(self, lengths, reach, data, seed, is_causal):
+        given, own = zip(*(data.draw(one_or_each(0, len(lengths))) for _ in range(2)), strict=True)
+        graph = graphs.bigbird(torch.tensor(lengths), reach, *given, seed, is_causal)
+        assert graph.num_edges == (graph & complete(lengths)).num_edges
+        for n, end, *counts in zip(lengths, itertools.accumulate(lengths), *own, strict=True):
+            part = graph.subgraph(*[slice(end - n, end)] * 2)
+            assert part.num_edges == edge_counts.bigbird(n, reach, *counts, is_causal)
+        elsewhere = complete(sum(lengths)) - complete(lengths)
+        assert random_links(lengths, 2**70, besides=elsewhere).same_edges(complete(lengths))
 
     def test_every_set_of_tokens_is_as_likely(self):
         """Chi-square over the ten pairs that a token may draw from five others."""
@@ -216,6 +238,7 @@ class TestReach:
         (lambda: graphs.dependency_tree([-1, -1]), r"one root \(-1\), got 2 roots: \[0, 1\]"),
         (lambda: graphs.dependency_tree([-1, 2, 1]), r"no path leads from the root to words \[1, 2\]"),
         (lambda: graphs.dependency_tree([-1, 2]), r"heads\[1\], the place .* in 0\.\.1 or be -1"),
+        (lambda: graphs.global_tokens([2, 3], [1] * 3), r"one per sequence \(2\), got 3 numbers"),
         (lambda: complete(2) | complete(3), "over the same tokens"),
         (lambda: receptive_field(bipartite(2, 2), 1), "over one set of tokens"),
         (lambda: complete(3).reorder(torch.tensor([0, 2, 2])), r"order must be a permutation of 0\.\.2"),
