@@ -2,16 +2,17 @@
 
 import itertools
 import math
+from unittest import mock
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from edgewise import AttentionGraph, batch, bipartite, complete, graphs, window
 from edgewise.graphs import binary_partition, edge_counts, from_runs, random_links, receptive_field
 from edgewise.message_passing import propagate_attention
-from support import edge_graphs, sizes, trees
+from support import edge_graphs, interval_graphs, sizes, trees
 
 tokens, small, steps, seeds = st.integers(0, 24), st.integers(0, 6), st.integers(1, 6), st.integers(0, 9)
 either = st.booleans()
@@ -73,6 +74,67 @@ def test_each_sequence_has_numbers_of_its_own(lengths, data, is_causal):
         found = make(torch.tensor(lengths), *given, is_causal)
         assert found.same_edges(batch([make(*x, is_causal) for x in zip(lengths, *own, strict=True)]))
         assert (found.intervals is None) == (make is graphs.dilated)
+
+
+@given(st.lists(st.integers(0, 4), max_size=3), st.data())
+def test_grids(shape, data):
+    (radius, radii), (block, blocks) = (data.draw(one_or_each(least, len(shape))) for least in (0, 1))
+    shifts = [data.draw(st.integers(0, b - 1)) for b in blocks]
+    places = list(itertools.product(*map(range, shape)))
+
+    def pairs(near, *each):
+        return [[all(map(near, p, q, *each)) for q in places] for p in places]
+
+    boxes = pairs(lambda x, y, r: abs(x - y) <= r, radii)
+    tiles = pairs(lambda x, y, b, s: (x - s) // b == (y - s) // b, blocks, shifts)
+    assert graphs.grid_window(shape, radius).to_mask().tolist() == boxes
+    assert graphs.grid_blocks(shape, block, shifts).to_mask().tolist() == tiles
+
+
+def test_shifted_blocks_are_those_of_swin():
+    """Its code: windows of a rolled image, in which pairs of different regions are masked."""
+    h, w, size, shift = 6, 9, 3, 1
+    bands = [sum((torch.arange(n) >= n - cut).int() for cut in (size, shift)) for n in (h, w)]
+    image = torch.arange(h * w).view(h, w).roll((-shift, -shift), (0, 1))
+    images = (x.view(h // size, size, w // size, size) for x in (image, 3 * bands[0][:, None] + bands[1]))
+    token, region = (x.transpose(1, 2).reshape(-1, size**2) for x in images)
+    expected = torch.zeros(h * w, h * w, dtype=torch.bool)
+    expected[token[:, :, None], token[:, None]] = region[:, :, None] == region[:, None]
+    assert torch.equal(graphs.grid_blocks((h, w), size, shift).to_mask(), expected)
+
+
+@example(graphs.causal(2).without_self_loops().reverse(), window(3, 0, 1))
+@given(*[st.one_of(edge_graphs(max_tokens=4), interval_graphs())] * 2)
+def test_the_mask_of_a_product_is_the_kronecker_product(outer, inner):
+    graph, masks = graphs.product(outer, inner), (outer.to_mask(), inner.to_mask())
+    assert torch.equal(graph.to_mask(), torch.kron(*(mask.byte() for mask in masks)).bool())
+    assert graph.self_attention == (outer.self_attention and inner.self_attention)
+    compact = bool((masks[0].sum(1) <= 1).all()) or bool(masks[1].all())
+    assert (graph.intervals is not None) == bool(compact and outer.intervals and inner.intervals)
+    if graph.intervals:
+        AttentionGraph.from_intervals(*graph.intervals, graph.num_src, self_attention=graph.self_attention)
+
+
+@pytest.mark.parametrize("modules", [{}, {"scipy.spatial": None}], ids=["tree", "all distances"])
+@given(sizes, small, st.sampled_from([0, 1, 1.5, 2]), st.randoms())
+def test_points_attend_to_those_near_them(modules, clouds, k, radius, rng):
+    """On a lattice, where many are in one place or equally far."""
+    points = torch.tensor([[rng.randint(-1, 1) for _ in range(2)] for _ in range(sum(clouds))])
+    others = (complete(clouds) - window(clouds, 0, 0)).to_mask()
+    far = (points[:, None] - points).square().sum(-1).masked_fill(~others, 99)
+    with mock.patch.dict("sys.modules", modules):
+        near = graphs.nearest(points.half(), k, clouds).to_mask()
+        around = graphs.within(points.half(), radius, torch.tensor(clouds)).to_mask()
+    assert torch.equal(around, far <= radius**2)
+    for row, chosen, possible in zip(far, near, others, strict=True):
+        assert sorted(row[chosen].tolist()) == sorted(row[possible].tolist())[:k]
+
+
+def test_points_are_the_same_with_and_without_scipy():
+    points = torch.rand(4500, 2, generator=torch.Generator().manual_seed(0))  # in two parts
+    found = graphs.nearest(points, 3) | graphs.within(points, 0.02)
+    with mock.patch.dict("sys.modules", {"scipy.spatial": None}):
+        assert found.same_edges(graphs.nearest(points, 3) | graphs.within(points, 0.02))
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 7)] * 3), max_size=9))
@@ -239,6 +301,14 @@ class TestReach:
         (lambda: graphs.dependency_tree([-1, 2, 1]), r"no path leads from the root to words \[1, 2\]"),
         (lambda: graphs.dependency_tree([-1, 2]), r"heads\[1\], the place .* in 0\.\.1 or be -1"),
         (lambda: graphs.global_tokens([2, 3], [1] * 3), r"one per sequence \(2\), got 3 numbers"),
+        (lambda: graphs.grid_window((2, 3), [1] * 3), r"radius must be .* one per axis \(2\), got 3 numbers"),
+        (lambda: graphs.grid_blocks(4, 0), "block must be at least 1, got 0"),
+        (lambda: graphs.grid_blocks((4, 4), 2, (0, 2)), r"less than block .* \[0, 2\] and \[2, 2\]"),
+        (lambda: graphs.nearest(torch.zeros(3, 2), -1), r"k \(points .* must be at least 0, got -1"),
+        (lambda: graphs.nearest(torch.zeros(3, 2), 1, [2]), "sizes must sum to the 3 points, got 2"),
+        (lambda: graphs.nearest(torch.zeros(3), 1), r"points must be \[n, dim\] and finite, got \[3\]"),
+        (lambda: graphs.within(torch.tensor([[math.nan, 1]]), 1), r"got \[1, 2\] with \[nan\]"),
+        (lambda: graphs.within(torch.zeros(3, 2), -1.0), r"radius must be at least 0, got -1\.0"),
         (lambda: complete(2) | complete(3), "over the same tokens"),
         (lambda: receptive_field(bipartite(2, 2), 1), "over one set of tokens"),
         (lambda: complete(3).reorder(torch.tensor([0, 2, 2])), r"order must be a permutation of 0\.\.2"),
