@@ -47,7 +47,7 @@ def check_count(name: str, value: object, minimum: int = 0) -> int:
     return count
 
 
-def check_counts(name: str, values: object) -> list[int]:
+def check_counts(name: str, values: object, minimum: int = 0) -> list[int]:
     """Return one count or several as a list of ``int``.
 
     Raises
@@ -55,15 +55,29 @@ def check_counts(name: str, values: object) -> list[int]:
     TypeError
         If any of them is not an integer.
     ValueError
-        If any of them is negative.
+        If any of them is less than ``minimum``.
     """
     if hasattr(values, "tolist"):  # a tensor or an array
         values = values.tolist()
     if isinstance(values, list | tuple | range):
-        if all(type(value) is int and value >= 0 for value in values):
+        if all(type(value) is int and value >= minimum for value in values):
             return list(values)
-        return [check_count(f"{name}[{i}]", value) for i, value in enumerate(values)]
-    return [check_count(name, values)]
+        return [check_count(f"{name}[{i}]", value, minimum) for i, value in enumerate(values)]
+    return [check_count(name, values, minimum)]
+
+
+def check_each(name: str, values: object, count: int, of: str, minimum: int = 0) -> list[int]:
+    """Return a number for each of ``count`` things, say of sequences, from one for all or one for each.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a number is not an integer or less than ``minimum``, or there are neither one nor ``count``.
+    """
+    given = check_counts(name, values, minimum)
+    if len(given) not in (1, count):
+        raise ValueError(f"{name} must be one number or one per {of} ({count}), got {len(given)} numbers")
+    return given if len(given) == count else given * count
 
 
 def check_ends(eos_id: object, size: int) -> frozenset[int]:

@@ -134,12 +134,13 @@ def masks(sizes, attends):
     return torch.tensor(mask).view(2 * [len(places)]).bool()
 
 
-@given(st.data(), lengths, st.integers(1, 8), st.integers(0, 8))
-def test_variants_are_their_masks(data, sizes, width, count):
+@given(st.data(), lengths, st.integers(1, 8))
+def test_variants_are_their_masks(data, sizes, width):
     prefixes = [data.draw(st.integers(0, n)) for n in sizes]
     for graph, attends in (
         (prefix_lm(sizes, prefixes), lambda t, i, j: j <= i or j < prefixes[t]),
-        (sinks(sizes, width, count), lambda t, i, j: j <= i and (i - width < j or j < count)),
+        (prefix_lm(sizes, prefixes, width), lambda t, i, j: 0 <= i - j <= width or j < prefixes[t]),
+        (sinks(sizes, width, prefixes), lambda t, i, j: j <= i and (i - width < j or j < prefixes[t])),
     ):
         assert torch.equal(graph.to_mask(), masks(sizes, attends))
 

@@ -82,33 +82,6 @@ def test_lengths_positions_documents_and_padding_say_the_same(lengths, is_causal
         assert torch.equal(graph.to_mask(), expected.to_mask())
 
 
-@given(st.one_of(edge_graphs(), interval_graphs()), st.booleans(), st.data())
-def test_and_or_are_those_of_masks(graph, as_edges, data):
-    ends = st.tuples(*[st.integers(0, graph.num_src)] * 2)
-    runs = data.draw(st.lists(ends, min_size=graph.num_dst, max_size=graph.num_dst))
-    start, stop = torch.tensor(runs, dtype=torch.int64).view(-1, 2).sort(1).values.T
-    other = AttentionGraph.from_intervals(start, stop, graph.num_src, self_attention=graph.self_attention)
-    if as_edges:
-        other = AttentionGraph.from_edge_index(other.edge_index.flip(1), sides(other))
-    a, b = graph.to_mask(), other.to_mask()
-    assert torch.equal((graph & other).to_mask(), a & b)
-    assert torch.equal((other & graph).edge_index, (graph & other).edge_index)
-    assert torch.equal((graph | other).to_mask(), a | b)
-    assert sides(graph & other) == sides(graph | other) == sides(graph)
-
-
-def test_intervals_stay_intervals_where_rows_overlap_or_touch():
-    texts, near = causal([5, 60]), window(65, 3, 0)
-    for graph in (texts & near, texts | near, window(65, 9, -0) | causal(65), window(65, 0, 4) | near):
-        assert graph.intervals is not None
-    assert (window(65, 0, 0) | random_links(65, 2)).intervals is None
-    apart = AttentionGraph.from_intervals(*torch.tensor([[0] * 9, [1] * 9]), 9, self_attention=True)
-    assert (apart | window(9, 0, 0)).intervals is None
-    ends = torch.tensor([[0], [1], [2], [3]])  # senders 0 and 2, not 1
-    one, other = (AttentionGraph.from_intervals(*x, 4, self_attention=False) for x in (ends[:2], ends[2:]))
-    assert (one | other).src.tolist() == (other | one).src.tolist() == [0, 2]
-
-
 @pytest.mark.parametrize("kind", ["csr_array", "coo_array", "csc_matrix"])
 def test_stored_entries_of_a_sparse_matrix_are_edges(kind):
     dense = numpy.array([[0, 2.0, 0], [1, 0, 3]])

@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgewise import GraphAttention, cost
@@ -18,7 +18,7 @@ from edgewise.graphs.kept import kept
 from edgewise.message_passing import plan_tiles
 from support import edge_graphs, edges, interval_graphs, sizes
 
-counts, reach = st.integers(0, 8), st.integers(0, 4)
+counts, reach, tokens = st.integers(0, 8), st.integers(0, 4), st.integers(1, 6)
 graphs = st.one_of(edge_graphs(), interval_graphs())
 long = torch.tensor
 VALUE, TYPE = ValueError, TypeError
@@ -52,6 +52,8 @@ def test_several_sizes_are_the_disjoint_union(lengths):
         assert edges(whole) == edges(union)
         assert whole.lengths == union.lengths == make(np.array(lengths)).lengths
         assert whole.num_src == union.num_src == sum(lengths)
+    for graph in (window(lengths, 1, 2).reverse(), causal(lengths).to_undirected()):
+        assert graph.intervals is not None
     assert edges(bipartite(lengths, lengths[::-1])) == edges(
         batch([bipartite(n, m) for n, m in zip(lengths, lengths[::-1], strict=True)])
     )
@@ -90,6 +92,50 @@ def test_parts_of_a_graph_are_parts_of_its_mask(graph, data):
     assert part.num_edges == int(mask[dst, src].sum())
     runs = [(run.start, max(run.start, run.stop)) for run in (src, dst)]
     assert part.self_attention == (graph.self_attention and runs[0] == runs[1])
+
+
+def graphs_over(n, m):
+    """Graphs over given tokens, held as edges, some of them twice, or as intervals."""
+    rows = n if m is None else m
+    pairs = st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, rows - 1)))
+    ends = st.lists(st.tuples(*[st.integers(0, n)] * 2), min_size=rows, max_size=rows)
+    return st.one_of(
+        pairs.map(lambda x: AttentionGraph(*long(x, dtype=torch.int64).view(-1, 2).T, n, m)),
+        ends.map(lambda x: from_intervals(*zip(*map(sorted, x), strict=True), n, m is None)),
+    )
+
+
+two_graphs = st.tuples(tokens, st.none() | tokens).flatmap(lambda x: st.tuples(*[graphs_over(*x)] * 2))
+
+
+def assert_holds(graph, pairs, as_intervals):
+    """These edges, held as intervals if that is said and possible."""
+    assert edges(graph) == pairs
+    rows = [sorted(i for i, j in pairs if j == row) for row in range(graph.num_dst)]
+    possible = all(row[-1] - row[0] + 1 == len(row) for row in rows if row)
+    assert (graph.intervals is not None) == (as_intervals and possible)
+
+
+@settings(max_examples=300)
+@given(two_graphs)
+def test_operators_are_those_of_sets_of_pairs(two):
+    a, b = two
+    given, others, runs = edges(a), edges(b), bool(a.intervals)
+    both, one = runs and bool(b.intervals), set(given)
+    for found, expected in ((a - b, one - {*others}), (a & b, one & {*others}), (a | b, one | {*others})):
+        assert_holds(found, sorted(expected), both)
+    assert a.same_edges(b) == (given == others)
+    assert a.same_edges(AttentionGraph(a.src, a.dst, a.num_src, a.num_dst)) != a.self_attention
+    assert not a.same_edges(batch([a, a]))
+    turned, flipped = a.reverse(), [(j, i) for i, j in given]
+    assert edges(turned) == (flipped if turned.intervals is None else sorted(flipped))
+    assert sides(turned) == (a.num_dst, a.num_src, a.self_attention)
+    if a.self_attention:
+        loops = [(i, i) for i in range(a.num_src)]
+        more, apart = given + [x for x in loops if x not in given], [(i, j) for i, j in given if i != j]
+        assert_holds(a.with_self_loops(), sorted(more) if runs else more, runs)
+        assert_holds(a.without_self_loops(), apart, runs)
+        assert edges(a.to_undirected()) == sorted(one | {*flipped})
 
 
 def test_edges_are_derived_when_someone_asks_and_serve_training():
@@ -189,6 +235,9 @@ def test_a_flag_is_a_bool(name, make, given):
         (lambda: complete(2).to_matrix(torch.zeros(3)), VALUE, r"one row per edge \(4\), got 3"),
         (lambda: complete(4).subgraph(slice(0, 4, 2), slice(0, 4)), VALUE, "slices without a step"),
         (lambda: complete(4).select_receivers(long([4])), VALUE, r"receivers must lie in 0\.\.3, got 4"),
+        (lambda: complete(2) - 3, TYPE, "take graphs, got int"),
+        (lambda: bipartite(2, 2).to_undirected(), VALUE, "to_undirected is for graphs .* the same tokens"),
+        (lambda: bipartite(2, 2).with_self_loops(), VALUE, "with_self_loops is for graphs .* the same"),
         (lambda: batch([3]), TYPE, "batch takes graphs, got int"),
         (lambda: batch([]), VALUE, "at least one graph"),
         (lambda: batch([complete(2), bipartite(2, 2)]), VALUE, "not both at once"),

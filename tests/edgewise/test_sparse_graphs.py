@@ -1,16 +1,18 @@
 """Sparse graphs: their edges and counts against definitions written out, and attention on them."""
 
+import itertools
 import math
+from unittest import mock
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from edgewise import AttentionGraph, bipartite, complete, graphs, window
+from edgewise import AttentionGraph, batch, bipartite, complete, graphs, window
 from edgewise.graphs import binary_partition, edge_counts, from_runs, random_links, receptive_field
 from edgewise.message_passing import propagate_attention
-from support import edge_graphs, trees
+from support import edge_graphs, interval_graphs, sizes, trees
 
 tokens, small, steps, seeds = st.integers(0, 24), st.integers(0, 6), st.integers(1, 6), st.integers(0, 9)
 either = st.booleans()
@@ -45,12 +47,6 @@ DEFINED = {
         lambda heads: lambda j, i: i == j or heads[j] == i or heads[i] == j,
         lambda heads: edge_counts.dependency_tree(len(heads)),
     ),
-    "union": (
-        lambda n, reach, step: window(n, reach, 0) | graphs.dilated(n, 2, step) | graphs.global_tokens(n, 1),
-        st.tuples(tokens, small, steps),
-        lambda n, reach, step: lambda j, i: 0 <= j - i <= reach or is_near(j, i, 2, step) or min(i, j) < 1,
-        None,
-    ),
 }  # fmt: skip
 
 
@@ -62,6 +58,83 @@ def test_edges_are_those_of_the_definition_and_as_many_as_the_closed_form_says(n
     graph = make(*values)
     assert torch.equal(graph.to_mask(), mask_of(graph.num_src, definition(*values)))
     assert count is None or graph.num_edges == count(*values)
+
+
+def one_or_each(least, count):
+    """A number for all or a list of one for each, and such a list of the same."""
+    number = st.integers(least, 4)
+    lists = st.lists(number, min_size=count, max_size=count)
+    return st.one_of(number.map(lambda x: (x, [x] * count)), lists.map(lambda x: (x, x)))
+
+
+@given(sizes, st.data(), either)
+def test_each_sequence_has_numbers_of_its_own(lengths, data, is_causal):
+    for make, least in ((graphs.dilated, [0, 1]), (graphs.global_tokens, [0])):
+        given, own = zip(*(data.draw(one_or_each(x, len(lengths))) for x in least), strict=True)
+        found = make(torch.tensor(lengths), *given, is_causal)
+        assert found.same_edges(batch([make(*x, is_causal) for x in zip(lengths, *own, strict=True)]))
+        assert (found.intervals is None) == (make is graphs.dilated)
+
+
+@given(st.lists(st.integers(0, 4), max_size=3), st.data())
+def test_grids(shape, data):
+    (radius, radii), (block, blocks) = (data.draw(one_or_each(least, len(shape))) for least in (0, 1))
+    shifts = [data.draw(st.integers(0, b - 1)) for b in blocks]
+    places = list(itertools.product(*map(range, shape)))
+
+    def pairs(near, *each):
+        return [[all(map(near, p, q, *each)) for q in places] for p in places]
+
+    boxes = pairs(lambda x, y, r: abs(x - y) <= r, radii)
+    tiles = pairs(lambda x, y, b, s: (x - s) // b == (y - s) // b, blocks, shifts)
+    assert graphs.grid_window(shape, radius).to_mask().tolist() == boxes
+    assert graphs.grid_blocks(shape, block, shifts).to_mask().tolist() == tiles
+
+
+def test_shifted_blocks_are_those_of_swin():
+    """Its code: windows of a rolled image, in which pairs of different regions are masked."""
+    h, w, size, shift = 6, 9, 3, 1
+    bands = [sum((torch.arange(n) >= n - cut).int() for cut in (size, shift)) for n in (h, w)]
+    image = torch.arange(h * w).view(h, w).roll((-shift, -shift), (0, 1))
+    images = (x.view(h // size, size, w // size, size) for x in (image, 3 * bands[0][:, None] + bands[1]))
+    token, region = (x.transpose(1, 2).reshape(-1, size**2) for x in images)
+    expected = torch.zeros(h * w, h * w, dtype=torch.bool)
+    expected[token[:, :, None], token[:, None]] = region[:, :, None] == region[:, None]
+    assert torch.equal(graphs.grid_blocks((h, w), size, shift).to_mask(), expected)
+
+
+@example(graphs.causal(2).without_self_loops().reverse(), window(3, 0, 1))
+@given(*[st.one_of(edge_graphs(max_tokens=4), interval_graphs())] * 2)
+def test_the_mask_of_a_product_is_the_kronecker_product(outer, inner):
+    graph, masks = graphs.product(outer, inner), (outer.to_mask(), inner.to_mask())
+    assert torch.equal(graph.to_mask(), torch.kron(*(mask.byte() for mask in masks)).bool())
+    assert graph.self_attention == (outer.self_attention and inner.self_attention)
+    compact = bool((masks[0].sum(1) <= 1).all()) or bool(masks[1].all())
+    assert (graph.intervals is not None) == bool(compact and outer.intervals and inner.intervals)
+    if graph.intervals:
+        AttentionGraph.from_intervals(*graph.intervals, graph.num_src, self_attention=graph.self_attention)
+
+
+@pytest.mark.parametrize("modules", [{}, {"scipy.spatial": None}], ids=["tree", "all distances"])
+@given(sizes, small, st.sampled_from([0, 1, 1.5, 2]), st.randoms())
+def test_points_attend_to_those_near_them(modules, clouds, k, radius, rng):
+    """On a lattice, where many are in one place or equally far."""
+    points = torch.tensor([[rng.randint(-1, 1) for _ in range(2)] for _ in range(sum(clouds))])
+    others = (complete(clouds) - window(clouds, 0, 0)).to_mask()
+    far = (points[:, None] - points).square().sum(-1).masked_fill(~others, 99)
+    with mock.patch.dict("sys.modules", modules):
+        near = graphs.nearest(points.half(), k, clouds).to_mask()
+        around = graphs.within(points.half(), radius, torch.tensor(clouds)).to_mask()
+    assert torch.equal(around, far <= radius**2)
+    for row, chosen, possible in zip(far, near, others, strict=True):
+        assert sorted(row[chosen].tolist()) == sorted(row[possible].tolist())[:k]
+
+
+def test_points_are_the_same_with_and_without_scipy():
+    points = torch.rand(4500, 2, generator=torch.Generator().manual_seed(0))  # in two parts
+    found = graphs.nearest(points, 3) | graphs.within(points, 0.02)
+    with mock.patch.dict("sys.modules", {"scipy.spatial": None}):
+        assert found.same_edges(graphs.nearest(points, 3) | graphs.within(points, 0.02))
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 7)] * 3), max_size=9))
@@ -99,6 +172,17 @@ class TestRandomLinks:
         assert not bool(alone.to_mask().diagonal().any())
         assert edge_counts.bigbird(n, reach, count, links, is_causal) == graph.num_edges
         assert edge_counts.random_links(n, links, is_causal) == alone.num_edges
+
+    @given(sizes, small, st.data(), seeds, either)
+    def test_are_drawn_within_each_sequence(self, lengths, reach, data, seed, is_causal):
+        given, own = zip(*(data.draw(one_or_each(0, len(lengths))) for _ in range(2)), strict=True)
+        graph = graphs.bigbird(torch.tensor(lengths), reach, *given, seed, is_causal)
+        assert graph.num_edges == (graph & complete(lengths)).num_edges
+        for n, end, *counts in zip(lengths, itertools.accumulate(lengths), *own, strict=True):
+            part = graph.subgraph(*[slice(end - n, end)] * 2)
+            assert part.num_edges == edge_counts.bigbird(n, reach, *counts, is_causal)
+        elsewhere = complete(sum(lengths)) - complete(lengths)
+        assert random_links(lengths, 2**70, besides=elsewhere).same_edges(complete(lengths))
 
     def test_every_set_of_tokens_is_as_likely(self):
         """Chi-square over the ten pairs that a token may draw from five others."""
@@ -216,6 +300,15 @@ class TestReach:
         (lambda: graphs.dependency_tree([-1, -1]), r"one root \(-1\), got 2 roots: \[0, 1\]"),
         (lambda: graphs.dependency_tree([-1, 2, 1]), r"no path leads from the root to words \[1, 2\]"),
         (lambda: graphs.dependency_tree([-1, 2]), r"heads\[1\], the place .* in 0\.\.1 or be -1"),
+        (lambda: graphs.global_tokens([2, 3], [1] * 3), r"one per sequence \(2\), got 3 numbers"),
+        (lambda: graphs.grid_window((2, 3), [1] * 3), r"radius must be .* one per axis \(2\), got 3 numbers"),
+        (lambda: graphs.grid_blocks(4, 0), "block must be at least 1, got 0"),
+        (lambda: graphs.grid_blocks((4, 4), 2, (0, 2)), r"less than block .* \[0, 2\] and \[2, 2\]"),
+        (lambda: graphs.nearest(torch.zeros(3, 2), -1), r"k \(points .* must be at least 0, got -1"),
+        (lambda: graphs.nearest(torch.zeros(3, 2), 1, [2]), "sizes must sum to the 3 points, got 2"),
+        (lambda: graphs.nearest(torch.zeros(3), 1), r"points must be \[n, dim\] and finite, got \[3\]"),
+        (lambda: graphs.within(torch.tensor([[math.nan, 1]]), 1), r"got \[1, 2\] with \[nan\]"),
+        (lambda: graphs.within(torch.zeros(3, 2), -1.0), r"radius must be at least 0, got -1\.0"),
         (lambda: complete(2) | complete(3), "over the same tokens"),
         (lambda: receptive_field(bipartite(2, 2), 1), "over one set of tokens"),
         (lambda: complete(3).reorder(torch.tensor([0, 2, 2])), r"order must be a permutation of 0\.\.2"),

@@ -1,8 +1,9 @@
 """Chapters 4, 10 and 13: attention graphs: which token attends to which.
 
-:class:`AttentionGraph` and its constructors, complete and sparse, and :func:`load_dgl`, the one place where
-DGL is imported. Sparse graphs cost what their edges cost: :mod:`edgewise.graphs.edge_counts` has their
-numbers in closed form. Additional tokens of a graph (spans) follow the ``n`` tokens of the sequence.
+:class:`AttentionGraph` and its constructors, complete and sparse, of texts, grids and points, and
+:func:`load_dgl`, the one place where DGL is imported. Sparse graphs cost what their edges cost:
+:mod:`edgewise.graphs.edge_counts` has their numbers in closed form. Additional tokens of a graph (spans)
+follow the ``n`` tokens of the sequence.
 """
 
 from edgewise.graphs.attention_graph import AttentionGraph
@@ -10,7 +11,9 @@ from edgewise.graphs.bigbird import bigbird, global_tokens, random_links
 from edgewise.graphs.constructors import batch, bipartite, causal, complete, dilated, window
 from edgewise.graphs.dgl import dgl_available, load_dgl
 from edgewise.graphs.edge_lists import from_runs
+from edgewise.graphs.grids import grid_blocks, grid_window, product
 from edgewise.graphs.partition import binary_partition, partition_spans
+from edgewise.graphs.points import nearest, within
 from edgewise.graphs.receptive_field import receptive_field
 from edgewise.graphs.trees import dependency_tree
 from edgewise.graphs.variants import prefix_lm, sinks
@@ -28,11 +31,16 @@ __all__ = [
     "dilated",
     "from_runs",
     "global_tokens",
+    "grid_blocks",
+    "grid_window",
     "load_dgl",
+    "nearest",
     "partition_spans",
     "prefix_lm",
+    "product",
     "random_links",
     "receptive_field",
     "sinks",
     "window",
+    "within",
 ]

@@ -14,7 +14,7 @@ from torch import Tensor
 from edgewise.graphs import block_mask, packing
 from edgewise.graphs.dgl import load_dgl
 from edgewise.graphs.kept import kept
-from edgewise.graphs.ordering import cuthill_mckee, once
+from edgewise.graphs.ordering import cuthill_mckee, once, places
 from edgewise.graphs.packing import Packed
 from edgewise.validation import LATER, assert_soon, check_bool, check_count, check_counts, check_ids, kind_of
 
@@ -64,11 +64,7 @@ class AttentionGraph:
         self._set_sides(num_src, num_dst)
         check_ids("src", src, self.num_src)
         check_ids("dst", dst, self.num_dst)
-        if src.dim() != 1 or src.shape != dst.shape or src.device != dst.device:
-            raise ValueError(
-                "src and dst must be two lists of the same length on one device, "
-                f"got {list(src.shape)} on {src.device} and {list(dst.shape)} on {dst.device}"
-            )
+        _check_lists("src and dst", src, dst)
         self._edges: tuple[Tensor, Tensor] | None = _own(src, copy=True), _own(dst, copy=True)
         self.intervals: tuple[Tensor, Tensor] | None = None
         self.lengths: Packed | None = None
@@ -100,11 +96,7 @@ class AttentionGraph:
         """
         check_ids("start", start, check_count("num_src", num_src) + 1)
         check_ids("stop", stop, num_src + 1)
-        if start.dim() != 1 or start.shape != stop.shape or start.device != stop.device:
-            raise ValueError(
-                "start and stop must be two lists of the same length on one device, "
-                f"got {list(start.shape)} on {start.device} and {list(stop.shape)} on {stop.device}"
-            )
+        _check_lists("start and stop", start, stop)
         if start.device.type in LATER:
             assert_soon(start <= stop, "start must not exceed stop")
         elif bool((start > stop).any()):
@@ -341,11 +333,9 @@ class AttentionGraph:
         """
         number = {node: i for i, node in enumerate(graph)}
         pairs = [(number[a], number[b]) for a, b in graph.to_directed(as_view=True).edges()]
-        if check_bool("self_loops", self_loops):
-            there = set(pairs)
-            pairs += [(i, i) for i in number.values() if (i, i) not in there]
         src, dst = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T
-        return cls(src, dst, len(number))
+        found = cls(src, dst, len(number))
+        return found.with_self_loops() if check_bool("self_loops", self_loops) else found
 
     @classmethod
     def from_dgl(cls, graph: Any) -> "AttentionGraph":
@@ -420,16 +410,10 @@ class AttentionGraph:
         if self._edges is None:
             assert self.intervals is not None  # a graph has one of the two
             with torch.inference_mode(False):  # a later pass may need gradients
-                self._edges = self._edges_of_intervals(*self.intervals)
+                dst, place = places(self.intervals[1] - self.intervals[0])
+                src, order = (self.intervals[0][dst] + place).sort(stable=True)
+                self._edges = src, dst[order]
         return self._edges
-
-    def _edges_of_intervals(self, start: Tensor, stop: Tensor) -> tuple[Tensor, Tensor]:
-        degree = stop - start
-        dst = torch.repeat_interleave(torch.arange(self.num_dst, device=self.device), degree)
-        first_edge = degree.cumsum(0) - degree
-        src = torch.arange(len(dst), device=self.device) + (start - first_edge)[dst]
-        order = src.argsort(stable=True)
-        return src[order], dst[order]
 
     @property
     def num_edges(self) -> int:
@@ -532,8 +516,7 @@ class AttentionGraph:
         MissingPackageError
             If an order is to be found and SciPy is not installed.
         """
-        if not self.self_attention:
-            raise ValueError("reorder is for graphs whose senders and receivers are the same tokens")
+        self._check_same_tokens("reorder")
         if order is None:
             order = cuthill_mckee(self.src, self.dst, self.num_src)
         check_ids("order", order, self.num_src)
@@ -565,9 +548,8 @@ class AttentionGraph:
             return self.unchecked(self.num_src, len(receivers), intervals=(start, stop))
         order = self.dst.argsort(stable=True)
         degree = torch.bincount(self.dst, minlength=self.num_dst)
-        first, count = (degree.cumsum(0) - degree)[receivers], degree[receivers]
-        dst = torch.repeat_interleave(torch.arange(len(receivers), device=self.device), count)
-        place = torch.arange(len(dst), device=self.device) - (count.cumsum(0) - count)[dst]
+        first = (degree.cumsum(0) - degree)[receivers]
+        dst, place = places(degree[receivers])
         edge, kept = order[first[dst] + place].sort(stable=True)
         return self.unchecked(self.num_src, len(receivers), edges=(self.src[edge], dst[kept]))
 
@@ -600,18 +582,114 @@ class AttentionGraph:
         keep &= (self.dst >= first_dst) & (self.dst < last_dst)
         return self.unchecked(*sides, edges=(self.src[keep] - first_src, self.dst[keep] - first_dst))
 
+    def reverse(self) -> "AttentionGraph":
+        """Turn every edge around: those that were attended to attend.
+
+        Intervals stay intervals if each sender's receivers are an interval, too, as in windows. Otherwise
+        edge ``e`` of the result is edge ``e`` of this graph.
+        """
+        sides = self.num_dst, None if self.self_attention else self.num_src
+        if self.intervals and ascends(self):
+            sender = torch.arange(self.num_src, device=self.device)
+            stop, start = (torch.searchsorted(ends, sender, right=True) for ends in self.intervals)
+            return self.unchecked(*sides, intervals=(start, stop))
+        return self.unchecked(*sides, edges=(self.dst, self.src))
+
+    def to_undirected(self) -> "AttentionGraph":
+        """Edges in both directions, ``graph | graph.reverse()``; each once, ordered by sender.
+
+        Raises
+        ------
+        ValueError
+            If senders and receivers are not the same tokens.
+        """
+        self._check_same_tokens("to_undirected")
+        return self | self.reverse()
+
+    def with_self_loops(self) -> "AttentionGraph":
+        """Let each token attend to itself, too.
+
+        Edges that are given keep their order, and those that are added follow them by token.
+
+        Raises
+        ------
+        ValueError
+            If senders and receivers are not the same tokens.
+        """
+        loops = self._loops("with_self_loops")
+        if self.intervals:
+            return self | loops
+        added = (loops - self).src
+        return self._like(edges=(torch.cat([self.src, added]), torch.cat([self.dst, added])))
+
+    def without_self_loops(self) -> "AttentionGraph":
+        """Let no token attend to itself; the other edges keep their order.
+
+        Raises
+        ------
+        ValueError
+            If senders and receivers are not the same tokens.
+        """
+        loops = self._loops("without_self_loops")
+        if self.intervals:
+            return self - loops
+        keep = self.src != self.dst
+        return self._like(edges=(self.src[keep], self.dst[keep]))
+
+    def _loops(self, name: str) -> "AttentionGraph":
+        self._check_same_tokens(name)
+        token = torch.arange(self.num_src, device=self.device)
+        return self._like(intervals=(token, token + 1))
+
+    def _check_same_tokens(self, name: str) -> None:
+        if not self.self_attention:
+            raise ValueError(f"{name} is for graphs whose senders and receivers are the same tokens")
+
+    def same_edges(self, other: "AttentionGraph") -> bool:
+        """Whether both have the same tokens, and the same edges in the same order.
+
+        What belongs to the edges of one then fits the other. Two graphs have the same edges in any order if
+        ``graph - other`` and ``other - graph`` have none, multiple edges aside. ``==`` and ``hash`` tell
+        objects apart.
+
+        Raises
+        ------
+        TypeError
+            If the other one is not a graph.
+        """
+        if not self._has_tokens_of(other) or self.num_edges != other.num_edges:
+            return False
+        if self.intervals and other.intervals:
+            return (self & other).num_edges == self.num_edges
+        return torch.equal(self.edge_index, other.edge_index)
+
     def __and__(self, other: "AttentionGraph") -> "AttentionGraph":
         """Edges that both graphs over the same tokens have; each once, ordered by sender."""
         if runs := self._runs_with(other):
             start = torch.maximum(runs[0], runs[2])
             return self._like(intervals=(start, torch.maximum(start, torch.minimum(runs[1], runs[3]))))
         few, many = (other, self) if self.intervals else (self, other)
-        if many.intervals:  # whose edges are not listed
-            start, stop = (ends[few.dst] for ends in many.intervals)
-            common = (start <= few.src) & (few.src < stop)
-        else:
-            common = torch.isin(*(graph.src * graph.num_dst + graph.dst for graph in (few, many)))
+        common = few._find_in(many)
         return self._like(edges=once(few.src[common], few.dst[common], self.num_dst))
+
+    def __sub__(self, other: "AttentionGraph") -> "AttentionGraph":
+        """Edges of this graph that another one over the same tokens has not; each once, ordered by sender."""
+        if runs := self._runs_with(other):
+            a, b, *cut = runs
+            c, d = (end.clamp(a, b) for end in cut)
+            c = torch.where(c == d, b, c)  # a .. c - 1 and d .. b - 1 are left
+            first = (c == b) | (d == b)
+            if bool((first | (a == c)).all()):
+                return self._like(intervals=(torch.where(first, a, d), torch.where(first, c, b)))
+        keep = ~self._find_in(other)
+        return self._like(edges=once(self.src[keep], self.dst[keep], self.num_dst))
+
+    def _find_in(self, other: "AttentionGraph") -> Tensor:
+        """Bool [E]: which edges another graph over the same tokens has, too."""
+        if other.intervals:  # whose edges are not listed
+            start, stop = (ends[self.dst] for ends in other.intervals)
+            return (start <= self.src) & (self.src < stop)
+        return torch.isin(*(graph.src * graph.num_dst + graph.dst for graph in (self, other)))
 
     def __or__(self, other: "AttentionGraph") -> "AttentionGraph":
         """Edges that one of two graphs over the same tokens has, or both; each once, ordered by sender.
@@ -631,12 +709,14 @@ class AttentionGraph:
 
     def _runs_with(self, other: "AttentionGraph") -> tuple[Tensor, ...] | None:
         """Starts and stops of both, if both are intervals; they must have the same tokens."""
-        if not isinstance(other, AttentionGraph):
-            raise TypeError(f"& and | take graphs, got {type(other).__name__}")
-        tokens = [(g.num_src, g.num_dst, g.self_attention) for g in (self, other)]
-        if tokens[0] != tokens[1]:
-            raise ValueError(f"& and | take graphs over the same tokens, got {self} and {other}")
+        if not self._has_tokens_of(other):
+            raise ValueError(f"&, | and - take graphs over the same tokens, got {self} and {other}")
         return self.intervals + other.intervals if self.intervals and other.intervals else None
+
+    def _has_tokens_of(self, other: "AttentionGraph") -> bool:
+        if not isinstance(other, AttentionGraph):
+            raise TypeError(f"&, |, - and same_edges take graphs, got {type(other).__name__}")
+        return all(getattr(self, x) == getattr(other, x) for x in ("num_src", "num_dst", "self_attention"))
 
     def to_mask(self) -> Tensor:
         """Bool [num_dst, num_src]; True where the receiver attends to the sender.
@@ -754,6 +834,14 @@ def _count(graph: AttentionGraph) -> int:
     if graph.lengths is not None:
         return graph.lengths.num_edges()
     return int((graph.intervals[1] - graph.intervals[0]).sum())
+
+
+def _check_lists(names: str, one: Tensor, two: Tensor) -> None:
+    if one.dim() != 1 or one.shape != two.shape or one.device != two.device:
+        raise ValueError(
+            f"{names} must be two lists of the same length on one device, "
+            f"got {list(one.shape)} on {one.device} and {list(two.shape)} on {two.device}"
+        )
 
 
 def _own(x: Tensor, copy: bool = False) -> Tensor:

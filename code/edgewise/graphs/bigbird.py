@@ -4,49 +4,52 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs.attention_graph import AttentionGraph
-from edgewise.graphs.constructors import window
+from edgewise.graphs.constructors import Sizes, spread, window
 from edgewise.graphs.edge_lists import from_pairs
+from edgewise.graphs.packing import device_of
 from edgewise.validation import check_bool, check_count
 
 
-def global_tokens(n: int, count: int, causal: bool = False) -> AttentionGraph:
-    """The first ``count`` tokens attend to all tokens, and all tokens attend to them.
+def global_tokens(sizes: Sizes, count: Sizes, causal: bool = False) -> AttentionGraph:
+    """The first ``count`` tokens attend to all tokens of their sequence, and all of these attend to them.
 
-    ``2 * count * n - count ** 2`` edges, causal ``count * n - count * (count - 1) / 2``, where ``count`` is
-    at most ``n``. Held as intervals: a token attends to all tokens or to a prefix.
+    ``2 * count * n - count ** 2`` edges on ``n`` tokens, causal ``count * n - count * (count - 1) / 2``,
+    where ``count`` is at most ``n``. Held as intervals: a token attends to all tokens or to a prefix.
 
     Parameters
     ----------
-    n, count : int
-        Tokens, and how many of them are global.
+    sizes : int, sequence of int or Tensor
+        Tokens of each sequence, as in :func:`edgewise.complete`.
+    count : int or sequence of int
+        How many of them are global: one number for all sequences or one for each.
     causal : bool
         Whether no token attends to a later one.
 
     Raises
     ------
     TypeError, ValueError
-        If a count is not an integer or negative.
+        If a count is not an integer or negative, or there are not as many as sequences.
     """
-    n = check_count("n (tokens)", n)
-    count = min(check_count("count (global tokens)", count), n)
-    place = torch.arange(n)
-    ends = check_bool("causal", causal)
-    stop = (place + 1).clamp(max=count) if ends else torch.where(place < count, n, count)
-    return AttentionGraph.from_intervals(torch.zeros_like(stop), stop, n, self_attention=True)
+    start, stop, most = spread(sizes, ("count (global tokens)", count, 0))
+    token, last = torch.arange(len(start), device=start.device), start + most
+    ahead = token + 1 if check_bool("causal", causal) else stop
+    return AttentionGraph.unchecked(len(start), None, (start, torch.where(token < last, ahead, last)))
 
 
 def random_links(
-    n: int, per_token: int, seed: int = 0, causal: bool = False, besides: AttentionGraph | None = None
+    sizes: Sizes, per_token: Sizes, seed: int = 0, causal: bool = False, besides: AttentionGraph | None = None
 ) -> AttentionGraph:
-    """Every token attends to ``per_token`` others, drawn uniformly without replacement.
+    """Every token attends to ``per_token`` others of its sequence, drawn uniformly without replacement.
 
-    ``n * R`` edges with ``R = min(per_token, n - 1)``, causal ``n * R - R * (R + 1) / 2``; fewer where
-    ``besides`` leaves a token too few to draw from.
+    ``n * R`` edges on ``n`` tokens with ``R = min(per_token, n - 1)``, causal ``n * R - R * (R + 1) / 2``;
+    fewer where ``besides`` leaves a token too few to draw from.
 
     Parameters
     ----------
-    n, per_token : int
-        Tokens, and random senders of each; all if there are fewer.
+    sizes : int, sequence of int or Tensor
+        Tokens of each sequence, as in :func:`edgewise.complete`.
+    per_token : int or sequence of int
+        Random senders of each token, all if there are fewer: one number for all sequences or one for each.
     seed : int
         For the draw.
     causal : bool
@@ -57,61 +60,65 @@ def random_links(
     Raises
     ------
     TypeError, ValueError
-        If a count is not an integer or negative, or ``besides`` has other tokens.
+        If a count is not an integer or negative, there are not as many as sequences, or ``besides`` has other
+        tokens.
     """
-    n = check_count("n (tokens)", n)
-    per_token = min(check_count("per_token (random tokens that each token attends to)", per_token), n)
-    known = window(n, 0, 0) if besides is None else besides
+    number = "per_token (random tokens that each token attends to)", per_token, 0
+    start, stop, most = (x.cpu() for x in spread(sizes, number))
+    n = len(start)
+    known = window(n, 0, 0) if besides is None else besides.to("cpu")
     if not known.self_attention or known.num_src != n:
         raise ValueError(f"besides must be a graph over the same {n} tokens, got {known}")
-    order = (known.dst * n + known.src).unique()  # by receiver, then by sender
+    most = torch.minimum(most, stop - start)
+    stop = torch.arange(1, n + 1) if check_bool("causal", causal) else stop
+    known = known & AttentionGraph.unchecked(n, None, (start, stop))
+    order = (known.dst * n + known.src).sort().values  # by receiver, then by sender
     receiver, sender = order // max(n, 1), order % max(n, 1)
-    visible = torch.arange(1, n + 1) if check_bool("causal", causal) else torch.full((n,), n)
-    counted = torch.bincount(receiver[sender < visible[receiver]], minlength=n)
-    generator = torch.Generator().manual_seed(check_count("seed", seed))
-    dst, rank = _draw(visible - counted, per_token, generator)
     degree = torch.bincount(receiver, minlength=n)
+    generator = torch.Generator().manual_seed(check_count("seed", seed))
+    dst, rank = _draw(stop - start - degree, most, generator)
     first = degree.cumsum(0) - degree
-    strangers_before = sender - (torch.arange(len(order)) - first[receiver])
+    strangers_before = sender - start[receiver] - (torch.arange(len(order)) - first[receiver])
     passed = torch.searchsorted(receiver * (n + 1) + strangers_before, dst * (n + 1) + rank, right=True)
-    return from_pairs(rank + passed - first[dst], dst, n)
+    return from_pairs(start[dst] + rank + passed - first[dst], dst, n).to(device_of(sizes) or "cpu")
 
 
-def _draw(population: Tensor, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """For each row, draw ``count`` different numbers below its population.
+def _draw(population: Tensor, count: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """For each row, draw as many different numbers below its population as its count says.
 
     Floyd's algorithm (Bentley and Floyd 1987), all rows at once. Returns equally many rows and numbers; all
-    numbers of a population of ``count`` or fewer.
+    numbers of a population of as many or fewer.
     """
-    chosen = torch.full((len(population), count), -1)
-    for i in range(count):
+    chosen = torch.full((len(population), max(count.tolist(), default=0)), -1)
+    for i in range(chosen.shape[1]):
         last = population - count + i
         number = (torch.rand(len(population), generator=generator, dtype=torch.float64) * (last + 1)).long()
         number = torch.minimum(number, last)  # the product may round up
         taken = (chosen == number[:, None]).any(1)
-        chosen[:, i] = torch.where(last < 0, -1, torch.where(taken, last, number))
+        chosen[:, i] = torch.where((last < 0) | (i >= count), -1, torch.where(taken, last, number))
     row, column = (chosen >= 0).nonzero(as_tuple=True)
     return row, chosen[row, column]
 
 
 def bigbird(
-    n: int, reach: int, num_global: int, num_random: int, seed: int = 0, causal: bool = False
+    sizes: Sizes, reach: int, num_global: Sizes, num_random: Sizes, seed: int = 0, causal: bool = False
 ) -> AttentionGraph:
     """The union of a window, global tokens and random links (Zaheer et al. 2020, sec. 2).
 
-    Links are drawn from tokens outside the window that are not global, so that none is wasted. With
-    ``m = n - num_global >= 2 * reach + 1 + num_random`` it has
+    Links are drawn from tokens outside the window that are not global, so that none is wasted. On ``n``
+    tokens with ``m = n - num_global >= 2 * reach + 1 + num_random`` it has
     ``m * (2 * reach + 1 + num_random) - reach * (reach + 1) + 2 * num_global * n - num_global ** 2`` edges;
     :func:`edgewise.graphs.edge_counts.bigbird` counts any.
 
     Parameters
     ----------
-    n : int
-        Tokens.
+    sizes : int, sequence of int or Tensor
+        Tokens of each sequence, as in :func:`edgewise.complete`.
     reach : int
         Of the window: tokens on either side.
-    num_global, num_random : int
-        Global tokens, the first ones; random tokens that each other token attends to.
+    num_global, num_random : int or sequence of int
+        Global tokens, the first ones; random tokens that each other token attends to. One number for all
+        sequences or one for each.
     seed : int
         For the links.
     causal : bool
@@ -120,7 +127,7 @@ def bigbird(
     Raises
     ------
     TypeError, ValueError
-        If a count is not an integer or negative.
+        If a count is not an integer or negative, or there are not as many as sequences.
     """
-    local = window(n, reach, 0 if causal else reach) | global_tokens(n, num_global, causal)
-    return local | random_links(n, num_random, seed, causal, besides=local)
+    local = window(sizes, reach, 0 if causal else reach) | global_tokens(sizes, num_global, causal)
+    return local | random_links(sizes, num_random, seed, causal, besides=local)

@@ -7,10 +7,12 @@ from torch import Tensor
 
 from edgewise.graphs.attention_graph import AttentionGraph
 from edgewise.graphs.edge_lists import from_pairs
+from edgewise.graphs.ordering import places
 from edgewise.graphs.packing import Packed, device_of
-from edgewise.validation import check_bool, check_count, check_counts
+from edgewise.validation import check_bool, check_count, check_counts, check_each
 
 Sizes = Tensor | int | Sequence[int]
+"""One number, or one of each sequence."""
 
 
 def complete(sizes: Sizes) -> AttentionGraph:
@@ -78,20 +80,33 @@ def _packed(sizes: Sizes, left: int | None = None, right: int | None = None) -> 
     return AttentionGraph.of_packed(packed, device_of(sizes))
 
 
-def dilated(n: int, reach: int, step: int, causal: bool = False) -> AttentionGraph:
+def spread(sizes: Sizes, *numbers: tuple[str, object, int]) -> list[Tensor]:
+    """For each token: where its sequence starts and stops, and the sequence's numbers.
+
+    Numbers have a name and a minimum, and are given as one for all sequences or one for each; what exceeds
+    all tokens is cut to one more than these.
+    """
+    lengths = check_counts("sizes", sizes)
+    size, n = torch.tensor(lengths, dtype=torch.int64, device=device_of(sizes)), sum(lengths)
+    given = [check_each(name, values, len(lengths), "sequence", least) for name, values, least in numbers]
+    cut = [size.new_tensor([min(x, n + 1) for x in values]) for values in given]
+    return [x.repeat_interleave(size, output_size=n) for x in (size.cumsum(0) - size, size.cumsum(0), *cut)]
+
+
+def dilated(sizes: Sizes, reach: Sizes, step: Sizes, causal: bool = False) -> AttentionGraph:
     """Every token attends to itself and to every ``step``-th token on either side, ``reach`` of them.
 
     A dilated window of ``2 * reach + 1`` tokens (Beltagy et al. 2020, sec. 3.1). With
-    ``T = min(reach, (n - 1) // step)``, it has ``n + 2 * (T * n - step * T * (T + 1) / 2)`` edges;
-    causal, half of those beyond ``n``.
+    ``T = min(reach, (n - 1) // step)``, it has ``n + 2 * (T * n - step * T * (T + 1) / 2)`` edges on ``n``
+    tokens; causal, half of those beyond ``n``.
 
     Parameters
     ----------
-    n : int
-        Tokens.
-    reach : int
-        Tokens attended to on each side, within the sequence.
-    step : int
+    sizes : int, sequence of int or Tensor
+        Tokens of each sequence, as in :func:`complete`.
+    reach : int or sequence of int
+        Tokens attended to on each side, within the sequence; one number for all sequences or one for each.
+    step : int or sequence of int
         Distance between two of them; 1 is a plain window.
     causal : bool
         Whether to omit the right side.
@@ -99,16 +114,17 @@ def dilated(n: int, reach: int, step: int, causal: bool = False) -> AttentionGra
     Raises
     ------
     TypeError, ValueError
-        If an argument is not an integer, ``n`` or ``reach`` is negative or ``step`` is below 1.
+        If an argument is not an integer, a size or ``reach`` is negative or ``step`` is below 1, or there are
+        not as many as sequences.
     """
-    n = check_count("n (tokens)", n)
-    reach = min(check_count("reach (tokens attended to on each side)", reach), n)
-    step = min(check_count("step (distance between tokens attended to)", step, 1), max(n, 1))
-    offset = step * torch.arange(-reach, 1 if check_bool("causal", causal) else reach + 1)
-    dst = torch.arange(n).repeat_interleave(len(offset))
-    src = dst + offset.repeat(n)
-    there = (src >= 0) & (src < n)
-    return from_pairs(src[there], dst[there], n)
+    sides = "reach (tokens attended to on each side)", reach, 0
+    gap = "step (distance between tokens attended to)", step, 1
+    start, stop, most, apart = spread(sizes, sides, gap)
+    token = torch.arange(len(start), device=start.device)
+    ahead = token if check_bool("causal", causal) else stop - 1
+    left, right = (torch.minimum(most, there // apart) for there in (token - start, ahead - token))
+    dst, place = places(left + 1 + right)
+    return from_pairs(dst + apart[dst] * (place - left[dst]), dst, len(start))
 
 
 def batch(graphs: Sequence[AttentionGraph]) -> AttentionGraph:

@@ -1,10 +1,9 @@
 """Lists of edges from pairs, and from runs of senders: several intervals per receiver."""
 
-import torch
 from torch import Tensor
 
 from edgewise.graphs.attention_graph import AttentionGraph
-from edgewise.graphs.ordering import once
+from edgewise.graphs.ordering import once, places
 from edgewise.validation import check_ids
 
 
@@ -31,10 +30,8 @@ def from_runs(receiver: Tensor, start: Tensor, stop: Tensor, num_tokens: int) ->
             raise ValueError(f"{name} must be a list, as long as the others, got {list(x.shape)}")
     for name, x in runs.items():
         check_ids(name, x[start < stop], num_tokens + (name == "stop"))
-    length = (stop - start).clamp(min=0)
-    first = (length.cumsum(0) - length).repeat_interleave(length)
-    src = start.repeat_interleave(length) + torch.arange(len(first), device=first.device) - first
-    return from_pairs(src, receiver.repeat_interleave(length), num_tokens)
+    run, place = places((stop - start).clamp(min=0))
+    return from_pairs(start[run] + place, receiver[run], num_tokens)
 
 
 def from_pairs(src: Tensor, dst: Tensor, num_tokens: int) -> AttentionGraph:

@@ -29,6 +29,12 @@ def cuthill_mckee(src: Tensor, dst: Tensor, num_tokens: int) -> Tensor:
     return torch.from_numpy(found.astype(np.int64)).to(src.device)
 
 
+def places(length: Tensor) -> tuple[Tensor, Tensor]:
+    """Each row's number as often as the row is long, and beside it 0, 1, 2, .. along the row."""
+    row = torch.arange(len(length), device=length.device).repeat_interleave(length)
+    return row, torch.arange(len(row), device=length.device) - (length.cumsum(0) - length)[row]
+
+
 def once(src: Tensor, dst: Tensor, num_dst: int) -> tuple[Tensor, Tensor]:
     """Each pair of sender and receiver once, ordered by sender, those of one sender by receiver."""
     pairs, width = (src * num_dst + dst).unique(), max(num_dst, 1)
