@@ -17,12 +17,7 @@ torch.Size([7, 8])
 from edgewise.graph_attention import GraphAttention
 from edgewise.graphs import AttentionGraph, batch, bigbird, bipartite, causal, complete, dilated, window
 from edgewise.interop import attend_along, from_pyg, from_torch, to_torch
-from edgewise.message_passing import (
-    attention_weights,
-    cost,
-    plan_tiles,
-    propagate_attention,
-)
+from edgewise.message_passing import attention_weights, cost, prepare, propagate_attention
 from edgewise.transformer_layer import GraphTransformerLayer
 
 __version__ = "0.4.0"
@@ -42,7 +37,7 @@ __all__ = [
     "dilated",
     "from_pyg",
     "from_torch",
-    "plan_tiles",
+    "prepare",
     "propagate_attention",
     "to_torch",
     "window",

@@ -198,7 +198,7 @@ class GraphAttention(nn.Module):
     @staticmethod
     def _heads(x: Tensor, count: int) -> Tensor:
         """[..., n, h * d] to [n, ... times h, d]."""
-        heads = x.unflatten(-1, (count, -1))
+        heads = x.reshape(*x.shape[:-1], count, x.shape[-1] // count)
         return heads if x.dim() == 2 else heads.flatten(0, -4).movedim(0, 1).flatten(1, 2)
 
     def _of_leading(self, x: Tensor, query: Tensor) -> Tensor:
@@ -236,5 +236,5 @@ def of_edges(
     )
     kept = (torch.float32, q.dtype) if q.dtype in HALF else (q.dtype,)
     given, weight = (x if x.dtype in kept else x.to(q.dtype) for x in (attr, whole))
-    weight = weight.unflatten(-1, (num_heads, -1))  # [c, h, d]
-    return {"edge_attr": given, "edge_proj": weight.repeat(1, q.shape[1] // num_heads, 1)}
+    weight, times = weight.unflatten(-1, (num_heads, -1)), q.shape[1] // num_heads  # [c, h, d]
+    return {"edge_attr": given, "edge_proj": weight if times == 1 else weight.repeat(1, times, 1)}

@@ -127,10 +127,13 @@ def check_choice(name: str, value: object, allowed: Iterable[str]) -> None:
         raise UnknownNameError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}")
 
 
+HOOKS = [name for name in vars(nn.Module()) if name.endswith("_hooks") and "state_dict" not in name]
+
+
 def is_plain(module: nn.Module, kind: type[nn.Module] = nn.Linear) -> bool:
     """Whether a module does what its class and weights say: not replaced, wrapped, patched or hooked."""
     own = vars(module)
-    hooked = any(x for name, x in own.items() if name.endswith("_hooks") and "state_dict" not in name)
+    hooked = any(own.get(name) for name in HOOKS)
     return type(module) is kind and not hooked and not vars(kind).keys() & own.keys()
 
 

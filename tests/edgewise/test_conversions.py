@@ -217,7 +217,7 @@ PAIRS, edge_index, mask = torch.tensor([[0, 1], [1, 2]]), G.from_edge_index, G.f
         (lambda: edge_index(PAIRS.float(), 3), TypeError, "int64, got torch.float32"),
         (lambda: edge_index([[0], [1]], 3), TypeError, "int64, got list"),
         (lambda: edge_index(PAIRS.T[:1], 3), ValueError, r"be \[2, E\], got \[1, 2\]"),
-        (lambda: edge_index(PAIRS, 2), ValueError, r"dst must lie in 0..1, got 2"),
+        (lambda: edge_index(PAIRS, 2), ValueError, r"edge_index must lie in 0..1, got 2"),
         (lambda: mask(PAIRS, self_attention=True), TypeError, "mask must be a tensor of bool"),
         (lambda: mask(PAIRS[0] > 0, self_attention=True), ValueError, r"\[num_dst, num_src\], got \[2\]"),
         (lambda: mask(PAIRS.new_ones(2, 3) > 0, self_attention=True), ValueError, r"a square mask"),

@@ -2,6 +2,7 @@
 
 import importlib
 import math
+import pickle
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from torch.autograd import forward_ad
 
 import edgewise
 from edgewise.graphs import AttentionGraph, bigbird, bipartite, causal, complete, random_links, window
-from edgewise.message_passing import ENGINES, cost, operation, plan_tiles, propagate_attention
+from edgewise.message_passing import ENGINES, cost, operation, plan_tiles, prepare, propagate_attention
 from edgewise.message_passing import tile_plan as planning
 from support import TRITON, edge_graphs, interval_graphs, random_fields
 from support import check_propagation as check
@@ -378,16 +379,35 @@ def test_auto_takes_what_the_law_says_with_few_exceptions(monkeypatch):
 
     monkeypatch.setattr(operation, "ENGINES", {name: spy(name) for name in ENGINES})
     twice = AttentionGraph(*torch.tensor([[0, 0, 1], [1, 1, 0]]), 2)
-    some = (complete(8), twice, complete([200] * 5), complete([8] * 30), random_links(500, 3), ladder(300))
-    for graph in some:
+    some = (complete(8), twice, complete([200] * 5), complete([8] * 30))
+    lists = random_links(9000, 2), ladder(900), ladder(100)
+    for graph in (*some, *lists):
         propagate_attention(graph, *random_fields(graph, 4, 32))
     costs = [cost(graph, 4, 32) for graph in some]
-    assert taken == ["tiles", "csr", "tiles", "csr", "csr", "csr"] == [c.engine for c in costs]
+    expected = ["tiles", "scatter", "tiles", "csr"]
+    assert taken == [*expected, "csr", "scatter", "scatter"]
+    assert [c.engine for c in costs] == expected
     assert all(c.seconds[c.engine] == min(c.seconds.values()) for c in costs[2:])
+    prepared = [cost(prepare(graph, 4, 32), 4, 32).engine for graph in (*some, *lists)]
+    assert prepared == ["tiles", "scatter", "tiles", "csr", "csr", "csr", "scatter"]
     empty = AttentionGraph(*torch.zeros(2, 0, dtype=torch.int64), 100)
     assert cost(empty, 4, 32)[:2] == ({}, "scatter")
     assert plan_tiles(empty).scores == 0
-    assert [set(c.seconds) for c in costs] == [*[{"csr"}] * 2, *[{"csr", "tiles"}] * 2, *[{"csr"}] * 2]
+    assert [set(c.seconds) for c in costs] == [{"csr"}, set(), *[{"csr", "tiles"}] * 2]
+
+
+def test_what_a_graph_was_prepared_with_travels(doubled, monkeypatch):
+    """No pattern is made again in another process; the result is a new graph's, by another engine."""
+    new, given = ladder(900), {"edge_bias": torch.randn(1800, 4, requires_grad=True)}
+    fields = [x.double().requires_grad_() for x in random_fields(new, 4, 32)]
+    assert pickle.loads(pickle.dumps(new)).kept == {}
+    found = pickle.loads(pickle.dumps(prepare(ladder(900), 4, 32)))
+    monkeypatch.setattr(sparse, "_of_edges", None)
+    monkeypatch.setattr(sparse, "_stacked_runs", None)
+    outputs = [propagate_attention(graph, *fields, **given) for graph in (found, new)]
+    torch.testing.assert_close(*outputs)
+    leaves = [*fields, given["edge_bias"]]
+    torch.testing.assert_close(*(torch.autograd.grad(y.square().sum(), leaves) for y in outputs))
 
 
 def test_transforms_of_functions_go_through_auto():

@@ -4,6 +4,7 @@ import copy
 import importlib
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import product
 from typing import Any
 
 import torch
@@ -11,9 +12,10 @@ from torch import Tensor, nn
 
 from attention_on_edges.bench.engines import drawn
 from attention_on_edges.bench.harness import Case, Row, Run, in_turns
-from attention_on_edges.bench.many_graphs import FITTED
+from attention_on_edges.bench.many_graphs import FITTED, molecules_side_by_side
 from edgewise.graphs import AttentionGraph, complete, window
 from edgewise.interop import from_pyg, from_torch
+from edgewise.message_passing import prepare
 
 DIM, HEADS = 128, 4
 
@@ -63,12 +65,16 @@ def pyg_plan(small: bool = False) -> dict[str, Run]:
         runs[name] = in_turns(partial(gps_case, name, each))
     for name in ("grid, 400",) if small else WITH_ATTRIBUTES:
         full = f"{name}, 32 attributes per edge"
-        runs[full] = in_turns(partial(pyg_case, full, partial(_edge_index, name), edge_dim=32))
+        runs[full] = in_turns(partial(pyg_case, full, partial(_edges, FITTED[name]), edge_dim=32))
+    for count, width, given in () if small else product((16, 64, 256), (64, 128), (None, 16)):
+        full = f"{count} molecules, width {width}" + ("" if given is None else f", {given} attributes")
+        edges = partial(_edges, partial(molecules_side_by_side, count))
+        runs[full] = in_turns(partial(pyg_case, full, edges, edge_dim=given, width=width))
     return runs
 
 
-def _edge_index(name: str) -> Tensor:
-    return FITTED[name]().edge_index
+def _edges(make: Callable[[], AttentionGraph]) -> Tensor:
+    return make().edge_index
 
 
 def pyg_case(
@@ -76,19 +82,21 @@ def pyg_case(
     make: Callable[[], Tensor],
     device: torch.device | str = "cpu",
     edge_dim: int | None = None,
+    width: int = DIM,
 ) -> Case:
-    """A layer of width 128 with 4 heads and a skip connection, forward and backward, projections included.
+    """A layer with 4 heads and a skip connection, forward and backward, projections included.
 
-    *Projections alone* are queries, keys, values and the skip connection as one product: what no layer can
-    save. ``error`` is the largest difference of an output from PyG's.
+    Our graph is prepared, or made anew in each pass. *Projections alone* are queries, keys, values and the
+    skip connection as one product: what no layer can save. ``error`` is the largest difference of an output
+    from PyG's.
     """
     torch.manual_seed(0)
     edge_index = make().to(device)
-    conv = _pyg("TransformerConv")(DIM, DIM // HEADS, HEADS, edge_dim=edge_dim).to(device)
+    conv = _pyg("TransformerConv")(width, width // HEADS, HEADS, edge_dim=edge_dim).to(device)
     layer, nodes = from_pyg(conv), int(edge_index.max()) + 1
-    graph = AttentionGraph.from_edge_index(edge_index, nodes)
-    x = torch.randn(nodes, DIM, device=device, requires_grad=True)
-    product = nn.Linear(DIM, 4 * DIM, device=device)
+    graph = prepare(AttentionGraph.from_edge_index(edge_index, nodes), HEADS, width // HEADS)
+    x = torch.randn(nodes, width, device=device, requires_grad=True)
+    product_of_all = nn.Linear(width, 4 * width, device=device)
     attr = None if edge_dim is None else torch.randn(edge_index.shape[1], edge_dim, device=device)
     applied: Applied = {
         "TransformerConv": (conv, lambda: conv(x, edge_index, attr)),
@@ -97,7 +105,7 @@ def pyg_case(
             layer,
             lambda: layer(AttentionGraph.from_edge_index(edge_index, nodes), x, edge_attr=attr),
         ),
-        "projections alone": (product, lambda: product(x)),
+        "projections alone": (product_of_all, lambda: product_of_all(x)),
     }
     return _compared(name, applied, x, conv(x, edge_index, attr))
 
@@ -130,7 +138,7 @@ def _pyg(name: str) -> Any:
 
 def _compared(name: str, applied: Applied, x: Tensor, expected: Tensor) -> Case:
     """Each module's outputs and gradients of ``x`` and all weights."""
-    upstream = {width: torch.randn(len(x), width, device=x.device) for width in (DIM, 4 * DIM)}
+    upstream = {width: torch.randn(len(x), width, device=x.device) for width in (x.shape[1], 4 * x.shape[1])}
 
     def both_ways(module: nn.Module, apply: Callable[[], Tensor]) -> Tensor:
         found = apply()

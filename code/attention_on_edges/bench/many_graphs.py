@@ -107,7 +107,8 @@ def _cora() -> AttentionGraph:
     return symmetric_graph(torch.tensor(pairs), count)
 
 
-def _molecules(count: int) -> AttentionGraph:
+def molecules_side_by_side(count: int) -> AttentionGraph:
+    """The first molecules of a file; each atom attends to itself, too."""
     chosen = molecules()[:count]
     ends = [torch.tensor(m.bonds, dtype=torch.int64).reshape(-1, 3)[:, :2] for m in chosen]
     return batch([symmetric_graph(pairs, len(m.atoms)) for pairs, m in zip(ends, chosen, strict=True)])
@@ -124,7 +125,7 @@ def _roads(height: int, width: int) -> AttentionGraph:
 
 NATURAL: dict[str, Make] = {
     "Cora's citations": _cora,
-    "256 molecules": partial(_molecules, 256),
+    "256 molecules": partial(molecules_side_by_side, 256),
     "roads, 4,800 crossings": partial(_roads, 60, 80),
     "roads, 100,000 crossings": partial(_roads, 250, 400),
     "scale-free, 3 links, 6,000": partial(_scale_free, 6000, 3),

@@ -264,9 +264,9 @@ class AttentionGraph:
             raise TypeError(f"edge_index must be a tensor of int64, got {kind_of(edge_index)}")
         if edge_index.dim() != 2 or len(edge_index) != 2:
             raise ValueError(f"edge_index must be [2, E], got {list(edge_index.shape)}")
-        if edge_index.device.type in LATER and num_dst is None:  # at once
+        if num_dst is None:
             check_ids("edge_index", edge_index, check_count("num_nodes", num_src))
-            src, dst = edge_index.clone()
+            src, dst = _own(edge_index, copy=True)
             return cls.unchecked(num_src, None, edges=(src, dst))
         src, dst = edge_index
         try:
@@ -809,8 +809,11 @@ class AttentionGraph:
         return dgl.heterograph({("src", "attends", "dst"): ends}, {"src": self.num_src, "dst": self.num_dst})
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what has been derived from it: copies and pickles are light, and make it anew."""
-        return vars(self) | {"kept": {}} | ({} if self.intervals is None else {"_edges": None})
+        """Without what has been derived from it, which is made anew, unless edges in lists were prepared."""
+        if self.intervals is not None:
+            return vars(self) | {"kept": {}, "_edges": None}
+        light = {name: x for name, x in self.kept.items() if isinstance(x, (int, tuple, Tensor))}
+        return vars(self) | {"kept": light if "prepared" in self.kept else {}}
 
     def __repr__(self) -> str:
         sides = (
@@ -849,4 +852,4 @@ def _own(x: Tensor, copy: bool = False) -> Tensor:
     if not (copy or x.is_inference()):
         return x
     with torch.inference_mode(False):
-        return x.clone()
+        return x.clone(memory_format=torch.contiguous_format)

@@ -9,6 +9,7 @@ from edgewise.message_passing.operation import (
     ENGINES,
     KERNELS,
     attention_weights,
+    prepare,
     propagate_attention,
 )
 from edgewise.message_passing.scatter import edge_softmax, softmax_over_in_edges
@@ -21,6 +22,7 @@ __all__ = [
     "cost",
     "edge_softmax",
     "plan_tiles",
+    "prepare",
     "propagate_attention",
     "softmax_over_in_edges",
 ]

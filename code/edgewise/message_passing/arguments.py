@@ -21,8 +21,8 @@ def check_states(
     if list(x.shape) != shape:
         hint = _advice(graph, side, x.shape) if x.shape[-2:-1] != (tokens,) else ""
         raise ValueError(f"{name} must be {shape} for this graph and layer, got {list(x.shape)}{hint}")
-    dtype = layer.weight.dtype if is_plain(layer) else x.dtype
-    if x.dtype != dtype and not torch.is_autocast_enabled(x.device.type):
+    dtype = getattr(getattr(layer, "weight", None), "dtype", x.dtype)
+    if x.dtype != dtype and is_plain(layer) and not torch.is_autocast_enabled(x.device.type):
         raise ValueError(f"{name} must be {dtype} as the layer's weights are, got {x.dtype}")
 
 

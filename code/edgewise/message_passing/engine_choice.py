@@ -34,6 +34,13 @@ LAW: dict[str, dict[str, float]] = json.loads(
 )["nanoseconds"]
 """Nanoseconds of a forward and backward pass in float32 that each term takes, by engine."""
 
+GATHERED = {"new": (400_000, 900_000), "prepared": (50_000, 250_000)}
+"""Numbers of edges, E h d, below which ``auto`` takes ``scatter`` for lists on a CPU; and with attributes.
+
+Of a graph that is new, whose pattern ``csr`` would find first, and of one that was prepared. Chosen on random
+graphs of 200 to 30,000 edges; ``python -m attention_on_edges bench pyg`` has molecules.
+"""
+
 SHORT = 128
 """Senders side by side, per receiver at most, up to which a GPU with Triton does without tiles."""
 
@@ -66,8 +73,9 @@ def choose(
     if in_a_transform():
         return "scatter"
     if features:
-        return "triton" if _on_gpu_with_triton(graph) else "csr"
-    return "varlen" if suits_varlen(graph, q, v, bias, keep) else _cost(graph, *q.shape[1:]).engine
+        few = "scatter" if _are_few(graph, q.shape[1] * q.shape[2], attributes=True) else "csr"
+        return "triton" if _on_gpu_with_triton(graph) else few
+    return "varlen" if suits_varlen(graph, q, v, bias, keep) else cost(graph, *q.shape[1:]).engine
 
 
 def cost(graph: AttentionGraph, num_heads: int, head_dim: int) -> Cost:
@@ -76,8 +84,9 @@ def cost(graph: AttentionGraph, num_heads: int, head_dim: int) -> Cost:
     The cheaper one of ``csr`` and ``tiles``, with few exceptions: ``scatter`` inside of ``torch.func``'s
     transforms, which go through no other engine; ``tiles`` if the graph is one tile, small or half full;
     ``csr`` if there are two edges of the same pair; ``scatter`` for ``csr`` where PyTorch has no kernels
-    for that; and no prediction on a GPU. This is asked only where there is a choice:
-    edges with attributes go by ``csr`` always, some graphs on a GPU in half precision by ``varlen``.
+    for that, and for few edges in lists, fewer if they are prepared; and no prediction on a GPU. This is
+    asked only where there is a choice: edges with attributes go by ``csr`` or ``scatter``, some graphs on a
+    GPU in half precision by ``varlen``.
 
     Parameters
     ----------
@@ -95,7 +104,13 @@ def cost(graph: AttentionGraph, num_heads: int, head_dim: int) -> Cost:
     check_count("head_dim", head_dim, 1)
     if in_a_transform():
         return Cost({}, "scatter", "no other engine goes through torch.func's transforms and forward mode")
-    return _cost(graph, num_heads, head_dim)
+    return _cost(graph, num_heads, head_dim, int("prepared" in graph.kept))
+
+
+def _are_few(graph: AttentionGraph, width: int, attributes: bool) -> bool:
+    """Whether edges in lists are gathered sooner than sparse matrices are made of them."""
+    least = GATHERED["prepared" if "prepared" in graph.kept else "new"][attributes]
+    return graph.device.type == "cpu" and graph.num_edges * width < least
 
 
 def suits_varlen(graph: AttentionGraph, q: Tensor, v: Tensor, bias: OnEdges, keep: OnEdges) -> bool:
@@ -144,13 +159,18 @@ def _reach(graph: AttentionGraph) -> int:
 
 
 @kept
-def _cost(graph: AttentionGraph, num_heads: int, head_dim: int) -> Cost:
+def _cost(graph: AttentionGraph, num_heads: int, head_dim: int, prepared: int) -> Cost:
     on_cpu = graph.device.type == "cpu"
     if _on_gpu_with_triton(graph) and _reach(graph) <= SHORT:
         return Cost({}, "triton", "on a GPU one kernel reads each edge's sender where it lies")
     if graph.num_edges == 0:
         return Cost({}, "scatter", "there is no edge, which other engines need")
+    few = graph.intervals is None and _are_few(graph, num_heads * head_dim, attributes=False)
+    if few and not prepared:
+        return Cost({}, "scatter", "so few edges of a new graph are gathered sooner than they are sorted")
     one = is_one_tile(graph)
+    if few and not (one and not graph.has_multi_edges):
+        return Cost({}, "scatter", "so few edges are gathered sooner than sparse matrices are called")
     sparse, seconds = "csr" if runs_sparse(graph) else "scatter", {}
     if on_cpu and sparse == "csr":
         seconds["csr"] = predict("csr", count_edges(graph, num_heads), num_heads, head_dim)

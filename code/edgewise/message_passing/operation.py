@@ -21,7 +21,7 @@ from edgewise.message_passing.precision import Engine, in_full_precision, withou
 from edgewise.message_passing.scatter import edge_softmax, scatter
 from edgewise.message_passing.tiles import tiles
 from edgewise.message_passing.triton_engine import triton
-from edgewise.validation import check_choice, check_probability
+from edgewise.validation import check_choice, check_count, check_probability
 
 ENGINES: dict[str, Engine] = {"scatter": scatter, "csr": csr, "tiles": tiles}
 """How the sum over edges is executed, on any graph."""
@@ -122,6 +122,29 @@ def propagate_attention(
             # Tiles multiply what is masked by zero, and PyTorch's kernel makes zeros of a row of NaN.
             output = csr(graph, q, k, v, edge_bias, keep)
         return output.to(dtype)
+
+
+def prepare(graph: AttentionGraph, num_heads: int, head_dim: int) -> AttentionGraph:
+    """Make beforehand what ``engine="auto"`` needs of a graph and keep it there, by attention on zeros.
+
+    For a graph that serves many passes, in a loader's workers, and before a module is compiled or exported.
+    For a prepared graph ``auto`` takes what is fastest once all is made; for a new one of few edges, which is
+    not worth a pattern, what needs the least.
+
+    Parameters
+    ----------
+    graph : AttentionGraph
+        It is returned. Pickles and copies of it take along what was made of edges that are held in lists.
+    num_heads, head_dim : int
+        Heads of the attention, and the width of one.
+    """
+    heads, width = check_count("num_heads", num_heads, 1), check_count("head_dim", head_dim, 1)
+    graph.kept["prepared"] = True
+    q, k = (torch.zeros(n, heads, width, device=graph.device) for n in (graph.num_dst, graph.num_src))
+    bias = q.new_zeros(graph.num_edges, heads) if graph.intervals is None else None
+    with torch.no_grad():
+        propagate_attention(graph, q, k, k, edge_bias=bias)
+    return graph
 
 
 def _finite(*tensors: Tensor) -> bool:

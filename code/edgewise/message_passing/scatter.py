@@ -18,7 +18,7 @@ def edge_softmax(
     weight: Tensor | None = None,
 ) -> Tensor:
     """Score every edge, add its bias and attributes, and normalise over each receiver's in-edges: [E, h]."""
-    return _weights(graph, q, k, bias, _of_attributes(attr, weight))
+    return softmax_over_in_edges(graph, _scores(graph, q, k, bias, _of_attributes(attr, weight)))
 
 
 def _of_attributes(attr: Tensor | None, weight: Tensor | None) -> Tensor | None:
@@ -28,25 +28,23 @@ def _of_attributes(attr: Tensor | None, weight: Tensor | None) -> Tensor | None:
     return (attr @ weight.flatten(1)).unflatten(1, weight.shape[1:])
 
 
-def _weights(
-    graph: AttentionGraph, q: Tensor, k: Tensor, bias: Tensor | None, extra: Tensor | None
-) -> Tensor:
+def _scores(graph: AttentionGraph, q: Tensor, k: Tensor, bias: Tensor | None, extra: Tensor | None) -> Tensor:
     key = k.index_select(0, graph.src)
     score = (q.index_select(0, graph.dst) * (key if extra is None else key + extra)).sum(-1)
     score = score / math.sqrt(q.shape[-1])
-    return softmax_over_in_edges(graph, score if bias is None else score + bias)
+    return score if bias is None else score + bias
 
 
 def softmax_over_in_edges(graph: AttentionGraph, score: Tensor) -> Tensor:
     """Turn any scores [E, h] into weights that sum to one at each receiver; to zero if all are -inf."""
-    dst, numbers = graph.dst, torch.finfo(score.dtype)
-    highest = score.new_zeros(graph.num_dst, score.shape[1]).scatter_reduce(
-        0, dst[:, None].expand_as(score), score.detach(), "amax", include_self=False
+    dst, lowest = graph.dst, torch.finfo(score.dtype).min
+    highest = score.new_full((graph.num_dst, score.shape[1]), lowest).scatter_reduce_(
+        0, dst[:, None].expand_as(score), score.detach(), "amax"
     )
-    highest = highest.clamp(min=numbers.min)  # nothing to attend to: weights of zero
     weight = (score - highest.index_select(0, dst)).exp()
-    total = torch.zeros_like(highest).index_add(0, dst, weight)
-    return weight / total.clamp(min=numbers.tiny).index_select(0, dst)
+    total = torch.zeros_like(highest).index_add_(0, dst, weight)
+    total = total + (total == 0)  # nothing to attend to: weights of zero
+    return weight / total.index_select(0, dst)
 
 
 @in_full_precision
@@ -65,8 +63,8 @@ def scatter(
     Attributes of edges, [E, c], by their weight [c, h, d], are added to the senders' keys and values.
     """
     value, extra = v.index_select(0, graph.src), _of_attributes(attr, weight)  # [E, h, d]
-    share = _weights(graph, q, k, bias, extra)
+    share = softmax_over_in_edges(graph, _scores(graph, q, k, bias, extra))
     message = (share if keep is None else share * keep)[..., None] * (
         value if extra is None else value + extra
     )
-    return message.new_zeros(graph.num_dst, *message.shape[1:]).index_add(0, graph.dst, message)
+    return message.new_zeros(graph.num_dst, *message.shape[1:]).index_add_(0, graph.dst, message)
