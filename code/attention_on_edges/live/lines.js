@@ -3,7 +3,7 @@
   "use strict";
 
   const { enhance, make } = EdgewiseBase;
-  const percent = (p) => (p < 0.005 ? "under 1 %" : `${Math.round(100 * p)} %`);
+  const percent = (p) => (p < 0.005 ? "< 1 %" : `${Math.round(100 * p)} %`);
   const shown = (word) => word.trim() || "(space)";
 
   enhance("lines", (root, { texts }) => {
@@ -18,7 +18,7 @@
     const stage = make(root, "div", { class: "panels" }), picture = make(stage, "div", { class: "picture" });
     const panel = make(stage, "div", { class: "next" }), status = make(panel, "div", { "aria-live": "polite" });
     const next = make(status, "div"), said = make(status, "p", { class: "note" });
-    const bars = make(panel, "div"), undo = make(panel, "button", { type: "button" }, "Undo");
+    const bars = make(panel, "div", { class: "chances" }), undo = make(panel, "button", { type: "button" }, "Undo");
     undo.addEventListener("click", () => act(null));
 
     const pieceOf = (place) => shown(texts[number].pieces[place - 1]);
@@ -64,7 +64,7 @@
         if (what && what === cut) word.classList.add("gone");
       });
       const place = (along, across) => (column ? [across, along] : [along, across]).join(" ");
-      for (const line of [...lines].sort((one, other) => effect(other[2]) - effect(one[2]))) {
+      for (const line of [...lines].sort((one, other) => effect(one[2]) - effect(other[2]))) {  // the strongest on top
         const [a, b] = [at[line[0] - 1], at[line[1] - 1]], deep = side + 12 + (b - a) * (column ? 0.4 : 0.35), wide = effect(line[2]);
         const d = `M${place(a, side)}C${place(a, deep)} ${place(b, deep)} ${place(b, side)}`;
         const gone = line === cut || (cut?.length === 3 && line[0] === cut[0]);
@@ -79,13 +79,15 @@
     const now = () => (cut ? cut[cut.length - 1] : texts[number].likeliest);
 
     function tell() {
-      const { likeliest, note = "" } = texts[number], before = new Map(likeliest), after = new Map(now()), [answer] = likeliest[0];
+      const { likeliest, note = "" } = texts[number], before = new Map(likeliest), after = new Map(now()), [answer] = likeliest[0], least = likeliest[likeliest.length - 1][1];
       if (cut) after.set(answer, cut[cut.length - 2]);
       const best = shown(now()[0][0]), was = shown(answer);
       next.replaceChildren("Next word: ");
       make(next, "strong", {}, best);
       if (best !== was) next.append(` (was ${was})`);
-      said.textContent = !cut ? `Nothing is cut: choose a word or a line. ${note}` : cut.length === 3 ? `“${pieceOf(cut[0])}” is silenced: no later word attends to it.` : `The line from “${pieceOf(cut[0])}” to “${pieceOf(cut[1])}” is cut.`;
+      undo.disabled = !cut;
+      const outlined = "Outlined bars: before.";
+      said.textContent = !cut ? `${note} Choose a word or a line. The dot is a start token and stays.` : cut.length === 3 ? `“${pieceOf(cut[0])}” is silenced: no later word attends to it. ${outlined}` : `The line from “${pieceOf(cut[0])}” to “${pieceOf(cut[1])}” is cut. ${outlined}`;
       bars.replaceChildren();
       const rows = [...after].sort((a, b) => b[1] - a[1]).slice(0, 5);
       if (!rows.some(([word]) => word === answer)) rows.push([answer, after.get(answer)]);
@@ -95,7 +97,7 @@
         const both = make(row, "span", { class: "both", "aria-hidden": true });
         make(both, "i", { style: `width:${100 * chance}%` });
         if (cut && was > 0.05) make(both, "i", { class: "was", style: `width:${100 * was}%` });
-        make(row, "span", {}, cut ? `${was === undefined ? "" : percent(was)} → ${percent(chance)}` : percent(chance));
+        make(row, "span", {}, cut ? `${was === undefined ? `< ${percent(Math.max(0.01, least))}` : percent(was)} → ${percent(chance)}` : percent(chance));
       }
     }
 

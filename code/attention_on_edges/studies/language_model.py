@@ -165,40 +165,41 @@ FOUND_WITH, HELD_OUT = ("France", "Japan", "Italy"), {
 CAPITALS = {"France": "Paris", "Japan": "Tokyo", "Italy": "Rome"} | HELD_OUT
 
 
-def measure_capital(country: str) -> dict[str, Any]:
-    """Cut the line from a country to the last place in each of the 270 heads alone.
+def measure_capital(country: str, control: str) -> dict[str, Any]:
+    """Cut the line from a country to the last place in each of 270 heads alone; then that from ``control``.
 
     Returns
     -------
     dict
         Whether the capital is the model's ``answer``, its ``probability``, and with each edge cut,
-        [layers][heads]: the probability ``left``, and whether another word ``wins``; and ``gradient``, what
-        one backward pass says of these edges: the derivative of the log-probability by a bias of the edge,
-        over one less the edge's weight.
+        [layers][heads]: the probability ``left``, and whether another word ``wins``; the same probability
+        with each edge of the ``control`` cut; and ``gradient``, what one backward pass says of the country's:
+        the derivative of the log-probability by a bias of the edge, over one less the edge's weight.
     """
     tokenizer, model = language_model()
     read = NextWord(tokenizer, model, f"The capital of {country} is")
-    edge = int(read.numbers[len(read.ids) - 1, read.places(country)[0][-1]])
-    layers, heads = model.config.num_hidden_layers, model.config.num_attention_heads
-    cuts = torch.zeros(layers * heads, layers, read.graph.num_edges, heads, dtype=torch.bool)
-    number = torch.arange(layers * heads)
-    cuts[number, number // heads, edge, number % heads] = True
-    answer = one_token(tokenizer, CAPITALS[country])
-    whole, found = read.log_probs(torch.zeros_like(cuts[:1]))[0], read.log_probs(cuts)
+    layers, heads = shape = model.config.num_hidden_layers, model.config.num_attention_heads
+    number, answer = torch.arange(layers * heads), one_token(tokenizer, CAPITALS[country])
+    edges = [int(read.numbers[len(read.ids) - 1, read.places(word)[0][-1]]) for word in (country, control)]
+    cuts = torch.zeros(2, layers * heads, layers, read.graph.num_edges, heads, dtype=torch.bool)
+    for cut, edge in zip(cuts, edges, strict=True):
+        cut[number, number // heads, edge, number % heads] = True
+    whole = read.log_probs(torch.zeros_like(cuts[0, :1]))[0]
+    found, other = (read.log_probs(cut) for cut in cuts)
     bias = torch.zeros(layers, read.graph.num_edges, heads, requires_grad=True)
     with attend_along(model, read.graph, lambda layer: bias[layer], need_weights=True) as weights:
         logits = model(read.ids[None], use_cache=False, logits_to_keep=1).logits[0, -1]
     logits.log_softmax(-1)[answer].backward()
-    kept = torch.stack([weights[layer][0, edge] for layer in range(layers)])
+    kept = torch.stack([weights[layer][0, edges[0]] for layer in range(layers)])
     assert bias.grad is not None
-    shape = (layers, heads)
     return {
         "weights": DIGEST,
         "answer": bool(whole.argmax() == answer),
         "probability": float(whole[answer].exp()),
         "left": found[:, answer].exp().view(shape).tolist(),
         "wins": (found.argmax(1) != answer).view(shape).tolist(),
-        "gradient": (bias.grad[:, edge] / (1 - kept).clamp(min=1e-3)).tolist(),
+        "control": other[:, answer].exp().view(shape).tolist(),
+        "gradient": (bias.grad[:, edges[0]] / (1 - kept).clamp(min=1e-3)).tolist(),
     }
 
 
@@ -408,7 +409,7 @@ def language_parts() -> Iterator[Part]:
     for text in SHOWN:
         yield Part("shown", measure_shown, {"text": text})
     for country in (*FOUND_WITH, *HELD_OUT):
-        yield Part("capitals", measure_capital, {"country": country})
+        yield Part("capitals", measure_capital, {"country": country, "control": "capital"})
     yield Part("copying", measure_copying, {"counts": (1, 7, 20)})
     yield Part("first", measure_first, {"words": ("Mary", "John", "bed", "ran"), "tokens": 400})
     yield Part("shown", measure_shown, {"text": WRONG})
