@@ -21,3 +21,24 @@
   window.addEventListener("beforeprint", () => { theme ??= root.theme; root.theme = "light"; });
   window.addEventListener("afterprint", () => { root.theme = theme ?? root.theme; theme = undefined; });
 })();
+
+// A guess can be made: its answers are buttons, and the story's look back says which was chosen. Nothing is stored.
+window.addEventListener("DOMContentLoaded", () => {
+  const quotes = [...document.querySelectorAll(".bd-article blockquote")];
+  const box = quotes.find((quote) => quote.querySelector("strong")?.textContent === "Guess.");
+  const back = document.querySelector("#your-guess > h2"), items = [...(box?.querySelectorAll("li") ?? [])];
+  if (!back || !items.length) return;
+  const said = document.createElement("p");
+  said.className = "guessed";
+  back.after(said);
+  const buttons = items.map((item) => {
+    const button = document.createElement("button");
+    button.append(...(item.querySelector("p") ?? item).childNodes);
+    button.addEventListener("click", () => {
+      for (const each of buttons) each.setAttribute("aria-pressed", each === button);
+      said.textContent = `You guessed: ${button.textContent}.`;
+    });
+    item.replaceChildren(button);
+    return button;
+  });
+});
