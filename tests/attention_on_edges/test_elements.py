@@ -236,24 +236,33 @@ def test_a_cut_changes_the_pass_before_the_readers_eyes(opened, passes):
     assert shares_of(page, 0)[:5] == pytest.approx(expected.tolist(), abs=1e-3)
 
 
+CHOOSE = "Choose a word or a line. The dot is a start token and stays."
+
+
 def test_a_silenced_word_and_a_cut_line_change_the_next_word(opened):
     page = opened("lines")
     told = lambda: page.locator("[aria-live] > *").all_inner_texts()  # noqa: E731
-    assert told() == ["Next word: and", "Nothing is cut: choose a word or a line. He did."]
+    assert told() == ["Next word: and", "He did. " + CHOOSE]
     page.get_by_role("button", name="silence Tom").click()
-    assert told() == ["Next word: eat (was and)", "“Tom” is silenced: no later word attends to it."]
+    assert told() == [
+        "Next word: eat (was and)",
+        "“Tom” is silenced: no later word attends to it. Outlined bars: before.",
+    ]
     rows = page.locator(".chance").all_inner_texts()
-    assert [row.split("\n") for row in rows] == [["eat", "→ 90 %"], ["and", "80 % → 5 %"]]
+    assert [row.split("\n") for row in rows] == [["eat", "< 80 % → 90 %"], ["and", "80 % → 5 %"]]
     assert page.locator("path.gone").count() == 2  # both lines from Tom
     page.get_by_role("button", name="line from Tom to saw").focus()
     page.keyboard.press("Enter")
-    assert told() == ["Next word: go (was and)", "The line from “Tom” to “saw” is cut."]
+    assert told() == [
+        "Next word: go (was and)",
+        "The line from “Tom” to “saw” is cut. Outlined bars: before.",
+    ]
     assert page.locator(".chance").all_inner_texts()[1].split("\n") == ["and", "80 % → 20 %"]
     page.get_by_role("button", name="Undo").click()
-    assert told()[1] == "Nothing is cut: choose a word or a line. He did."
+    assert told()[1] == "He did. " + CHOOSE
     assert page.get_by_role("button", name="line from saw").count() == 0  # it changes next to nothing
     page.get_by_role("button", name="Again …").click()
-    assert told() == ["Next word: !", "Nothing is cut: choose a word or a line."]
+    assert told() == ["Next word: !", CHOOSE]
 
 
 def test_the_player_plays_in_silence_and_stops_at_the_end(opened):
