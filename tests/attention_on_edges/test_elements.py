@@ -249,7 +249,7 @@ def test_a_silenced_word_and_a_cut_line_change_the_next_word(opened):
         "“Tom” is silenced: no later word attends to it. Outlined bars: before.",
     ]
     rows = page.locator(".chance").all_inner_texts()
-    assert [row.split("\n") for row in rows] == [["eat", "< 80 % → 90 %"], ["and", "80 % → 5 %"]]
+    assert [row.split("\n") for row in rows] == [["eat", "< 10 % → 90 %"], ["and", "80 % → 5 %"]]
     assert page.locator("path.gone").count() == 2  # both lines from Tom
     page.get_by_role("button", name="line from Tom to saw").focus()
     page.keyboard.press("Enter")
