@@ -4,8 +4,10 @@ import copy
 import importlib
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib.util import find_spec
 from itertools import product
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor, nn
@@ -37,10 +39,13 @@ def _sparse(count: int, degree: int) -> Tensor:
     return torch.cat(edges, 1)
 
 
+OTHERWISE = "512 graphs of 20-40 nodes, degree 3"
+"""On which PyG's layer is also compiled, and runs with its extension if ``torch_scatter`` is installed."""
+
 PYG_WORKLOADS: dict[str, Callable[[], Tensor]] = {
     "128 complete graphs of 20-40 nodes": lambda: complete(drawn(128, 20, 40)).edge_index,
     "a window of 129 on 16,384 tokens": lambda: window(16_384, 64, 64).edge_index,
-    "512 graphs of 20-40 nodes, degree 3": lambda: _sparse(512, 3),
+    OTHERWISE: lambda: _sparse(512, 3),
     "a million edges: 1,667 graphs of 20-40 nodes, degree 20": lambda: _sparse(1667, 20),
 }
 """Each an edge_index."""
@@ -107,6 +112,13 @@ def pyg_case(
         ),
         "projections alone": (product_of_all, lambda: product_of_all(x)),
     }
+    if name == OTHERWISE:
+        compiled, known = torch.compile(conv), importlib.import_module("torch_geometric.typing")
+        applied["TransformerConv, compiled"] = (conv, lambda: compiled(x, edge_index))
+        if find_spec("torch_scatter"):
+            with_it = partial(mock.patch.object, known, "WITH_TORCH_SCATTER")
+            applied["TransformerConv"] = (conv, with_it(False)(lambda: conv(x, edge_index)))
+            applied["TransformerConv, torch-scatter"] = (conv, with_it(True)(lambda: conv(x, edge_index)))
     return _compared(name, applied, x, conv(x, edge_index, attr))
 
 
