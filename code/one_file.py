@@ -57,9 +57,9 @@ def attention_weights(graph: Graph, q: Tensor, k: Tensor) -> Tensor:
 
 
 def on_edges(graph: Graph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Message passing: a message per edge, a sum per token; [N, h, d]."""
-    messages = attention_weights(graph, q, k)[..., None] * v[graph.src]
-    return torch.zeros_like(q).index_add(0, graph.dst, messages)
+    """Message passing: a message per edge, a weighted sum per token; [N, h, d]."""
+    weights, messages = attention_weights(graph, q, k), v[graph.src]  # [E, h] and [E, h, d]
+    return torch.zeros_like(q).index_add(0, graph.dst, weights[..., None] * messages)
 
 
 def in_tiles(graph: Graph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -26,13 +26,13 @@ def mailbox(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def send_score_and_value(edges: Any) -> dict[str, Tensor]:
-    """Message function: the edge's score, and its sender's value."""
+    """What DGL calls a message function: the edge's score, and its sender's value."""
     score = (edges.src["k"] * edges.dst["q"]).sum(-1, keepdim=True)  # [E, h, 1]
     return {"score": score / math.sqrt(edges.src["k"].shape[-1]), "v": edges.src["v"]}
 
 
 def read_mailbox(nodes: Any) -> dict[str, Tensor]:
-    """Reduce function: softmax over a receiver's messages, then the weighted sum of their values."""
+    """DGL's reduce function: softmax over a receiver's scores, then the weighted sum of the values."""
     weight = nodes.mailbox["score"].softmax(1)  # [N, in-degree, h, 1]
     return {"wv": (weight * nodes.mailbox["v"]).sum(1)}
 
@@ -73,7 +73,7 @@ def exp_below(field: str, highest_field: str) -> Callable[[Any], dict[str, Tenso
 
 
 def fused(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Three kernels without feature-wide messages: score, softmax, weighted sum.
+    """Three kernels that copy no value to an edge: score, softmax, weighted sum.
 
     Not to be differentiated twice: DGL's softmax takes some second derivatives for zero.
     """

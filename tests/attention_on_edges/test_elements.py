@@ -149,7 +149,7 @@ def test_the_player_tells_every_weight_by_keyboard(opened):
     page.keyboard.press("ArrowLeft")
     for receiver in range(4):
         for sender in range(receiver + 1):
-            assert said(page) == "Attention of head 1, step 0: " + told(
+            assert said(page) == "Attention of head 2, step 0: " + told(
                 CAUSAL[0, 1], receiver, sender, TARGET
             )
             page.keyboard.press("ArrowRight")
@@ -214,7 +214,7 @@ def test_a_pass_is_stepped_through_and_its_numbers_are_the_models(opened, passes
     for row, found in weights.items():  # of each head, and their mean
         cell(page, row, 3).click()
         for head in range(4):
-            page.get_by_label("Head").select_option(str(head))
+            page.get_by_label("Head").select_option(label=str(head + 1))
             texts = page.locator("table tr:not(:first-child) td:nth-child(4)").all_text_contents()
             numbers = [number(text) for text in texts]
             assert numbers == pytest.approx(found[head, 3, : len(numbers)].tolist(), abs=0.006)
@@ -236,33 +236,25 @@ def test_a_cut_changes_the_pass_before_the_readers_eyes(opened, passes):
     assert shares_of(page, 0)[:5] == pytest.approx(expected.tolist(), abs=1e-3)
 
 
-CHOOSE = "Choose a word or a line. The dot is a start token and stays."
-
-
 def test_a_silenced_word_and_a_cut_line_change_the_next_word(opened):
     page = opened("lines")
     told = lambda: page.locator("[aria-live] > *").all_inner_texts()  # noqa: E731
-    assert told() == ["Next word: and", "He did. " + CHOOSE]
+    hint, before = "Choose a word or a line. The dot is a start token and stays.", "Outlined bars: before."
+    assert told() == ["Next word: and", f"He did. {hint}"]
     page.get_by_role("button", name="silence Tom").click()
-    assert told() == [
-        "Next word: eat (was and)",
-        "“Tom” is silenced: no later word attends to it. Outlined bars: before.",
-    ]
+    assert told() == ["Next word: eat (was and)", f"“Tom” is silenced: no later word attends to it. {before}"]
     rows = page.locator(".chance").all_inner_texts()
     assert [row.split("\n") for row in rows] == [["eat", "< 10 % → 90 %"], ["and", "80 % → 5 %"]]
     assert page.locator("path.gone").count() == 2  # both lines from Tom
     page.get_by_role("button", name="line from Tom to saw").focus()
     page.keyboard.press("Enter")
-    assert told() == [
-        "Next word: go (was and)",
-        "The line from “Tom” to “saw” is cut. Outlined bars: before.",
-    ]
+    assert told() == ["Next word: go (was and)", f"The line from “Tom” to “saw” is cut. {before}"]
     assert page.locator(".chance").all_inner_texts()[1].split("\n") == ["and", "80 % → 20 %"]
     page.get_by_role("button", name="Undo").click()
-    assert told()[1] == "He did. " + CHOOSE
+    assert told()[1] == f"He did. {hint}"
     assert page.get_by_role("button", name="line from saw").count() == 0  # it changes next to nothing
     page.get_by_role("button", name="Again …").click()
-    assert told() == ["Next word: !", CHOOSE]
+    assert told() == ["Next word: !", hint]
 
 
 def test_the_player_plays_in_silence_and_stops_at_the_end(opened):

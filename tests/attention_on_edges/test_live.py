@@ -304,8 +304,8 @@ def test_a_words_lines_are_all_of_its_attention_in_one_head_too(page):
     """Also of one that is written in several pieces: its weights are means over these."""
     change(page, text="The firefighters love their skateboards.")
     page.locator("summary").click()
-    for head in ("-1", "3"):
-        page.get_by_role("combobox", name="Head").select_option(head)
+    for head in ("all", "3"):
+        page.get_by_role("combobox", name="Head").select_option(label=head)
         settle(page)
         target, rows, lines = page.evaluate(
             """() => {
@@ -374,8 +374,8 @@ def test_ninety_five_in_a_hundred_held_out_sentences_are_not_doubted(translators
 
 def test_the_address_holds_the_state_and_brings_it_back(page, site):
     translate(page, "They live near the river.")
-    change(page, cuts=[["e2d", -1, -1, -1, 2]], reach=1)
-    page.wait_for_url("**&window=1")
+    change(page, cuts=[["e2d", 0, -1, -1, 2]], reach=1)
+    page.wait_for_url("**cut=e2d.1.-1.-1.2&window=1")
     found, address = said(page), page.url
     other = page.context.new_page()
     other.goto(address)

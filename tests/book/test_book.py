@@ -106,6 +106,19 @@ def test_no_raw_markup_and_no_warning_is_left(page):
     assert page.locator(".math:not(:has(mjx-container)), mjx-merror, [data-mjx-error]").count() == 0
 
 
+def test_layers_and_heads_are_counted_from_one(page):
+    """In text, pictures, what printed code says, and alternative texts; code itself counts from zero."""
+    said = page.evaluate(
+        """() => {
+            const body = document.body.cloneNode(true);
+            body.querySelectorAll(".cell_input, .highlight-python, style").forEach(part => part.remove());
+            const told = [...body.querySelectorAll("[alt], [aria-label]")];
+            return [body.textContent, ...told.map(node => node.alt ?? node.ariaLabel)].join("\\n");
+        }"""
+    )
+    assert re.findall(r".*\b(?:heads?|layers?) 0(?!\.).*", said, re.IGNORECASE) == []
+
+
 def built(url, site):
     """The file that the site shows at an address."""
     address = urldefrag(url).url.removeprefix(site).partition("?")[0]

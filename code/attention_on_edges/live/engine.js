@@ -230,7 +230,7 @@
         [names[field], y.subarray(row * count + i * width, row * count + (i + 1) * width)])));
     }
 
-    // Of one graph, the messages of the receivers that `rows` names, [rows, width], after the output projection.
+    // Of one graph, the weighted sums of the receivers that `rows` names, [rows, width], after the output projection.
     attend(kind, layer, attention, queries, senders, rows, options) {
       const width = this.config.dim_model, y = new Float32Array(queries.length * width);
       queries.forEach(({ query }, i) => {

@@ -26,8 +26,8 @@
     </div>
     <div class="on"><details><summary>Layer and head</summary><div class="bar" data-name="scope"></div>
         <p>A line is all edges from one word to another, as strong as its weight on average over layers and heads. Arcs above are within the source,
-          arcs below within the target; a word of the translation is drawn where it is written. Light lines, and those of a word to itself, are hidden.
-          When edges are cut, the weights of the receiver’s others grow to sum to one. Layers and heads count from 0.</p></details>
+          arcs below within the target. In the translation a line ends at the word that is being written; an arc comes from a
+          word written before, or from the dot, the start token. Light lines, and those of a word to itself, are hidden. When edges are cut, the weights of the receiver’s others grow to sum to one.</p></details>
       <a href="01-attention.html">Why does this work? Read the first chapter</a> <a href="using.html">Put the layer into your own model</a></div>`;
 
   // Writes a text in which *such words* are emphasised.
@@ -85,7 +85,7 @@
       chip(`Silence *${word}*`, () => this.change({ ...this.start, cuts: silence(first, "source", first.source.indexOf(word)) }));
       chip("Cut all lines across", () => this.change({ ...WHOLE, text: this.field.value, cuts: [["e2d", ANY, ANY, ANY, ANY]] }));
       chip(`Keep ${first.kept.length} of ${first.edges.toLocaleString("en")} edges: they are enough`, () => this.change({ ...this.start, kept: first.kept }));
-      this.selects = ["Layer", "Head"].map((noun, i) => choose(this.part("scope"), noun, [[ANY, "all"], ...Array.from({ length: counts[i] }, (_, n) => [n, n])], (n) => {
+      this.selects = ["Layer", "Head"].map((noun, i) => choose(this.part("scope"), noun, [[ANY, "all"], ...Array.from({ length: counts[i] }, (_, n) => [n, n + 1])], (n) => {
         this.scope = this.scope.with(i, Number(n));
         this.answer(this.state, null);
       }));

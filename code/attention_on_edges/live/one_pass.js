@@ -49,7 +49,7 @@
     make(root, "p", {}, "What the decoder translates if it attends to the encoder's states as they are");
     const list = make(root, "ul");
     lens.forEach((text, i) => {
-      const item = make(list, "li", {}, `after ${i ? `layer ${i - 1}` : "the embedding"}: `), final = runs[0].said.split(" ");
+      const item = make(list, "li", {}, `after ${i ? `layer ${i}` : "the embedding"}: `), final = runs[0].said.split(" ");
       text.split(" ").forEach((word, w) => make(item, word === final[w] ? "span" : "b", { lang, translate: "no" }, `${word} `));
     });
 
@@ -60,7 +60,7 @@
     const top = make(grid, "div", { role: "row" });
     make(top, "div", { role: "columnheader" }, "ids that the decoder reads");
     for (const [, id] of read) make(top, "div", { role: "columnheader", class: "id" }, id);
-    const labels = rows.map(([layer, name], r) => [r === last ? "writes" : STEPS[name][0], layer === null ? name : `layer ${layer}, ${name}`]);
+    const labels = rows.map(([layer, name], r) => [r === last ? "writes" : STEPS[name][0], layer === null ? name : `layer ${layer + 1}, ${name}`]);
     const lines = labels.map(([does, what], r) => {
       const line = make(grid, "div", { role: "row" }), label = make(line, "div", { role: "rowheader" });
       make(label, "b", {}, `${does} `);
@@ -82,7 +82,7 @@
       make(section, "span", { class: "title" }, name);
       return { section, box: make(section, "div") };
     });
-    const heads = choose(works.section, "Head", Object.values(runs[0].dots)[0].map((_, h) => [h, h]), (h) => { head = Number(h); work(); });
+    const heads = choose(works.section, "Head", Object.values(runs[0].dots)[0].map((_, h) => [h, h + 1]), (h) => { head = Number(h); work(); });
     works.box.before(heads.parentNode);
 
     function likeliest() {
@@ -104,7 +104,7 @@
     }
 
     function attention() {
-      const from = back(row) ? places.slice(0, place + 1) : senders;
+      const from = back(row) ? next.slice(0, place + 1) : senders;
       const kept = from.map((_, s) => back(row) || run === runs[0] || place !== cut[0] || s !== cut[1]);
       const scores = run.dots[row].map((dots) => from.map((_, s) => dots[place][s] / Math.sqrt(narrow)));
       const weights = scores.map((each) => softmax(each, kept)), highest = weights.map((each) => Math.max(...each));
@@ -114,7 +114,7 @@
       make(gathers.box, "p", { class: "note" }, "Mean weights of all heads, from 3 %.");
       heads.value = head ?? highest.indexOf(Math.max(...highest));
       const w = weights[heads.value], values = run.values[row][heads.value], dots = run.dots[row][heads.value][place];
-      table(works.box, [["from", "q · k", `÷ √${narrow}`, "weight", "value"], ...from.map((word, s) => [word, number(dots[s]),
+      table(works.box, [["from", "q · k", `÷ √${narrow}`, "weight", "value"], ...from.map((word, s) => [back(row) ? `${word} (reads ${places[s]})` : word, number(dots[s]),
         number(scores[heads.value][s]), kept[s] ? number(w[s]) : "cut", vector(values[s])])]);
       const terms = ordered(from.map((word, s) => [word, w[s]])).filter(([, x]) => x >= 0.005);
       const total = values[0].map((_, i) => from.map((_, s) => w[s] * values[s][i]).reduce(add));
@@ -135,7 +135,7 @@
       steps.value = step;
       steps.setAttribute("aria-valuetext", labels[step].join(", "));
       toggle.setAttribute("aria-pressed", run !== runs[0]);
-      which.textContent = `After ${quoted(places[place])}: ${labels[row].join(", ")}`;
+      which.textContent = `The place of ${quoted(next[place])}, which reads ${quoted(places[place])}: ${labels[row].join(", ")}`;
       likeliest();
       work();
     }
@@ -148,7 +148,7 @@
       const count = (kind) => run.kinds[to].filter((each) => each === kind).length, [layer, name] = rows[to];
       step = to;
       select(to, place);
-      said.textContent = `Step ${to + 1} of ${rows.length}${layer === null ? "" : `, in layer ${layer}`}: ${STEPS[name][1]} `
+      said.textContent = `Step ${to + 1} of ${rows.length}${layer === null ? "" : `, in layer ${layer + 1}`}: ${STEPS[name][1]} `
         + `Now ${count("read")} of ${places.length} places would write the word they have read, ${count("next")} the word to be written.`;
     }
     const walkTo = walkCells(grid, rows.length, places.length, { move: (r, p) => { select(r, p); lines[r][p].focus(); } });

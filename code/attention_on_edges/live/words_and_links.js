@@ -54,10 +54,12 @@
     return words;
   }
 
-  // A state as the part of an address after #, and back; null if it is none.
+  // A state as the part of an address after #, and back; null if it is none. There, layers and heads count from 1.
+  const toReader = (n) => (n === ANY ? n : n + 1), fromReader = (n) => (n > 0 ? n - 1 : n || NaN);
+
   function toLink({ text, cuts, reach, kept }) {
     const parts = new URLSearchParams({ text });
-    if (cuts.length) parts.set("cut", cuts.map((cut) => cut.join(".")).join("_"));
+    if (cuts.length) parts.set("cut", cuts.map(([kind, layer, head, ...ends]) => [kind, toReader(layer), toReader(head), ...ends].join(".")).join("_"));
     if (reach !== null) parts.set("window", reach);
     if (kept) parts.set("keep", kept.join("."));
     return `#live?${parts}`;
@@ -69,7 +71,7 @@
     const number = (text) => (/^-?\d{1,5}$/.test(text) ? Number(text) : NaN);
     const numbers = (name, by) => (parts.get(name) ?? "").split(by).slice(0, MOST_CUTS);
     const cuts = numbers("cut", "_").map((cut) => cut.split(".")).filter(([kind, ...rest]) => KINDS.includes(kind) && rest.length === 4)
-      .map(([kind, ...rest]) => [kind, ...rest.map(number)]).filter((cut) => !cut.some(Number.isNaN));
+      .map(([kind, ...rest]) => [kind, ...rest.map(number)]).map(([kind, layer, head, ...ends]) => [kind, fromReader(layer), fromReader(head), ...ends]).filter((cut) => !cut.some(Number.isNaN));
     return {
       text: (parts.get("text") ?? "").slice(0, MOST_TEXT), cuts, reach: /^\d$/.test(reach) ? Number(reach) : null,
       kept: parts.has("keep") ? numbers("keep", ".").map(number).filter((n) => n >= 0) : null,

@@ -26,11 +26,14 @@ GRAPHS = ("enc", "dec", "cross")
 
 @dataclass(frozen=True, order=True)
 class Head:
-    """One head of a model: on which of ``GRAPHS``, in which layer, and its number there."""
+    """One head of a model: on which of ``GRAPHS``, in which layer, and its number there, both from 0."""
 
     graph: str
     layer: int
     number: int
+
+    def __str__(self) -> str:
+        return f"{self.graph}, layer {self.layer + 1}, head {self.number + 1}"
 
 
 def attention_at(model: Transformer, graph: str, layer: int) -> MultiHeadAttention:

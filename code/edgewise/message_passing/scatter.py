@@ -64,7 +64,6 @@ def scatter(
     """
     value, extra = v.index_select(0, graph.src), _of_attributes(attr, weight)  # [E, h, d]
     share = softmax_over_in_edges(graph, _scores(graph, q, k, bias, extra))
-    message = (share if keep is None else share * keep)[..., None] * (
-        value if extra is None else value + extra
-    )
-    return message.new_zeros(graph.num_dst, *message.shape[1:]).index_add_(0, graph.dst, message)
+    message = value if extra is None else value + extra
+    weighted = (share if keep is None else share * keep)[..., None] * message
+    return weighted.new_zeros(graph.num_dst, *weighted.shape[1:]).index_add_(0, graph.dst, weighted)
