@@ -149,7 +149,7 @@ def test_the_player_tells_every_weight_by_keyboard(opened):
     page.keyboard.press("ArrowLeft")
     for receiver in range(4):
         for sender in range(receiver + 1):
-            assert said(page) == "Attention of head 1, step 0: " + told(
+            assert said(page) == "Attention of head 2, step 0: " + told(
                 CAUSAL[0, 1], receiver, sender, TARGET
             )
             page.keyboard.press("ArrowRight")

@@ -88,16 +88,16 @@ def att_animation(
     mode : str
         The graph that is shown first: ``"e2e"``, ``"e2d"`` or ``"d2d"``.
     src, tgt : sequence of str
-        Source symbols, and those that the decoder read.
+        Source symbols, and a name for each place of the target: the symbol that it is to write.
     head_id : int
-        Which head.
+        Which head, from 0.
     moments : sequence of str, optional
         What each moment is called; "epoch 1", "epoch 2", ... if not given.
     """
     ends = {"e2e": (src, src), "e2d": (tgt, src), "d2d": (tgt, tgt)}  # receivers, senders
     weights = {m: np.stack([np.asarray(moment[i][head_id]) for moment in maps]) for i, m in enumerate(VIEWS)}
     named = list(moments) if moments else [f"epoch {i + 1}" for i in range(len(maps))]
-    title, last = f"Attention of head {head_id}", weights[mode][-1]
+    title, last = f"Attention of head {head_id + 1}", weights[mode][-1]
     told = (
         f"{title}, {VIEWS[mode]}, {named[-1]}: {len(last)} tokens attend to {len(last[0])}; a token's "
         f"largest weight is {last.max(1).mean():.2f} on average."

@@ -49,7 +49,7 @@
     make(root, "p", {}, "What the decoder translates if it attends to the encoder's states as they are");
     const list = make(root, "ul");
     lens.forEach((text, i) => {
-      const item = make(list, "li", {}, `after ${i ? `layer ${i - 1}` : "the embedding"}: `), final = runs[0].said.split(" ");
+      const item = make(list, "li", {}, `after ${i ? `layer ${i}` : "the embedding"}: `), final = runs[0].said.split(" ");
       text.split(" ").forEach((word, w) => make(item, word === final[w] ? "span" : "b", { lang, translate: "no" }, `${word} `));
     });
 
@@ -60,7 +60,7 @@
     const top = make(grid, "div", { role: "row" });
     make(top, "div", { role: "columnheader" }, "ids that the decoder reads");
     for (const [, id] of read) make(top, "div", { role: "columnheader", class: "id" }, id);
-    const labels = rows.map(([layer, name], r) => [r === last ? "writes" : STEPS[name][0], layer === null ? name : `layer ${layer}, ${name}`]);
+    const labels = rows.map(([layer, name], r) => [r === last ? "writes" : STEPS[name][0], layer === null ? name : `layer ${layer + 1}, ${name}`]);
     const lines = labels.map(([does, what], r) => {
       const line = make(grid, "div", { role: "row" }), label = make(line, "div", { role: "rowheader" });
       make(label, "b", {}, `${does} `);
@@ -73,7 +73,7 @@
     });
     const note = make(root, "p", { class: "note" }, "It would write ");
     for (const [kind, text] of Object.entries(MEANING)) make(note, "span", { class: `key ${kind}` }, text);
-    note.append("; the paler, the less sure. “_” is a space, “-s” continues a word. The word in the last row is read in the next column. "
+    note.append("; the paler, the less sure. “_” is a space, “-s” continues a word. A place is called by its word in the last row, which the next column reads. "
       + "All rows are read by the final norm and the output layer, which were trained for the last row.");
 
     const panels = make(root, "div", { class: "panels" }), which = make(panels, "b");
@@ -82,7 +82,7 @@
       make(section, "span", { class: "title" }, name);
       return { section, box: make(section, "div") };
     });
-    const heads = choose(works.section, "Head", Object.values(runs[0].dots)[0].map((_, h) => [h, h]), (h) => { head = Number(h); work(); });
+    const heads = choose(works.section, "Head", Object.values(runs[0].dots)[0].map((_, h) => [h, h + 1]), (h) => { head = Number(h); work(); });
     works.box.before(heads.parentNode);
 
     function likeliest() {
@@ -97,14 +97,14 @@
       heads.parentNode.hidden = !run.dots[row];
       if (run.dots[row]) return attention();
       const [learned, position] = embedded.map((vectors) => vectors[place]), id = read[place][1];
-      gathers.box.append(row ? "itself alone" : `the word itself, id ${id}, and its position, ${place}`);
+      gathers.box.append(row ? "itself alone" : `the word it has read, ${quoted(places[place])}, id ${id}, and its position, ${place}`);
       if (row) works.box.append("No edges: the same small network changes each state by itself, and its output is added to the state.");
       else table(works.box, [[`√${wide} × row ${id} of the embedding`, vector(learned, 2)], [`+ position ${place}`, vector(position, 2)],
         ["= the state", vector(learned.map((x, i) => x + position[i]), 2)]]);
     }
 
     function attention() {
-      const from = back(row) ? places.slice(0, place + 1) : senders;
+      const from = back(row) ? next.slice(0, place + 1) : senders;
       const kept = from.map((_, s) => back(row) || run === runs[0] || place !== cut[0] || s !== cut[1]);
       const scores = run.dots[row].map((dots) => from.map((_, s) => dots[place][s] / Math.sqrt(narrow)));
       const weights = scores.map((each) => softmax(each, kept)), highest = weights.map((each) => Math.max(...each));
@@ -135,7 +135,7 @@
       steps.value = step;
       steps.setAttribute("aria-valuetext", labels[step].join(", "));
       toggle.setAttribute("aria-pressed", run !== runs[0]);
-      which.textContent = `After ${quoted(places[place])}: ${labels[row].join(", ")}`;
+      which.textContent = `The place of ${quoted(next[place])}: ${labels[row].join(", ")}`;
       likeliest();
       work();
     }
@@ -148,7 +148,7 @@
       const count = (kind) => run.kinds[to].filter((each) => each === kind).length, [layer, name] = rows[to];
       step = to;
       select(to, place);
-      said.textContent = `Step ${to + 1} of ${rows.length}${layer === null ? "" : `, in layer ${layer}`}: ${STEPS[name][1]} `
+      said.textContent = `Step ${to + 1} of ${rows.length}${layer === null ? "" : `, in layer ${layer + 1}`}: ${STEPS[name][1]} `
         + `Now ${count("read")} of ${places.length} places would write the word they have read, ${count("next")} the word to be written.`;
     }
     const walkTo = walkCells(grid, rows.length, places.length, { move: (r, p) => { select(r, p); lines[r][p].focus(); } });

@@ -117,7 +117,7 @@ def _run(
 
 
 def _names(data: Mapping[str, Any]) -> list[str]:
-    return [name if layer is None else f"layer {layer}, {name}" for layer, name in data["rows"]]
+    return [name if layer is None else f"layer {layer + 1}, {name}" for layer, name in data["rows"]]
 
 
 def _told(data: Mapping[str, Any]) -> str:
@@ -144,9 +144,9 @@ def _picture(data: Mapping[str, Any]) -> bytes:
             (color, weight), box = LOOKS[kind], (x - 0.46, y - 0.42)
             ax.add_patch(plt.Rectangle(box, 0.92, 0.84, color=color, alpha=0.6 * share, lw=0))
             ax.text(x, y, word.replace("$", r"\$"), ha="center", va="center", weight=weight)
-    ax.set_xticks(range(len(data["read"])), [word for word, _ in data["read"]])
+    ax.set_xticks(range(len(data["next"])), data["next"])
     ax.set_yticks(range(len(data["rows"])), _names(data))
-    ax.set(xlim=(-0.5, len(data["next"]) - 0.5), ylim=(len(data["rows"]) - 0.5, -0.5), xlabel="has read")
+    ax.set(xlim=(-0.5, len(data["next"]) - 0.5), ylim=(len(data["rows"]) - 0.5, -0.5), xlabel="is to write")
     ax.xaxis.tick_top()
     ax.xaxis.set_label_position("top")
     ax.spines[:].set_visible(False)
