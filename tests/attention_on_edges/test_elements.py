@@ -214,7 +214,7 @@ def test_a_pass_is_stepped_through_and_its_numbers_are_the_models(opened, passes
     for row, found in weights.items():  # of each head, and their mean
         cell(page, row, 3).click()
         for head in range(4):
-            page.get_by_label("Head").select_option(str(head))
+            page.get_by_label("Head").select_option(label=str(head + 1))
             texts = page.locator("table tr:not(:first-child) td:nth-child(4)").all_text_contents()
             numbers = [number(text) for text in texts]
             assert numbers == pytest.approx(found[head, 3, : len(numbers)].tolist(), abs=0.006)
