@@ -118,7 +118,7 @@
         number(scores[heads.value][s]), kept[s] ? number(w[s]) : "cut", vector(values[s])])]);
       const terms = ordered(from.map((word, s) => [word, w[s]])).filter(([, x]) => x >= 0.005);
       const total = values[0].map((_, i) => from.map((_, s) => w[s] * values[s][i]).reduce(add));
-      make(works.box, "p", {}, `Received: ${terms.slice(0, 3).map(([word, x]) => `${number(x)} × what ${quoted(word)} holds`).join(" + ")}`
+      make(works.box, "p", {}, `Received: ${terms.slice(0, 3).map(([word, x]) => `${number(x)} × what ${quoted(word)} hands over`).join(" + ")}`
         + `${terms.length > 3 ? " + …" : ""} = ${vector(total)}, ${total.length} of its ${narrow} numbers.`);
     }
 
