@@ -88,7 +88,7 @@ def att_animation(
     mode : str
         The graph that is shown first: ``"e2e"``, ``"e2d"`` or ``"d2d"``.
     src, tgt : sequence of str
-        What the places of source and target are called.
+        Source symbols, and a name for each place of the target: the symbol that it is to write.
     head_id : int
         Which head, from 0.
     moments : sequence of str, optional

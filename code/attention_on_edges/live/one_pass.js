@@ -73,7 +73,7 @@
     });
     const note = make(root, "p", { class: "note" }, "It would write ");
     for (const [kind, text] of Object.entries(MEANING)) make(note, "span", { class: `key ${kind}` }, text);
-    note.append("; the paler, the less sure. “_” is a space, “-s” continues a word. The word in the last row is read in the next column. "
+    note.append("; the paler, the less sure. “_” is a space, “-s” continues a word. A place is called by its word in the last row, which the next column reads. "
       + "All rows are read by the final norm and the output layer, which were trained for the last row.");
 
     const panels = make(root, "div", { class: "panels" }), which = make(panels, "b");
@@ -97,7 +97,7 @@
       heads.parentNode.hidden = !run.dots[row];
       if (run.dots[row]) return attention();
       const [learned, position] = embedded.map((vectors) => vectors[place]), id = read[place][1];
-      gathers.box.append(row ? "itself alone" : `the word itself, id ${id}, and its position, ${place}`);
+      gathers.box.append(row ? "itself alone" : `the word it has read, ${quoted(places[place])}, id ${id}, and its position, ${place}`);
       if (row) works.box.append("No edges: the same small network changes each state by itself, and its output is added to the state.");
       else table(works.box, [[`√${wide} × row ${id} of the embedding`, vector(learned, 2)], [`+ position ${place}`, vector(position, 2)],
         ["= the state", vector(learned.map((x, i) => x + position[i]), 2)]]);
@@ -118,7 +118,7 @@
         number(scores[heads.value][s]), kept[s] ? number(w[s]) : "cut", vector(values[s])])]);
       const terms = ordered(from.map((word, s) => [word, w[s]])).filter(([, x]) => x >= 0.005);
       const total = values[0].map((_, i) => from.map((_, s) => w[s] * values[s][i]).reduce(add));
-      make(works.box, "p", {}, `Received: ${terms.slice(0, 3).map(([word, x]) => `${number(x)} × what ${quoted(word)} holds`).join(" + ")}`
+      make(works.box, "p", {}, `Received: ${terms.slice(0, 3).map(([word, x]) => `${number(x)} × what ${quoted(word)} hands over`).join(" + ")}`
         + `${terms.length > 3 ? " + …" : ""} = ${vector(total)}, ${total.length} of its ${narrow} numbers.`);
     }
 
