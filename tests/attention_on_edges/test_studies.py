@@ -3,19 +3,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
-from torch.nn.functional import conv1d
 
 from attention_on_edges import runs, tasks
-from attention_on_edges.models.gnn import reduce_edges
-from attention_on_edges.models.mixing import make_mixing_model
-from attention_on_edges.pool import GraphPool
 from attention_on_edges.runs import Experiment, ModelConfig, artifacts
 from attention_on_edges.studies import STUDIES, Study, load_study, run_study
 from attention_on_edges.studies import results as studies
 from attention_on_edges.studies.results import Results
 from attention_on_edges.training import TrainingConfig
-from book_support import TINY, VOCAB, random_pairs
+from book_support import TINY
 from edgewise.validation import InputError
 
 SIZE = {"N": 1, "dim_model": 8, "dim_ff": 12, "h": 2}
@@ -119,38 +114,6 @@ def test_committed_figures_are_of_the_studies_there_are(name):
     assert recorded == STUDIES[name].config
     assert not results.provenance["changed"]
     assert [row | entry.label for row, entry in zip(results.rows, entries, strict=True)] == results.rows
-
-
-def encoded_with(how, mix, **size):
-    """The encoder's states, and what they are if ``mix`` takes values to mixed ones."""
-    torch.manual_seed(0)
-    model = make_mixing_model(VOCAB, VOCAB, how, **SIZE | size).eval()
-    batch, layer = GraphPool()(*random_pairs([(5, 4), (2, 3), (1, 1)])), model.encoder.layers[0]
-    x = model.embed(model.src_embed, *batch.src)
-    v = layer.self_attn.get(layer.sublayer[0].before(x), "v")["v"]
-    y = layer.sublayer[1](x + mix(batch, layer.self_attn, v), layer.feed_forward)
-    return model.encode(batch)["enc"], model.encoder.norm(y)
-
-
-@pytest.mark.parametrize("how", ["sum", "mean", "max"])
-def test_values_are_mixed_without_weights(how):
-    def mix(batch, attention, v):
-        return attention.get_o(reduce_edges(batch.enc, v.index_select(0, batch.enc.src), how))
-
-    torch.testing.assert_close(*encoded_with(how, mix))
-
-
-def test_a_mixing_convolution_is_torchs():
-    """Three heads take offsets 0, -1 and 1: a kernel of width three."""
-
-    def mix(batch, attention, v):
-        weight, kernel = attention.out_proj.weight.view(12, 3, 4), torch.zeros(12, 12, 3)
-        for head, tap in enumerate((1, 0, 2)):
-            kernel[:, 4 * head : 4 * head + 4, tap] = weight[:, head]
-        parts = v.flatten(1).split(batch.src_lengths)
-        return torch.cat([conv1d(x.T, kernel, attention.out_proj.bias, padding=1).T for x in parts])
-
-    torch.testing.assert_close(*encoded_with("convolution", mix, dim_model=12, h=3))
 
 
 def test_a_paired_difference_is_students_t_of_the_differences():

@@ -10,7 +10,6 @@ import torch
 
 from attention_on_edges.corpora.tokenizer_config import TokenizerConfig
 from attention_on_edges.models.halting import check_halting
-from attention_on_edges.models.mixing import make_mixing_model
 from attention_on_edges.models.sparse_translator import on_source_graph
 from attention_on_edges.models.transformer import Transformer, make_model
 from attention_on_edges.models.universal import UTransformer, make_universal_model
@@ -65,17 +64,6 @@ class UniversalConfig:
 
 
 @dataclass(frozen=True)
-class MixingConfig(ModelConfig):
-    """A :class:`ModelConfig` with another aggregator than attention: ``how`` as in ``make_mixing_model``."""
-
-    how: str = "attention"
-
-    def build(self, vocab_size: int) -> Transformer:
-        """Return a model of this size."""
-        return make_mixing_model(vocab_size, vocab_size, **asdict(self))
-
-
-@dataclass(frozen=True)
 class SparseConfig(ModelConfig):
     """A :class:`ModelConfig` on a source graph: ``source_graph`` and ``reach`` as in ``on_source_graph``."""
 
@@ -110,7 +98,7 @@ class Experiment:
         Its purpose, in a sentence.
     task : str
         Data: a toy task, as in ``get_dataset``, or a corpus, as in ``corpora.load``.
-    model : ModelConfig, MixingConfig, SparseConfig or UniversalConfig
+    model : ModelConfig, SparseConfig or UniversalConfig
         Kind and size of the model.
     training : TrainingConfig
         How it is trained.
@@ -152,7 +140,7 @@ class Experiment:
             If a field is missing, unknown or out of its range.
         """
         parts = dict(config)
-        kinds = {"max_steps": UniversalConfig, "how": MixingConfig, "source_graph": SparseConfig}
+        kinds = {"max_steps": UniversalConfig, "source_graph": SparseConfig}
         kind = next((kind for mark, kind in kinds.items() if mark in parts.get("model", ())), ModelConfig)
         found = {"model": kind, "training": TrainingConfig, "tokenizer": TokenizerConfig, "search": Search}
         for name, kind in found.items():

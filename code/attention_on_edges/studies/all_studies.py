@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from attention_on_edges.corpora.tokenizer_config import TokenizerConfig
-from attention_on_edges.runs.experiment import Experiment, MixingConfig, ModelConfig, SparseConfig
+from attention_on_edges.runs.experiment import Experiment, ModelConfig, SparseConfig
 from attention_on_edges.studies.chains import PRICES, chain_runs
 from attention_on_edges.studies.citations import link_runs
 from attention_on_edges.studies.fitting import FitConfig, FitRun
@@ -126,22 +126,6 @@ def _heads() -> Study:
     return Study("heads", "Do several heads make it likelier that training succeeds?", tuple(entries))
 
 
-def _mixing(name: str, task: str, course: TrainingConfig, heads: tuple[int, ...]) -> Study:
-    entries = [
-        Experiment(
-            f"{how}, {h} head{'s' if h > 1 else ''}",
-            f"Learn to {task}, with or without attention.",
-            task,
-            MixingConfig(N=1, dim_model=128, dim_ff=256, h=h, shared=True, how=how),
-            replace(course, seed=seed),
-        )
-        for how in ("sum", "mean", "max", "convolution", "attention")
-        for h in heads
-        for seed in range(3)
-    ]
-    return Study(name, "What can be done without attention?", tuple(entries))
-
-
 def _feed_forward() -> Study:
     """Widths of the feed-forward layer; the model's width shrinks to keep the number of weights."""
     wide = {"0": (164, 0), "1/2": (152, 76), "1": (144, 144)}
@@ -190,8 +174,6 @@ STUDIES = {
     for study in (
         _heads(),
         _feed_forward(),
-        _mixing("mixing", "sort", SORT, (1, 4)),
-        _mixing("mixing-copy", "copy", COPY, (4,)),
         _stability(),
         Study("chains", "Does adaptive depth find how many steps a token needs?", tuple(chain_runs())),
         Study("prices", "Does the weight of steps in the loss decide how many?", tuple(chain_runs(PRICES))),
