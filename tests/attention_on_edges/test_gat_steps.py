@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import torch
 from torch.nn.functional import elu
-from torch_geometric.nn import GATv2Conv
 
 from attention_on_edges.studies import gat_steps
 from attention_on_edges.studies.fitting import FitConfig
-from attention_on_edges.studies.gat_steps import STEPS, GATv2Layer, StepLayer, nodes_right, train_steps
+from attention_on_edges.studies.gat_steps import STEPS, StepLayer, nodes_right, train_steps
 from edgewise.graphs import complete
 
 GENERATOR = torch.Generator().manual_seed(0)
@@ -23,21 +22,9 @@ def moved(layer):
     return layer
 
 
-def test_gatv2_is_pygs():
-    layer, theirs = moved(GATv2Layer(16, 16, 4)), GATv2Conv(16, 4, heads=4, add_self_loops=False)
-    with torch.no_grad():
-        for ours, wanted in ((layer.value, theirs.lin_l), (layer.receiver, theirs.lin_r)):
-            wanted.weight.copy_(ours.weight)
-            wanted.bias.zero_()
-        theirs.att.copy_(layer.as_sender[None])
-        theirs.bias.copy_(layer.bias)
-    torch.testing.assert_close(layer(GRAPH, X), theirs(X, GRAPH.edge_index))
-    assert len(list(layer.parameters())) == 4
-
-
 def test_rungs_are_their_formulas():
     """Each step acts whether or not those before it are there; with none it is GAT and its nonlinearity."""
-    for steps in [*gat_steps.LADDER.values(), *gat_steps.WITHOUT.values(), *gat_steps.BY_GATV2.values()]:
+    for steps in [*gat_steps.LADDER.values(), *gat_steps.WITHOUT.values()]:
         layer = moved(StepLayer(16, 4, 24, steps))
         sums = (lambda x, new: x + new) if "residual" in steps else (lambda x, new: new)
         norms = layer.norms if "norm" in steps else [lambda x: x] * 2
@@ -47,7 +34,6 @@ def test_rungs_are_their_formulas():
             weights = scores.masked_fill(~GRAPH.to_mask(), -torch.inf).softmax(-1)
             new = torch.einsum("hji,ihd->jhd", weights, v).flatten(1)
         else:
-            assert isinstance(layer.gat, GATv2Layer) == (gat_steps.GATV2 in steps)
             new = layer.gat(GRAPH, norms[0](X))
         new = layer.out(new) if "output matrix" in steps else new
         if "feed-forward" in steps:

@@ -82,11 +82,11 @@ class GNNLayer(nn.Module):
     r"""The basic graph layer: own state and aggregated neighbours, each projected, summed and activated.
 
     .. math::
-        h_j' = \sigma\Big( U h_j + \mathrm{aggregate}_{i \to j}\, V h_i \Big)
+        x_j' = \sigma\Big( U x_j + \mathrm{aggregate}_{i \to j}\, W_v x_i \Big)
 
     With ``how="sum"`` this is the layer of Joshi (2020), without a bias; the GCN of Kipf and Welling (2017)
-    has one matrix and divides by degrees. With attention, weights come from :math:`Q h_j` and
-    :math:`K h_i`. A node without in-edges gets :math:`\sigma(U h_j)`; :math:`\sigma` is the ReLU.
+    has one matrix and divides by degrees. With attention, weights come from :math:`W_q x_j` and
+    :math:`W_k x_i`. A node without in-edges gets :math:`\sigma(U x_j)`; :math:`\sigma` is the ReLU.
 
     Parameters
     ----------
@@ -107,9 +107,9 @@ class GNNLayer(nn.Module):
         super().__init__()
         self.num_heads, self.how = _check_heads(dim_out, num_heads), how
         check_choice("how", how, AGGREGATORS)
-        self.own, self.value = _matrix(dim_in, dim_out), _matrix(dim_in, dim_out)  # U, V
+        self.own, self.value = _matrix(dim_in, dim_out), _matrix(dim_in, dim_out)  # U, W_v
         if how == "attention":
-            self.query, self.key = _matrix(dim_in, dim_out), _matrix(dim_in, dim_out)  # Q, K
+            self.query, self.key = _matrix(dim_in, dim_out), _matrix(dim_in, dim_out)  # W_q, W_k
 
     def forward(self, graph: AttentionGraph, x: Tensor) -> Tensor:
         """States [n, dim_in] to states [n, dim_out]."""
@@ -124,8 +124,8 @@ class GATLayer(nn.Module):
     r"""Graph attention with an additive score (Veličković et al. 2018, eq. 1 to 5).
 
     .. math::
-        s_{ij} = \mathrm{LeakyReLU}\big(a^\top W h_j + b^\top W h_i\big), \qquad
-        h_j' = \sum_{i \to j} \mathrm{softmax}_i(s_{ij})\, W h_i + c
+        s_{ij} = \mathrm{LeakyReLU}\big(a^\top W_v x_j + b^\top W_v x_i\big), \qquad
+        x_j' = \sum_{i \to j} \mathrm{softmax}_i(s_{ij})\, W_v x_i + c
 
     for each head; heads are concatenated. The paper's vector is the concatenation of :math:`a` and :math:`b`.
     A node without in-edges gets the bias :math:`c`; the paper's graphs have self-loops.
@@ -149,7 +149,7 @@ class GATLayer(nn.Module):
         super().__init__()
         self.negative_slope = check_real("negative_slope", negative_slope)
         self.num_heads = _check_heads(dim_out, num_heads)
-        self.value = _matrix(dim_in, dim_out)  # W
+        self.value = _matrix(dim_in, dim_out)  # W_v
         shape = (num_heads, dim_out // num_heads)
         self.as_receiver, self.as_sender = (nn.Parameter(torch.empty(shape)) for _ in range(2))  # a, b
         self.bias = nn.Parameter(torch.zeros(dim_out))  # c

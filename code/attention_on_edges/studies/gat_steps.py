@@ -7,46 +7,20 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, elu, leaky_relu
+from torch.nn.functional import cross_entropy, elu
 
 from attention_on_edges.layers import PositionwiseFeedForward
-from attention_on_edges.models.gnn import GATLayer, reduce_edges
+from attention_on_edges.models.gnn import GATLayer
 from attention_on_edges.studies.fitting import FitConfig, FitRun, fit
 from edgewise.graphs import AttentionGraph, complete
-from edgewise.message_passing import propagate_attention, softmax_over_in_edges
+from edgewise.message_passing import propagate_attention
 
 STEPS = ("dot product", "output matrix", "residual", "norm", "feed-forward")
 """What separates a layer of GAT from one of the Transformer, in the chapter's order."""
 
-GATV2 = "GATv2 score"
-"""A step of another kind, in place of the dot product."""
-
-
-class GATv2Layer(GATLayer):
-    r"""GAT with the nonlinearity before the attention vector (Brody et al. 2022, eq. 7).
-
-    .. math::
-        s_{ij} = b^\top\, \mathrm{LeakyReLU}(W_r h_j + W h_i)
-
-    ``as_sender`` is :math:`b`, and the values are :math:`W h_i` as in GAT.
-    """
-
-    def __init__(self, dim_in: int, dim_out: int, num_heads: int = 1):
-        super().__init__(dim_in, dim_out, num_heads)
-        self.receiver = nn.Linear(dim_in, dim_out, bias=False)
-        del self.as_receiver
-
-    def forward(self, graph: AttentionGraph, x: Tensor) -> Tensor:
-        """States [n, dim_in] to states [n, dim_out]."""
-        sending, receiving = (f(x).unflatten(-1, (self.num_heads, -1)) for f in (self.value, self.receiver))
-        sent = sending.index_select(0, graph.src)  # [E, h, d_k]
-        bent = leaky_relu(receiving.index_select(0, graph.dst) + sent, self.negative_slope)
-        weight = softmax_over_in_edges(graph, (bent * self.as_sender).sum(-1))
-        return reduce_edges(graph, weight[..., None] * sent).flatten(-2) + self.bias
-
 
 class StepLayer(nn.Module):
-    """A layer of graph attention with some of ``STEPS``, or with ``GATV2`` instead of the dot product.
+    """A layer of graph attention with some of ``STEPS``.
 
     With none of them it is GAT (Veličković et al. 2018) with its ELU; with all, the encoder layer of
     :class:`~edgewise.GraphTransformerLayer`, whose feed-forward network takes the
@@ -62,7 +36,7 @@ class StepLayer(nn.Module):
         if self.dot:
             self.qkv = nn.Linear(dim, 3 * dim)
         else:
-            self.gat = (GATv2Layer if GATV2 in steps else GATLayer)(dim, dim, num_heads)
+            self.gat = GATLayer(dim, dim, num_heads)
         self.out = nn.Linear(dim, dim) if "output matrix" in steps else nn.Identity()
         self.feed_forward = PositionwiseFeedForward(dim, dim_ff) if "feed-forward" in steps else None
         for parameter in self.parameters():
@@ -225,16 +199,12 @@ LADDER = {"GAT": ()} | {f"+ {STEPS[i]}": STEPS[: i + 1] for i in range(len(STEPS
 WITHOUT = {f"without {step}": tuple(other for other in STEPS if other != step) for step in STEPS[:-1]}
 """All steps but one; without the last is a rung of the ladder."""
 
-BY_GATV2 = {"GATv2": (GATV2,), "GATv2's score in the whole": (GATV2, *STEPS[1:])}
-"""GATv2, and the Transformer's layer with GATv2's score for its dot product."""
-
-
 RATES = (5e-4, 2e-3)
 """Peak learning rates, in place of that of the training."""
 
 
 def step_runs() -> list[FitRun]:
-    """All runs: two tasks, twelve kinds of layer, three seeds."""
+    """All runs: two tasks, ten kinds of layer, three seeds."""
     return [
         FitRun(
             f"{task}, {name}",
@@ -242,8 +212,7 @@ def step_runs() -> list[FitRun]:
             {"task": task, "steps": steps, "rates": RATES},
             training=FitConfig(600, 32, seed=seed),
         )
-        for kinds in (LADDER | WITHOUT, BY_GATV2)
         for task in STEP_TASKS
-        for name, steps in kinds.items()
+        for name, steps in (LADDER | WITHOUT).items()
         for seed in range(3)
     ]
