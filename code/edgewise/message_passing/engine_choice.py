@@ -72,9 +72,11 @@ def choose(
     """Return what ``engine="auto"`` takes: what the law says, where there is a choice."""
     if in_a_transform():
         return "scatter"
+    new = graph.intervals is None and "prepared" not in graph.kept
+    if (features or new) and _are_few(graph, q.shape[1] * q.shape[2], bool(features)):
+        return "scatter"
     if features:
-        few = "scatter" if _are_few(graph, q.shape[1] * q.shape[2], attributes=True) else "csr"
-        return "triton" if _on_gpu_with_triton(graph) else few
+        return "triton" if _on_gpu_with_triton(graph) else "csr"
     return "varlen" if suits_varlen(graph, q, v, bias, keep) else cost(graph, *q.shape[1:]).engine
 
 
@@ -175,6 +177,8 @@ def _cost(graph: AttentionGraph, num_heads: int, head_dim: int, prepared: int) -
     if on_cpu and sparse == "csr":
         seconds["csr"] = predict("csr", count_edges(graph, num_heads), num_heads, head_dim)
     if seconds and graph.intervals is None and not one:  # before many edges are cut into tiles
+        if not prepared:
+            return Cost(seconds, "csr", "lists of a new graph are not cut into tiles")
         slots = sum(int((torch.bincount(ends) > 0).sum()) for ends in (graph.dst, graph.src))
         if predict("tiles", (graph.num_edges, slots, 1), num_heads, head_dim) > seconds["csr"]:
             return Cost(seconds, "csr", "tiles would take longer even if there were no pair without an edge")
