@@ -34,7 +34,7 @@ LAW: dict[str, dict[str, float]] = json.loads(
 )["nanoseconds"]
 """Nanoseconds of a forward and backward pass in float32 that each term takes, by engine."""
 
-GATHERED = {"new": (400_000, 900_000), "prepared": (50_000, 250_000)}
+GATHERED = {"new": (400_000, 900_000), "prepared": (100_000, 250_000)}
 """Numbers of edges, E h d, below which ``auto`` takes ``scatter`` for lists on a CPU; and with attributes.
 
 Of a graph that is new, whose pattern ``csr`` would find first, and of one that was prepared. Chosen on random
