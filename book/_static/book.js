@@ -28,15 +28,17 @@ window.addEventListener("DOMContentLoaded", () => {
   const box = quotes.find((quote) => quote.querySelector("strong")?.textContent === "Guess.");
   const back = document.querySelector("#your-guess > h2"), items = [...(box?.querySelectorAll("li") ?? [])];
   if (!back || !items.length) return;
-  const said = document.createElement("p");
-  said.className = "guessed";
+  const [said, where] = [document.createElement("p"), document.createElement("p")];
+  said.className = where.className = "guessed";
   back.after(said);
+  items[0].parentElement.after(where);
   const buttons = items.map((item) => {
     const button = document.createElement("button");
     button.append(...(item.querySelector("p") ?? item).childNodes);
     button.addEventListener("click", () => {
       for (const each of buttons) each.setAttribute("aria-pressed", each === button);
       said.textContent = `You guessed: ${button.textContent}.`;
+      where.innerHTML = '<a href="#your-guess">Your guess</a> is looked at further down.';
     });
     item.replaceChildren(button);
     return button;

@@ -179,7 +179,8 @@ def test_the_results_of_readme_and_home_page_are_those_of_the_studies():
     results = (
         f"Ten of {sentence['edges']:,} suffice",
         f"over {len(wrong)} sentences three edges make a *wrong* word",
-        f"without such edges alone {without[0]} sentences change, without as many like them {without[1]}",
+        f"without such edges alone {without[0]} sentences change",
+        f"without as many others of the same heads {without[1]}",
         f"In {len(missing)} texts such as",
         f"names the right one {named['nothing']} times",
         f"{named['all into the repeated word']} times, by chance, without the lines into",

@@ -356,3 +356,12 @@ def test_searches_find_the_right_section_first(browser, site, unpacked, where, s
     assert all(
         urldefrag(link).fragment in anchors(HTML / urldefrag(link).url) for link in first.values() if link
     )
+
+
+def test_a_guess_can_be_made_and_the_story_looks_back_at_it(page):
+    answers = page.locator("blockquote li button")
+    assert (answers.count() > 1) == page.name.removeprefix("book/")[:2].isdigit()
+    for answer in answers.all():
+        answer.click()
+        assert page.locator("#your-guess > .guessed").inner_text() == f"You guessed: {answer.inner_text()}."
+        assert page.locator("blockquote [aria-pressed=true]").count() == 1

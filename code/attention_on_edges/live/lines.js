@@ -19,7 +19,10 @@
     const panel = make(stage, "div", { class: "next" }), status = make(panel, "div", { "aria-live": "polite" });
     const next = make(status, "div"), said = make(status, "p", { class: "note" });
     const bars = make(panel, "div", { class: "chances" }), undo = make(panel, "button", { type: "button" }, "Undo");
-    undo.addEventListener("click", () => act(null));
+    undo.addEventListener("click", () => {
+      act(null);
+      picture.querySelector("[role=button]").focus({ preventScroll: true });
+    });
 
     const pieceOf = (place) => shown(texts[number].pieces[place - 1]);
 
@@ -41,7 +44,7 @@
         if (event.key !== "Enter" && event.key !== " ") return;
         event.preventDefault();
         act(what);
-        picture.querySelector("[aria-pressed=true]")?.focus();
+        [...picture.querySelectorAll("[role=button]")].find((each) => each.getAttribute("aria-label") === label).focus();
       });
     }
 
@@ -55,7 +58,8 @@
       picture.replaceChildren();
       picture.style.flexBasis = end + 90 > 1.1 * (root.clientWidth - 256) ? "100%" : "";  // else it would be small beside the panel
       const box = column ? `0 0 ${side + far} ${end + 30}` : `0 0 ${end + 90} ${side + far}`;
-      const svg = make(picture, "svg", { viewBox: box, role: "group", "aria-label": pieces.join("") });
+      const most = `max-width:${1.3 * box.split(" ")[2]}px`;  // or the words of a short text would be huge
+      const svg = make(picture, "svg", { viewBox: box, role: "group", "aria-label": pieces.join(""), style: most });
       make(svg, "circle", column ? { cx: side - 12, cy: 9, r: 4 } : { cx: 10, cy: 16, r: 4 });
       pieces.forEach((piece, i) => {
         const spot = column ? { x: side - 8, y: at[i], class: "end word" } : { x: at[i], y: 16, class: "word" };
@@ -87,7 +91,7 @@
       if (best !== was) next.append(` (was ${was})`);
       undo.disabled = !cut;
       const outlined = "Outlined bars: before.";
-      said.textContent = !cut ? `${note} Choose a word or a line. The dot is a start token and stays.` : cut.length === 3 ? `“${pieceOf(cut[0])}” is silenced: no later word attends to it. ${outlined}` : `The line from “${pieceOf(cut[0])}” to “${pieceOf(cut[1])}” is cut. ${outlined}`;
+      said.textContent = !cut ? `${note} Choose a word or a line; the next choice replaces it. The dot is a start token and stays.` : cut.length === 3 ? `“${pieceOf(cut[0])}” is silenced: no later word attends to it. ${outlined}` : `The line from “${pieceOf(cut[0])}” to “${pieceOf(cut[1])}” is cut. ${outlined}`;
       bars.replaceChildren();
       const rows = [...after].sort((a, b) => b[1] - a[1]).slice(0, 5);
       if (!rows.some(([word]) => word === answer)) rows.push([answer, after.get(answer)]);
