@@ -239,7 +239,8 @@ def test_a_cut_changes_the_pass_before_the_readers_eyes(opened, passes):
 def test_a_silenced_word_and_a_cut_line_change_the_next_word(opened):
     page = opened("lines")
     told = lambda: page.locator("[aria-live] > *").all_inner_texts()  # noqa: E731
-    hint, before = "Choose a word or a line; the next choice replaces it. The dot is a start token and stays.", "Outlined bars: before."
+    hint = "Choose a word or a line; the next choice replaces it. The dot is a start token and stays."
+    before = "Outlined bars: before."
     assert told() == ["Next word: and", f"He did. {hint}"]
     page.get_by_role("button", name="silence Tom").click()
     assert told() == ["Next word: eat (was and)", f"“Tom” is silenced: no later word attends to it. {before}"]
