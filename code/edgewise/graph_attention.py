@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.graphs import AttentionGraph
-from edgewise.message_passing.arguments import check_bias, check_states
+from edgewise.message_passing.arguments import check_bias, check_graph, check_states
 from edgewise.message_passing.operation import ENGINES, KERNELS, attention_weights, propagate_attention
 from edgewise.message_passing.precision import HALF
 from edgewise.validation import (
@@ -166,8 +166,7 @@ class GraphAttention(nn.Module):
         TypeError, ValueError
             If something does not fit; the message says what was given and what is allowed.
         """
-        if not isinstance(graph, AttentionGraph):
-            raise TypeError(f"graph must be an AttentionGraph, got {type(graph).__name__}")
+        check_graph(graph)
         if (context is None) != graph.self_attention:
             sides = "one set" if graph.self_attention else "two sets"
             given = "not given" if context is None else "given (the rest goes by name)"

@@ -396,6 +396,12 @@ def test_auto_takes_what_the_law_says_with_few_exceptions(monkeypatch):
     assert [set(c.seconds) for c in costs] == [{"csr"}, set(), *[{"csr", "tiles"}] * 2]
 
 
+@pytest.mark.parametrize("ask", [prepare, cost])
+def test_what_is_no_graph_is_refused(ask):
+    with pytest.raises(TypeError, match="graph must be an AttentionGraph, got list"):
+        ask([complete(3)], 4, 8)
+
+
 def test_what_a_graph_was_prepared_with_travels(doubled, monkeypatch):
     """No pattern is made again in another process; the result is a new graph's, by another engine."""
     new, given = ladder(900), {"edge_bias": torch.randn(1800, 4, requires_grad=True)}

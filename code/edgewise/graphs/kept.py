@@ -12,7 +12,10 @@ from edgewise.validation import InputError
 Found = TypeVar("Found")
 
 
-OUTSIDE = "a program is given a graph's plan, it makes none: call the module once before, with this graph"
+OUTSIDE = (
+    "a program is given a graph's plan, it makes none: call the module once before, with this graph and as "
+    "many leading dimensions"
+)
 
 
 def kept(find: Callable[..., Found]) -> Callable[..., Found]:

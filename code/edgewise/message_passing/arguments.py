@@ -11,6 +11,12 @@ from edgewise.message_passing.precision import HALF
 from edgewise.validation import check_floats, check_real, is_plain
 
 
+def check_graph(graph: AttentionGraph) -> None:
+    """Raise a ``TypeError`` unless it is a graph."""
+    if not isinstance(graph, AttentionGraph):
+        raise TypeError(f"graph must be an AttentionGraph, got {type(graph).__name__}")
+
+
 def check_states(
     graph: AttentionGraph, name: str, x: Tensor, query: Tensor, width: int, layer: nn.Module
 ) -> None:
@@ -28,8 +34,7 @@ def check_states(
 
 def check_tensors(graph: AttentionGraph, **tensors: Tensor) -> list[Tensor]:
     """Return the tensors; keys and values may have fewer heads than queries."""
-    if not isinstance(graph, AttentionGraph):
-        raise TypeError(f"graph must be an AttentionGraph, got {type(graph).__name__}")
+    check_graph(graph)
     for name, x in tensors.items():
         check_floats(name, x)
     q = tensors["q"]

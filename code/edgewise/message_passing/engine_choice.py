@@ -17,6 +17,7 @@ from torch.autograd import forward_ad
 
 from edgewise.graphs import AttentionGraph
 from edgewise.graphs.kept import kept
+from edgewise.message_passing.arguments import check_graph
 from edgewise.message_passing.pattern import count_edges, runs_sparse
 from edgewise.message_passing.precision import HALF, OnEdges
 from edgewise.message_passing.tile_plan import FILLS, is_one_tile, plan_tiles
@@ -102,6 +103,7 @@ def cost(graph: AttentionGraph, num_heads: int, head_dim: int) -> Cost:
     Cost
         ``seconds`` of a forward and backward pass in float32 by engine, ``engine`` and ``why``.
     """
+    check_graph(graph)
     check_count("num_heads", num_heads, 1)
     check_count("head_dim", head_dim, 1)
     if in_a_transform():

@@ -11,6 +11,7 @@ from edgewise.message_passing.arguments import (
     as_many_heads,
     check_bias,
     check_features,
+    check_graph,
     check_tensors,
     scaled,
 )
@@ -138,6 +139,7 @@ def prepare(graph: AttentionGraph, num_heads: int, head_dim: int) -> AttentionGr
     num_heads, head_dim : int
         Heads of the attention, and the width of one.
     """
+    check_graph(graph)
     heads, width = check_count("num_heads", num_heads, 1), check_count("head_dim", head_dim, 1)
     graph.kept["prepared"] = True
     q, k = (torch.zeros(n, heads, width, device=graph.device) for n in (graph.num_dst, graph.num_src))
