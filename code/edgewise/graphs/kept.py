@@ -12,10 +12,7 @@ from edgewise.validation import InputError
 Found = TypeVar("Found")
 
 
-OUTSIDE = (
-    "a program is given a graph's plan, it makes none: call the module once before, with this graph and as "
-    "many leading dimensions"
-)
+OUTSIDE = "a program is given a graph's plan, it makes none: call the module once before, on such a batch"
 
 
 def kept(find: Callable[..., Found]) -> Callable[..., Found]:

@@ -38,8 +38,7 @@ LAW: dict[str, dict[str, float]] = json.loads(
 GATHERED = {"new": (400_000, 900_000), "prepared": (100_000, 250_000)}
 """Numbers of edges, E h d, below which ``auto`` takes ``scatter`` for lists on a CPU; and with attributes.
 
-Of a graph that is new, whose pattern ``csr`` would find first, and of one that was prepared. Chosen on random
-graphs of 200 to 30,000 edges; ``python -m attention_on_edges bench pyg`` has molecules.
+Chosen on random graphs of 200 to 30,000 edges; ``python -m attention_on_edges bench pyg`` has molecules.
 """
 
 SHORT = 128
@@ -87,9 +86,8 @@ def cost(graph: AttentionGraph, num_heads: int, head_dim: int) -> Cost:
     The cheaper one of ``csr`` and ``tiles``, with few exceptions: ``scatter`` inside of ``torch.func``'s
     transforms, which go through no other engine; ``tiles`` if the graph is one tile, small or half full;
     ``csr`` if there are two edges of the same pair; ``scatter`` for ``csr`` where PyTorch has no kernels
-    for that, and for few edges in lists, fewer if they are prepared; and no prediction on a GPU. This is
-    asked only where there is a choice: edges with attributes go by ``csr`` or ``scatter``, some graphs on a
-    GPU in half precision by ``varlen``.
+    for that, and for few edges in lists; and no prediction on a GPU. Edges with attributes go by ``csr`` or
+    ``scatter``, some graphs on a GPU in half precision by ``varlen``.
 
     Parameters
     ----------
@@ -97,11 +95,6 @@ def cost(graph: AttentionGraph, num_heads: int, head_dim: int) -> Cost:
         Its plan and what was predicted are kept with it.
     num_heads, head_dim : int
         Heads, and the width of one.
-
-    Returns
-    -------
-    Cost
-        ``seconds`` of a forward and backward pass in float32 by engine, ``engine`` and ``why``.
     """
     check_graph(graph)
     check_count("num_heads", num_heads, 1)
@@ -170,11 +163,9 @@ def _cost(graph: AttentionGraph, num_heads: int, head_dim: int, prepared: int) -
     if graph.num_edges == 0:
         return Cost({}, "scatter", "there is no edge, which other engines need")
     few = graph.intervals is None and _are_few(graph, num_heads * head_dim, attributes=False)
-    if few and not prepared:
-        return Cost({}, "scatter", "so few edges of a new graph are gathered sooner than they are sorted")
     one = is_one_tile(graph)
-    if few and not (one and not graph.has_multi_edges):
-        return Cost({}, "scatter", "so few edges are gathered sooner than sparse matrices are called")
+    if few and not (prepared and one and not graph.has_multi_edges):
+        return Cost({}, "scatter", "so few edges are gathered sooner than sparse matrices are made and called")
     sparse, seconds = "csr" if runs_sparse(graph) else "scatter", {}
     if on_cpu and sparse == "csr":
         seconds["csr"] = predict("csr", count_edges(graph, num_heads), num_heads, head_dim)

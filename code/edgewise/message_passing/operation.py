@@ -126,18 +126,11 @@ def propagate_attention(
 
 
 def prepare(graph: AttentionGraph, num_heads: int, head_dim: int) -> AttentionGraph:
-    """Make beforehand what ``engine="auto"`` needs of a graph and keep it there, by attention on zeros.
+    """Make what ``engine="auto"`` needs of a graph, by attention on zeros; return the graph, which keeps it.
 
-    For a graph that serves many passes, in a loader's workers, and before a module is compiled or exported.
-    For a prepared graph ``auto`` takes what is fastest once all is made; for a new one of few edges, which is
-    not worth a pattern, what needs the least.
-
-    Parameters
-    ----------
-    graph : AttentionGraph
-        It is returned. Pickles and copies of it take along what was made of edges that are held in lists.
-    num_heads, head_dim : int
-        Heads of the attention, and the width of one.
+    For a graph that serves many passes, and before a module is compiled or exported. For a prepared graph
+    ``auto`` takes what is fastest once all is made, for a new one of few edges what needs the least. Pickles
+    take along what was made of edges in lists. Leading dimensions of states count as heads.
     """
     check_graph(graph)
     heads, width = check_count("num_heads", num_heads, 1), check_count("head_dim", head_dim, 1)

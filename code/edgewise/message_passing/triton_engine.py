@@ -16,12 +16,7 @@ from torch import Tensor
 from edgewise.graphs import AttentionGraph
 from edgewise.graphs.attention_graph import ascends
 from edgewise.graphs.kept import kept
-from edgewise.message_passing.precision import (
-    OnEdges,
-    all_tensors,
-    given,
-    without_second_derivatives,
-)
+from edgewise.message_passing.precision import OnEdges, all_tensors, given, without_second_derivatives
 from edgewise.validation import InputError
 
 CHUNK = 256
