@@ -165,7 +165,7 @@ def _cost(graph: AttentionGraph, num_heads: int, head_dim: int, prepared: int) -
     few = graph.intervals is None and _are_few(graph, num_heads * head_dim, attributes=False)
     one = is_one_tile(graph)
     if few and not (prepared and one and not graph.has_multi_edges):
-        return Cost({}, "scatter", "so few edges are gathered sooner than sparse matrices are made and called")
+        return Cost({}, "scatter", "so few edges are gathered sooner than sparse matrices are made")
     sparse, seconds = "csr" if runs_sparse(graph) else "scatter", {}
     if on_cpu and sparse == "csr":
         seconds["csr"] = predict("csr", count_edges(graph, num_heads), num_heads, head_dim)
