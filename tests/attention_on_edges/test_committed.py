@@ -183,7 +183,7 @@ def test_the_results_of_readme_and_home_page_are_those_of_the_studies():
         f"without as many others of the same heads {without[1]}",
         f"In {len(missing)} texts such as",
         f"names the right one {named['nothing']} times",
-        f"{named['all into the repeated word']} times, by chance, without the lines into",
+        f"{named['all into the repeated word']} times, no more than chance, without the lines into",
         f"and {named['all into a word beside it']} times without those into another word",
         f"on {len({key[0].rsplit(', ', 2)[0] for key in predicted})} new graphs, in three orders each",
         f"to {100 * median(off):.0f} % in the median, on one CPU model",

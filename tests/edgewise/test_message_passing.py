@@ -390,6 +390,9 @@ def test_auto_takes_what_the_law_says_with_few_exceptions(monkeypatch):
     assert all(c.seconds[c.engine] == min(c.seconds.values()) for c in costs[2:])
     prepared = [cost(prepare(graph, 4, 32), 4, 32).engine for graph in (*some, *lists)]
     assert prepared == ["tiles", "scatter", "tiles", "csr", "csr", "csr", "scatter"]
+    dense = AttentionGraph.from_edge_index(complete([200] * 5).edge_index, 1000)
+    assert (cost(dense, 4, 32).engine, "plan_tiles" in dense.kept) == ("csr", False)
+    assert cost(prepare(dense, 4, 32), 4, 32).engine == "tiles"
     empty = AttentionGraph(*torch.zeros(2, 0, dtype=torch.int64), 100)
     assert cost(empty, 4, 32)[:2] == ({}, "scatter")
     assert plan_tiles(empty).scores == 0
@@ -408,6 +411,7 @@ def test_what_a_graph_was_prepared_with_travels(doubled, monkeypatch):
     fields = [x.double().requires_grad_() for x in random_fields(new, 4, 32)]
     assert pickle.loads(pickle.dumps(new)).kept == {}
     found = pickle.loads(pickle.dumps(prepare(ladder(900), 4, 32)))
+    assert (cost(found, 4, 32).engine, cost(new, 4, 32).engine) == ("csr", "scatter")
     monkeypatch.setattr(sparse, "_of_edges", None)
     monkeypatch.setattr(sparse, "_stacked_runs", None)
     outputs = [propagate_attention(graph, *fields, **given) for graph in (found, new)]

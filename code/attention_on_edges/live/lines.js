@@ -90,8 +90,8 @@
       make(next, "strong", {}, best);
       if (best !== was) next.append(` (was ${was})`);
       undo.disabled = !cut;
-      const outlined = "Outlined bars: before.";
-      said.textContent = !cut ? `${note} Choose a word or a line; the next choice replaces it. The dot is a start token and stays.` : cut.length === 3 ? `“${pieceOf(cut[0])}” is silenced: no later word attends to it. ${outlined}` : `The line from “${pieceOf(cut[0])}” to “${pieceOf(cut[1])}” is cut. ${outlined}`;
+      const done = cut?.length === 3 ? `“${pieceOf(cut[0])}” is silenced: no later word attends to it.` : cut && `The line from “${pieceOf(cut[0])}” to “${pieceOf(cut[1])}” is cut.`;
+      said.textContent = done ? `${done} Outlined bars: before.` : `${note} Choose a word or a line; the next choice replaces it. The dot is a start token and stays.`;
       bars.replaceChildren();
       const rows = [...after].sort((a, b) => b[1] - a[1]).slice(0, 5);
       if (!rows.some(([word]) => word === answer)) rows.push([answer, after.get(answer)]);
