@@ -420,6 +420,17 @@ def test_what_a_graph_was_prepared_with_travels(doubled, monkeypatch):
     torch.testing.assert_close(*(torch.autograd.grad(y.square().sum(), leaves) for y in outputs))
 
 
+@pytest.mark.parametrize(("n", "made"), [(900, False), (20_000, True)])
+def test_with_attributes_what_they_need_is_made_and_no_more(n, made):
+    graph = prepare(ladder(n), 4, 32, edge_dim=8)
+    before = {*graph.kept}
+    q, k, v = random_fields(graph, 4, 32)
+    attributes = {"edge_attr": torch.randn(2 * n, 8), "edge_proj": torch.randn(8, 4, 32)}
+    propagate_attention(graph, q, k, v, **attributes)
+    assert {*graph.kept} == before
+    assert (before > {"prepared"}) == made
+
+
 def test_transforms_of_functions_go_through_auto():
     graph = complete([8] * 30)
     q, k, v = (x.detach() for x in random_fields(graph, 4, 32, torch.float64))

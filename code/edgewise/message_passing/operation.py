@@ -125,20 +125,24 @@ def propagate_attention(
         return output.to(dtype)
 
 
-def prepare(graph: AttentionGraph, num_heads: int, head_dim: int) -> AttentionGraph:
+def prepare(graph: AttentionGraph, num_heads: int, head_dim: int, edge_dim: int = 0) -> AttentionGraph:
     """Make what ``engine="auto"`` needs of a graph, by attention on zeros; return the graph, which keeps it.
 
-    For a graph that serves many passes, and before a module is compiled or exported. For a prepared graph
-    ``auto`` takes what is fastest once all is made, for a new one of few edges what needs the least. Pickles
-    take along what was made of edges in lists. Leading dimensions of states count as heads.
+    For a graph that serves many passes, and before a module is compiled or exported; ``edge_dim`` is that of
+    attributes. For a prepared graph ``auto`` takes what is fastest once all is made, for a new one of few
+    edges what needs the least. Pickles take along what was made of edges in lists. Leading dimensions of
+    states count as heads.
     """
     check_graph(graph)
     heads, width = check_count("num_heads", num_heads, 1), check_count("head_dim", head_dim, 1)
     graph.kept["prepared"] = True
     q, k = (torch.zeros(n, heads, width, device=graph.device) for n in (graph.num_dst, graph.num_src))
-    bias = q.new_zeros(graph.num_edges, heads) if graph.intervals is None else None
+    attr = proj = None
+    if check_count("edge_dim", edge_dim, 0):
+        attr, proj = q.new_zeros(graph.num_edges, edge_dim), q.new_zeros(edge_dim, heads, width)
+    bias = q.new_zeros(graph.num_edges, heads) if graph.intervals is None and attr is None else None
     with torch.no_grad():
-        propagate_attention(graph, q, k, k, edge_bias=bias)
+        propagate_attention(graph, q, k, k, edge_bias=bias, edge_attr=attr, edge_proj=proj)
     return graph
 
 
