@@ -42,8 +42,8 @@ READING_RATES = (0.0005, 0.002, 0.00625)
 """Of which one is chosen for each graph."""
 
 
-def _tuned() -> list[FitRun]:
-    """Readers at rates of their own: on sparse graphs, with more layers, and with narrow hubs."""
+def _tuned() -> dict[str, list[FitRun]]:
+    """Readers at rates of their own: on sparse graphs; with narrow hubs, and with more layers."""
     longer = replace(READING, updates=3600)
     sparse = [graph for graph in LONG_GRAPHS if graph not in ("complete", "window")]
     both = [{"task": task, "graph": graph} for task in TASKS for graph in sparse]
@@ -54,16 +54,16 @@ def _tuned() -> list[FitRun]:
         for width in (16, 64)
         for letters in (4, 16, 48)
     ]
-    found = []
-    for trials, rates, seeds, tested in (
-        (both, READING_RATES, 3, (512, 4096)),
-        (narrow, READING_RATES, 2, (128,)),
-        (deeper, READING_RATES[:2], 1, (512, 4096)),
+    found: dict[str, list[FitRun]] = {"tuned": [], "hubs": []}
+    for study, trials, rates, seeds, tested in (
+        ("tuned", both, READING_RATES, 3, (512, 4096)),
+        ("hubs", narrow, READING_RATES, 2, (128,)),
+        ("hubs", deeper, READING_RATES[:2], 1, (512, 4096)),
     ):
         for trial in trials:
             name = ", ".join(str(v) for k, v in trial.items() if k != "lengths")
             settings = {"rates": rates, "seeds": seeds, "tested": tested, "texts": 32}
-            found.append(FitRun(name, measure_tuned, trial | settings, training=longer))
+            found[study].append(FitRun(name, measure_tuned, trial | settings, training=longer))
     return found
 
 
@@ -99,7 +99,8 @@ GRAPH_STUDIES = (
     Study("distances", "Which graphs carry an answer over a distance?", tuple(DISTANCES)),
     Study("twins", "Does it train as well as in matrices?", tuple(twin_runs(_sources()[:3]))),
     Study("steps", "What decides how many steps a token takes?", tuple(adaptive_runs(_sources()[:2]))),
-    Study("tuned", "Was it the path, or the learning rate?", tuple(_tuned())),
+    Study("tuned", "Was it the path, or the learning rate?", tuple(_tuned()["tuned"])),
+    Study("hubs", "How much can a hub's state hold?", tuple(_tuned()["hubs"])),
     Study("trees", "What is it worth to attend along a parse?", tuple(TREES)),
     Study("sources", "What must a translator's encoder attend to?", tuple(_sources())),
 )
