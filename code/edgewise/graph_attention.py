@@ -226,13 +226,16 @@ def of_edges(
     check_floats("edge_attr", attr)
     if attr.dim() != 2 or attr.shape[1] != edge_dim:
         raise ValueError(f"edge_attr must be [E, {edge_dim}], a row per edge, got {list(attr.shape)}")
-    if isinstance(edge, nn.Linear) and edge.bias is not None:
-        raise ValueError(
-            "the layer's edge must be a linear map without a bias: queries are projected in place of edges"
-        )
-    whole: Any = (
-        edge.weight.T if is_plain(edge) else edge(torch.eye(len(attr.T), dtype=q.dtype, device=q.device))
-    )
+    if is_plain(edge) and edge.bias is None:
+        whole: Any = edge.weight.T
+    else:
+        one = torch.eye(len(attr.T), dtype=q.dtype, device=q.device)
+        whole = edge(one)
+        if not torch.compiler.is_compiling() and not torch.allclose(edge(-2 * one), -2 * whole, 1e-3, 1e-6):
+            raise ValueError(
+                "the layer's edge must be a linear map, without a bias or dropout: queries are projected in "
+                "place of edges"
+            )
     kept = (torch.float32, q.dtype) if q.dtype in HALF else (q.dtype,)
     given, weight = (x if x.dtype in kept else x.to(q.dtype) for x in (attr, whole))
     weight, times = weight.unflatten(-1, (num_heads, -1)), q.shape[1] // num_heads  # [c, h, d]

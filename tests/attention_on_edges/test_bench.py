@@ -223,4 +223,5 @@ class TestLongTexts:
         fields = [torch.randn(tokens, 2, 4) for _ in range(3)]
         graph = long_texts.GRAPHS.get(name, complete)(200)
         torch.testing.assert_close(attend(*fields), propagate_attention(graph, *fields, engine="scatter"))
-        assert graph.num_edges == long_texts.EDGES[name](200)
+        for n in (1, 9, 50, 200):
+            assert long_texts.GRAPHS.get(name, complete)(n).num_edges == long_texts.EDGES[name](n)

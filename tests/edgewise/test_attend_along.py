@@ -3,6 +3,9 @@
 import asyncio
 import contextlib
 import copy
+import os
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -30,6 +33,9 @@ OTHERS = {"vocab_size": 40, "hidden_size": 32, "num_hidden_layers": 2}
 REFUSED = {
     "softcap": lambda: hf.Gemma2Config(**GROUPED),
     "s_aux": lambda: hf.GptOssConfig(**GROUPED, num_local_experts=2, num_experts_per_tok=1),
+    "attends in chunks": lambda: hf.Llama4TextConfig(
+        **GROUPED, num_local_experts=2, intermediate_size_mlp=8, attention_chunk_size=20
+    ),
     "bloom does not ask": lambda: hf.BloomConfig(**OTHERS, n_head=4),
     "falcon does not ask": lambda: hf.FalconConfig(**OTHERS, num_attention_heads=4),
     "mamba does not ask": lambda: hf.MambaConfig(**OTHERS),
@@ -192,6 +198,39 @@ def test_an_encoder_attends_along_any_graph(name, doubled):
     assert changed == [[True] * n, [i == 2 for i in range(n)]]
 
 
+EXPERTS = {"num_experts": 2, "num_experts_per_tok": 1, "shared_expert_intermediate_size": 8}
+ODD = {
+    "layers are one": hf.AlbertConfig(vocab_size=40, **SIZES),
+    "layers have no number": hf.EsmConfig(vocab_size=40, pad_token_id=0, **SIZES),
+    "windows are in masks": hf.Qwen2MoeConfig(**GROUPED, use_sliding_window=True, **EXPERTS, **SLIDING),
+    "a window is in masks": hf.PhimoeConfig(**GROUPED, num_local_experts=2, sliding_window=5),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_on_its_own_graph_a_model_is_itself(name):
+    model = made(ODD[name], hf.AutoModel)
+    own = model(IDS).last_hidden_state
+    with attend_along(model, causal(21) if "mask" in name else complete(21)):
+        torch.testing.assert_close(model(IDS).last_hidden_state, own, atol=1e-4, rtol=1e-4)
+
+
+COMPILED_BEFORE = """
+from test_attend_along import CONFIGS, WINDOWS, attend_along, made, passed, torch
+model = made(CONFIGS["Llama"]())
+compiled = torch.compile(model, backend="eager")
+passed(compiled)
+with attend_along(model, WINDOWS[0]):
+    torch.testing.assert_close(passed(compiled), passed(model))
+"""
+
+
+def test_programs_that_were_compiled_before_the_first_with_attend_along_it():
+    """In a process of its own, where nothing has asked yet."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), *sys.path])}
+    subprocess.run([sys.executable, "-c", COMPILED_BEFORE], env=environment, check=True)
+
+
 def passed(model):
     return model(IDS[:, :13], use_cache=False).logits
 
@@ -271,6 +310,8 @@ class TestTheGraphIsTheCalls:
             replica = model.model.layers[0].self_attn._replicate_for_data_parallel()
             with pytest.raises(InputError, match="use DistributedDataParallel"):
                 replica(torch.zeros(1, 3, 32), (torch.zeros(1, 3, 8),) * 2, None)
+            with pytest.raises(InputError, match="has the very config of this one"):
+                passed(type(model)(wrapped.module.config))
         assert torch.equal(passed(again), expected[2])
         with pytest.raises(InputError, match="holds several models of transformers"):
             attend_along(torch.nn.ModuleList([model, again]), GRAPH).__enter__()

@@ -58,7 +58,7 @@ def test_equal_to_an_encoder_of_pytorch_on_padded_sentences(norm_first, activati
 def test_what_came_from_pytorch_goes_back(kind, bias):
     theirs = nn.MultiheadAttention(8, 2, 0.1, bias, batch_first=True)
     if kind is not nn.MultiheadAttention:
-        theirs = nn.TransformerEncoderLayer(8, 2, 16, 0.1, bias=bias, batch_first=True)
+        theirs = nn.TransformerEncoderLayer(8, 2, 16, 0.1, "gelu", bias=bias, batch_first=True)
     if kind is nn.TransformerEncoder:
         theirs = nn.TransformerEncoder(theirs, 2, enable_nested_tensor=False)
     for number, parameter in enumerate(theirs.parameters()):
@@ -72,6 +72,8 @@ def test_what_came_from_pytorch_goes_back(kind, bias):
     x = torch.randn(2, 5, 8)
     arguments = (x, x, x) if kind is nn.MultiheadAttention else (x,)
     torch.testing.assert_close(again(*arguments), theirs(*arguments))
+    with torch.no_grad():  # by PyTorch's fast path
+        torch.testing.assert_close(again(*arguments), theirs(*arguments))
     wide = nn.MultiheadAttention(8, 2, kdim=6, vdim=6)
     wide.k_proj_weight.requires_grad_(False)
     again = to_torch(from_torch(wide))
@@ -106,7 +108,7 @@ def test_equal_to_a_model_of_pyg(settings_, two_sets):
     edge_index = torch.stack([torch.randint(0, 7, (40,)), torch.randint(0, 5, (40,))]).unique(dim=1)
     graph = AttentionGraph.from_edge_index(edge_index, (7, 5) if two_sets else 7)
     width = 4 * (3 if settings_["concat"] else 1)
-    convs = [TransformerConv((6, 8) if two_sets else 8, 4, **settings_)]
+    convs = [TransformerConv((6, 8) if two_sets else 8, 4, aggr="sum", **settings_)]
     if not two_sets:
         convs.append(TransformerConv(width, 4, **settings_))
     layers = [from_pyg(conv) for conv in convs]
@@ -255,7 +257,8 @@ def mapped(edge):
         (lambda: from_torch(changed(nn.TransformerEncoderLayer(4, 2, 4))), TypeError, "would be lost"),
         (lambda: to_torch(changed(GraphAttention(4, 2))), TypeError, "must be a plain GraphAttention"),
         (lambda: from_pyg(changed(TransformerConv(4, 2))), TypeError, "must be a plain TransformerConv"),
-        (lambda: mapped(nn.Linear(2, 4)), ValueError, "a linear map without a bias"),
+        (lambda: mapped(nn.Linear(2, 4)), ValueError, "a linear map, without a bias or dropout"),
+        (lambda: mapped(nn.Sequential(nn.Linear(2, 4, bias=False), nn.ReLU())), ValueError, "a linear map"),
         (lambda: to_torch(changed(GraphAttention(4, 2), "value")), TypeError, "value must be a plain Linear"),
         (lambda: from_pyg(changed(TransformerConv(4, 2), "lin_key")), TypeError, "must be a plain Linear"),
         (lambda: plain(three, torch.nested.nested_tensor([GOOD])), TypeError, r"torch\.cat\(query\.unbind"),

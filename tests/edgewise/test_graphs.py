@@ -79,7 +79,7 @@ def test_parts_of_a_graph_are_parts_of_its_mask(graph, data):
     assert torch.equal(matrix[graph.dst, graph.src], values)
     assert torch.equal(matrix != 0, mask)
     active = data.draw(st.lists(st.booleans(), min_size=m, max_size=m))
-    kept = graph.restrict(torch.tensor(active, dtype=torch.bool))
+    kept = graph.restrict(np.array(active, dtype=bool))
     assert edges(kept) == [(i, j) for i, j in edges(graph) if active[j]]
     assert sides(kept) == sides(graph)
     rows = long(data.draw(st.lists(st.integers(0, m - 1), max_size=6)), dtype=torch.int64)
@@ -231,6 +231,7 @@ def test_a_flag_is_a_bool(name, make, given):
         (lambda: AttentionGraph(long([0, 1]), long([0]), 3), VALUE, r"got \[2\] .* and \[1\]"),
         (lambda: AttentionGraph(long([0]), long([0]), 2.5), TYPE, "num_src must be an integer, got 2.5"),
         (lambda: complete(3).restrict(long([True] * 2)), VALUE, r"active must be bool \[3\]"),
+        (lambda: complete(3).to(torch.bfloat16), TYPE, "dtype"),
         (lambda: complete(3).restrict(torch.ones(3)), VALUE, r"bool \[3\], got torch.float32"),
         (lambda: complete(2).to_matrix(torch.zeros(3)), VALUE, r"one row per edge \(4\), got 3"),
         (lambda: complete(4).subgraph(slice(0, 4, 2), slice(0, 4)), VALUE, "slices without a step"),

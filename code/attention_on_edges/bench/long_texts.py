@@ -12,7 +12,8 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from attention_on_edges.bench.harness import Row, Run
 from attention_on_edges.bench.memory import KEEPING, alone, peak
-from edgewise.graphs import AttentionGraph, bigbird, binary_partition, complete, edge_counts, window
+from edgewise.graphs import AttentionGraph, bigbird, binary_partition, complete, window
+from edgewise.graphs.partition import num_levels
 from edgewise.message_passing import propagate_attention
 
 LENGTHS = tuple(2**power for power in range(10, 19))
@@ -38,12 +39,46 @@ GRAPHS: dict[str, Callable[[int], AttentionGraph]] = {
 }
 """Constructors by length; the sparse ones have about as many edges per token."""
 
+
+def window_edges(n: int, reach: int) -> int:
+    """Edges of a window of so many tokens to both sides."""
+    there = min(reach, max(n - 1, 0))
+    return n + 2 * there * n - there * (there + 1)
+
+
+def bigbird_edges(n: int, reach: int, num_global: int, num_random: int) -> int:
+    """Edges of the window between ``m`` tokens that are not global, of the global ones, and links."""
+    hubs = min(num_global, n)
+    m = n - hubs
+    most = min(2 * reach + 1, m)
+    links = sum(
+        m if m - drawn >= most else 2 * max(m - drawn - reach, 0)
+        for drawn in range(1, min(num_random, m) + 1)
+    )  # tokens that have a first, second, .. stranger to draw: near the ends the window has fewer
+    return window_edges(m, reach) + hubs * (2 * n - hubs) + links
+
+
+def partition_edges(n: int, k: int) -> int:
+    """Each token attends to itself, is in one span per level, and attends to some on its left and right."""
+    levels, token = num_levels(n), torch.arange(n)
+    edges = n + levels * n
+    for level in range(levels):
+        left, next_left = ((((token + k) >> each) - k).clamp(min=0) for each in (level, level + 1))
+        spans = -(-n // 2**level)
+        right, next_right = (
+            (factor * (k - ((k - 1 - token) >> each))).clamp(max=spans)
+            for each, factor in ((level, 1), (level + 1, 2))
+        )
+        edges += int((left - 2 * next_left + next_right - right).sum())
+    return edges
+
+
 EDGES: dict[str, Callable[[int], int]] = {
     "dense": lambda n: n * n,
     "complete": lambda n: n * n,
-    "window": lambda n: edge_counts.window(n, REACH, REACH),
-    "bigbird": lambda n: edge_counts.bigbird(n, REACH, NUM_GLOBAL, NUM_RANDOM),
-    "binary partition": lambda n: edge_counts.binary_partition(n, K),
+    "window": lambda n: window_edges(n, REACH),
+    "bigbird": lambda n: bigbird_edges(n, REACH, NUM_GLOBAL, NUM_RANDOM),
+    "binary partition": lambda n: partition_edges(n, K),
 }
 """Edges of the same, in closed form."""
 

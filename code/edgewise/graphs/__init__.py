@@ -1,9 +1,8 @@
 """Chapters 4, 10 and 13: attention graphs: which token attends to which.
 
 :class:`AttentionGraph` and its constructors, complete and sparse, of texts, grids and points, and
-:func:`load_dgl`, the one place where DGL is imported. Sparse graphs cost what their edges cost:
-:mod:`edgewise.graphs.edge_counts` has their numbers in closed form. Additional tokens of a graph (spans)
-follow the ``n`` tokens of the sequence.
+:func:`load_dgl`, the one place where DGL is imported. Additional tokens of a graph (spans) follow the ``n``
+tokens of the sequence.
 """
 
 from edgewise.graphs.attention_graph import AttentionGraph

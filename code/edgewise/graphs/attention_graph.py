@@ -455,7 +455,7 @@ class AttentionGraph:
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> "AttentionGraph":
         """Return the same graph on another device."""
-        return self._with_tensors(lambda x: x.to(device, non_blocking=non_blocking))
+        return self._with_tensors(lambda x: x.to(torch.device(device), non_blocking=non_blocking))
 
     def pin_memory(self) -> "AttentionGraph":
         """Return the same graph in pinned memory, from which ``to(..., non_blocking=True)`` does not wait."""
@@ -484,6 +484,7 @@ class AttentionGraph:
         ValueError
             If it is not that.
         """
+        active = torch.as_tensor(active, device=self.device)
         if active.dtype != torch.bool or active.shape != (self.num_dst,):
             raise ValueError(f"active must be bool [{self.num_dst}], got {active.dtype} {list(active.shape)}")
         if self.intervals is not None:
@@ -816,12 +817,10 @@ class AttentionGraph:
         return vars(self) | {"kept": light if "prepared" in self.kept else {}}
 
     def __repr__(self) -> str:
-        sides = (
-            f"{self.num_src} tokens" if self.self_attention else f"{self.num_src} -> {self.num_dst} tokens"
-        )
+        sides = f"{self.num_src}" if self.self_attention else f"{self.num_src} -> {self.num_dst}"
         form = "intervals" if self.intervals is not None else "edges"
         count = "?" if self.device.type == "meta" else self.num_edges
-        return f"AttentionGraph({sides}, {count} edges, held as {form})"
+        return f"AttentionGraph({sides} tokens, {count} edges, held as {form})"
 
 
 @kept

@@ -107,8 +107,7 @@ def bigbird(
 
     Links are drawn from tokens outside the window that are not global, so that none is wasted. On ``n``
     tokens with ``m = n - num_global >= 2 * reach + 1 + num_random`` it has
-    ``m * (2 * reach + 1 + num_random) - reach * (reach + 1) + 2 * num_global * n - num_global ** 2`` edges;
-    :func:`edgewise.graphs.edge_counts.bigbird` counts any.
+    ``m * (2 * reach + 1 + num_random) - reach * (reach + 1) + 2 * num_global * n - num_global ** 2`` edges.
 
     Parameters
     ----------

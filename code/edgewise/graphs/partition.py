@@ -39,8 +39,7 @@ def binary_partition(n: int, k: int, causal: bool = False) -> AttentionGraph:
     :func:`partition_spans`. A span attends to its tokens. On either side a token attends to ``k`` tokens,
     then ``k`` spans of level 1, ``k`` of level 2, to the end; one more on a level if the next would otherwise
     not begin with a whole span. Any two tokens are thereby connected within two layers, directly or through
-    one span, with at most ``n * (1 + L + 2 * (k + 1) * L)`` edges, where ``L`` is the number of levels;
-    :func:`edgewise.graphs.edge_counts.binary_partition` counts them exactly.
+    one span, with at most ``n * (1 + L + 2 * (k + 1) * L)`` edges, where ``L`` is the number of levels.
 
     Parameters
     ----------

@@ -93,9 +93,12 @@ def attend_along(
         _mine.set(tuple(each for each in _mine.get() if each is not along))
         _anybodys.remove(along)
         along.given = None
-    layers = range(getattr(config.get_text_config(), "num_hidden_layers", 0))
-    if along.called and (missing := set(layers) - {*along.numbers.values()}):
-        raise InputError(f"layers {sorted(missing)} of {kind} did not ask transformers' AttentionInterface")
+    count = getattr(config.get_text_config(), "num_hidden_layers", 0)
+    stacks = (m for m in inner.modules() if isinstance(m, nn.ModuleList) and len(m) == count)
+    asked = along.numbers.keys()
+    silent = ([i for i, layer in enumerate(m) if asked.isdisjoint(layer.modules())] for m in stacks)
+    if along.called and (missing := min(silent, key=len, default=[])):
+        raise InputError(f"layers {missing} of {kind} did not ask transformers' AttentionInterface")
 
 
 class _Along:
@@ -109,6 +112,7 @@ class _Along:
         self.configs = {id(module.config) for module in self.modules if hasattr(module, "config")}
         self.given: tuple[Graphs, Biases | None, str] | None = (graph, edge_bias, engine)  # until its end
         self.called, self.numbers = False, dict[nn.Module, int]()  # of the layers that have asked
+        self.local: int | None = None  # the window or chunk of the model's masks
 
     def attend(
         self,
@@ -124,7 +128,8 @@ class _Along:
         if self.given is None:
             raise InputError(f"{type(module).__name__} is called after the end of its `with attend_along`")
         graph, edge_bias, engine = self.given
-        layer = self.numbers.setdefault(module, getattr(module, "layer_idx", len(self.numbers)))
+        number: int | None = getattr(module, "layer_idx", None)
+        layer = self.numbers.setdefault(module, len(self.numbers) if number is None else number)
         taken = graph if isinstance(graph, AttentionGraph) else graph(layer, len(q), len(k))
         bias = edge_bias(layer) if callable(edge_bias) else edge_bias
         if (taken.num_dst, taken.num_src) != (len(q), len(k)):
@@ -210,6 +215,8 @@ def _register() -> None:
 
     if not hasattr(AttentionInterface, "get_interface"):
         raise InputError("attend_along needs transformers 5 or newer")
+    if "torch._dynamo" in sys.modules:
+        torch._dynamo.reset()  # programs that were compiled before would not ask
     theirs, masks = AttentionInterface.get_interface, AttentionMaskInterface.__getitem__
 
     def get_interface(self: Any, attn_implementation: str, default: Callable[..., Any]) -> Callable[..., Any]:
@@ -229,7 +236,11 @@ def _register() -> None:
 
 def _attention(own: Callable[..., Any], module: nn.Module, *given: Any, **options: Any) -> Any:
     along = _along_of(module)
-    return own(module, *given, **options) if along is None else _along_graph(along, module, *given, **options)
+    if along is not None:
+        return _along_graph(along, module, *given, **options)
+    if any(id(getattr(module, "config", None)) in each.configs for each in _mine.get()):
+        raise InputError("a model in attend_along has the very config of this one: give each a copy")
+    return own(module, *given, **options)
 
 
 def _along_graph(
@@ -245,6 +256,13 @@ def _along_graph(
     **others: Any,
 ) -> tuple[Tensor, None]:
     """``transformers``' attention function: queries [B, h, n, d] to [B, n, h, d_v]."""
+    if sliding_window is None and along.local is not None:  # the model may keep it in its mask alone
+        config: Any = module.config
+        kinds = getattr(config, "layer_types", None)
+        kind = kinds[module.layer_idx] if kinds else "sliding_attention"
+        if kind == "chunked_attention" and key.shape[2] > along.local:
+            raise InputError(f"{type(module).__name__} attends in chunks, which a graph would lose")
+        sliding_window = along.local if kind == "sliding_attention" else None
     for name, given in {"attention_mask": attention_mask, **others}.items():
         if given is not None and given is not False and name not in HARMLESS:
             raise InputError(f"{type(module).__name__} has {name}, which attention along a graph would lose")
@@ -263,7 +281,7 @@ def _mask(own: Callable[..., Any], *, config: Any, **given: Any) -> Any:
     along = next((each for each in reversed(_mine.get()) if id(config) in each.configs), None)
     if along is None:
         return own(config=config, **given)
-    along.called = True
+    along.called, along.local = True, given.get("local_size") or along.local
     return _no_mask(**given)
 
 

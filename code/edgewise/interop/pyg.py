@@ -38,7 +38,7 @@ def from_pyg(conv: Any, engine: str = "auto") -> GraphAttention:
     check_plain("conv", conv, TransformerConv)
     if conv.beta:
         raise ValueError("a TransformerConv with beta=True has a gate, which GraphAttention has not")
-    if conv.aggr != "add" or conv.flow != "source_to_target":
+    if conv.aggr not in ("add", "sum") or conv.flow != "source_to_target":
         raise ValueError(
             "GraphAttention adds up messages from sources to targets; the TransformerConv has "
             f"aggr={conv.aggr!r} and flow={conv.flow!r}"

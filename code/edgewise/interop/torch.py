@@ -116,7 +116,8 @@ def to_torch(module: nn.Module) -> Any:
     if isinstance(module, GraphTransformerLayer):
         check_plain("module", module, GraphTransformerLayer)
         sizes = module.self_attn.dim_model, module.self_attn.num_heads, 1  # the rest comes whole
-        layer = nn.TransformerEncoderLayer(*sizes, norm_first=module.norm_first, batch_first=True)
+        known: Any = {"activation": module.activation, "norm_first": module.norm_first}  # its fast path asks
+        layer = nn.TransformerEncoderLayer(*sizes, batch_first=True, **known)
         layer.self_attn = to_torch(module.self_attn)
         return _with_parts(layer, module)
     if isinstance(module, GraphEncoder):
@@ -142,10 +143,8 @@ def to_torch(module: nn.Module) -> Any:
         batch_first=True, device=first.weight.device, dtype=first.weight.dtype,
     )  # fmt: skip
     parts = (module.query, module.key, module.value)
-    weights = new.in_proj_weight
-    weights = (
-        (new.q_proj_weight, new.k_proj_weight, new.v_proj_weight) if weights is None else weights.chunk(3)
-    )
+    apart = new.q_proj_weight, new.k_proj_weight, new.v_proj_weight
+    weights = apart if new.in_proj_weight is None else new.in_proj_weight.chunk(3)
     for theirs, ours in zip(weights, parts, strict=True):
         theirs.data.copy_(ours.weight)
     if new.in_proj_bias is not None:

@@ -130,8 +130,8 @@ def prepare(graph: AttentionGraph, num_heads: int, head_dim: int, edge_dim: int 
 
     For a graph that serves many passes, and before a module is compiled or exported; ``edge_dim`` is that of
     attributes. For a prepared graph ``auto`` takes what is fastest once all is made, for a new one of few
-    edges what needs the least. Pickles take along what was made of edges in lists. Leading dimensions of
-    states count as heads.
+    edges what needs the least. Pickles take along what ``csr`` needs of edges in lists; prepare other copies
+    anew. Leading dimensions of states count as heads.
     """
     check_graph(graph)
     heads, width = check_count("num_heads", num_heads, 1), check_count("head_dim", head_dim, 1)

@@ -75,7 +75,8 @@ def _attend(bucket: Bucket, q: Tensor, k: Tensor, v: Tensor, added: OnEdges, fac
         return scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
     assert mask is not None  # factors come with biases, of zero if there are none
     score = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]) + mask
-    return (score.softmax(-1) * factor) @ v
+    nobody = score.amax(-1, keepdim=True) == -math.inf  # whose biases are all minus infinity
+    return (score.masked_fill(nobody, 0.0).softmax(-1).masked_fill(nobody, 0.0) * factor) @ v
 
 
 def _in_tiles(
@@ -92,9 +93,8 @@ def _in_tiles(
         shown = bias if bias is not None else k.new_zeros(len(places[0]), 1)
         nowhere = shown.new_zeros(len(places[1]), 1).masked_fill(places[1][:, None], -math.inf)
         added = _as_scores(buckets, places[0], shown, nowhere)
-        factors = (
-            factors if keep is None else _as_scores(buckets, places[0], keep, keep.new_zeros(len(nowhere), 1))
-        )
+        if keep is not None:
+            factors = _as_scores(buckets, places[0], keep, keep.new_zeros(len(nowhere), 1))
     return list(zip(buckets, queries, keys, values, added, factors, strict=True))
 
 
