@@ -11,6 +11,7 @@ from attention_on_edges.corpora import captions
 from attention_on_edges.corpora.gold_annotations import AlignedPair, Parse
 from attention_on_edges.corpora.text_dataset import TextDataset
 from attention_on_edges.corpora.tokenization import BPE
+from attention_on_edges.pool import GraphPool
 from attention_on_edges.runs import ModelConfig, artifacts
 from attention_on_edges.runs.json_files import read_json
 from attention_on_edges.runs.metrics import bleu, tokenized_bleu
@@ -34,7 +35,7 @@ def model(data):
 
 
 def test_windows_grow_narrower_and_the_widest_changes_nothing(model, data):
-    whole, *rows = measurements.measure_windows(model, data, "test")
+    whole, *rows, silent = measurements.measure_windows(model, data, "test")
     sources, references = zip(*data.corpus.splits["test"], strict=True)
     assert whole["bleu"] == bleu(measurements.translate(model, data, sources), references).value
     assert [row["reach"] for row in rows] == sorted({row["reach"] for row in rows}, reverse=True)
@@ -43,6 +44,16 @@ def test_windows_grow_narrower_and_the_widest_changes_nothing(model, data):
     assert edges[-1] == 1  # each attends to itself
     sizes = [len(data.splitter.split(source)) for source in sources]
     assert edges[0] == pytest.approx(sum(n * n for n in sizes) / sum(sizes))
+    assert silent["edges"] == 0
+
+
+def test_an_encoder_without_attention_works_at_each_token_alone(model, data):
+    batch = next(data(GraphPool(), "test", 3))
+    found = measurements._without_attention(model).encode(batch)["enc"]
+    x = model.embed(model.src_embed, *batch.src)
+    for layer in model.encoder.layers:
+        x = layer.sublayer[1](x, layer.feed_forward)
+    torch.testing.assert_close(found, model.encoder.norm(x))
 
 
 class TestPruning:

@@ -1,9 +1,12 @@
 """Measurements of chapters 8 to 10: evaluations of committed models."""
 
+import copy
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from torch import nn
 
 from attention_on_edges.corpora.captions import gold_captions
 from attention_on_edges.corpora.files import sha256_of
@@ -84,18 +87,30 @@ def measure_windows(model: Transformer, data: TextDataset, split: str = "test201
     -------
     list of dict
         For each graph over the source: its kind, its reach, edges per token, BLEU, half the width of its
-        95 % ``interval``, and ``p`` of its difference from the complete graph, which comes first.
+        95 % ``interval``, and ``p`` of its difference from the complete graph, which comes first. In the
+        last row the encoder's attention adds nothing.
     """
     sources, references = zip(*data.corpus.splits[split], strict=True)
     sizes = [len(data.splitter.split(source)) for source in sources]
     graphs = [("complete", 0), *(("window", reach) for reach in (12, 8, 5, 4, 3, 2, 1, 0))]
-    whole, *limited = (translate(on_source_graph(model, *graph), data, sources) for graph in graphs)
+    models = [*(on_source_graph(model, *graph) for graph in graphs), _without_attention(model)]
+    whole, *limited = (translate(each, data, sources) for each in models)
     results = paired_tests(whole, limited, references)
+    graphs.append(("no attention", 0))
     return [
-        {"graph": kind, "reach": reach, "edges": source_edges(kind, reach, sizes), "bleu": result.score}
-        | {"interval": result.ci, "p": result.p_value}
+        {"graph": kind, "reach": reach, "bleu": result.score, "interval": result.ci, "p": result.p_value}
+        | {"edges": 0 if kind == "no attention" else source_edges(kind, reach, sizes)}
         for (kind, reach), result in zip(graphs, results, strict=True)
     ]
+
+
+def _without_attention(model: Transformer) -> Transformer:
+    """The model whose encoder's attention adds nothing to a state."""
+    silent = copy.deepcopy(model)
+    for layer in silent.encoder.layers:
+        for parameter in layer.self_attn.out_proj.parameters():
+            nn.init.zeros_(parameter)
+    return silent
 
 
 def _circuits(artifact: Artifact) -> Rows:
