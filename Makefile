@@ -62,7 +62,7 @@ serve: book ## build the book and show it at http://127.0.0.1:8000
 screenshots: book ## pictures of every page for people to look at (PAGES="03 lab" for some)
 	@$(BIN)/python tests/browser.py $(PAGES)
 
-first-cuts: ## what each cut of the home page's sentence does, and which edges are enough
+first-cuts: env ## what each cut of the home page's sentence does, and which edges are enough
 	@$(BIN)/python tests/first_cuts.py
 
 artifacts: env ## retrain every experiment, for hours (DEVICE=cuda, NAMES="copy sort"; SMALL=1: a smoke test)

@@ -308,7 +308,7 @@ def make_model(
     TypeError, ValueError
         If an argument is not what it should be; the message says which.
     """
-    check_choice("engine", engine, ["auto", *ENGINES])
+    check_choice("engine", engine, ["auto", *ENGINES, "triton"])
     check_count("src_vocab", src_vocab, 1)
     check_count("tgt_vocab", tgt_vocab, 1)
     encoder_layer, decoder_layer = layer_pair(dim_model, dim_ff, h, dropout, norm_first)

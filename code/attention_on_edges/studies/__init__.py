@@ -1,4 +1,4 @@
-"""Questions of chapters 3, 8 to 11 and 14 that took many runs or committed models: a file a study."""
+"""Questions of chapters 3, 8 to 11, 14 and 15 that took many runs or committed models: a file a study."""
 
 from attention_on_edges.studies.alignment import pool_words, split_words
 from attention_on_edges.studies.all_studies import STUDIES

@@ -21,7 +21,7 @@ from edgewise.validation import InputError
 LACKING = {
     errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM, errno.EISDIR, errno.EBADF, errno.ENOLCK,
 }  # fmt: skip
-"""What network shares, FUSE and Windows answer if a folder is to be flushed, or a file locked."""
+"""What network shares and FUSE answer if a folder is to be flushed, or a file locked."""
 
 KEPT = 2
 """Checkpoints in a folder: the newest and the one before it."""

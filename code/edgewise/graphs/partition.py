@@ -58,6 +58,7 @@ def binary_partition(n: int, k: int, causal: bool = False) -> AttentionGraph:
     """
     n = check_count("n (tokens)", n)
     k = check_count("k (spans that a token attends to on each level and side)", k, 1)
+    check_bool("causal", causal)
     token, levels = torch.arange(n), num_levels(n)
     inside = partition_spans(n)
     num_tokens = n + len(inside[0])
@@ -67,7 +68,7 @@ def binary_partition(n: int, k: int, causal: bool = False) -> AttentionGraph:
         size = 2**level
         end = left_end(token, k, level)
         runs.append((token, first + 2 * left_end(token, k, level + 1).clamp(min=0), first + end))
-        if not check_bool("causal", causal):
+        if not causal:
             there = -(-n // size)
             begin, stop = right_begin(token, k, level), 2 * right_begin(token, k, level + 1)
             runs.append((token, first + begin, first + stop.clamp(max=there)))
