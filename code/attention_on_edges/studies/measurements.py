@@ -3,8 +3,8 @@
 import copy
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from torch import nn
 
@@ -34,21 +34,8 @@ GOLD_CAPTIONS = 1100
 """How many captions of the grammar are aligned and parsed; heads are chosen on the first hundred."""
 
 
-@dataclass(frozen=True)
-class Measurement:
-    """An evaluation of a committed model.
-
-    Attributes
-    ----------
-    name : str
-        Its name on the command line and in ``book/studies``.
-    about : str
-        The question.
-    artifact : str
-        Which model.
-    measure : callable
-        Takes the artifact; returns rows of figures.
-    """
+class Measurement(NamedTuple):
+    """An evaluation: its name, as in ``book/studies``, the question, which model, and its rows of figures."""
 
     name: str
     about: str
@@ -113,6 +100,15 @@ def _without_attention(model: Transformer) -> Transformer:
     return silent
 
 
+def _of(measure: Callable[..., Rows]) -> Callable[[Artifact], Rows]:
+    """Of an artifact's model and data."""
+    return lambda artifact: measure(*restore(artifact))
+
+
+def _alignment(artifact: Artifact) -> Rows:
+    return measure_alignment(*restore(artifact), hansards())
+
+
 def _circuits(artifact: Artifact) -> Rows:
     model, data = restore(artifact)
     return measure_circuits(model, _held_out(artifact, data, SENTENCES))
@@ -172,24 +168,9 @@ MEASUREMENTS = {
     name: Measurement(name, about, artifact, measure)
     for name, about, artifact, measure in (
         ("bleu", "How sure is each translator's BLEU?", "multi30k", _bleu),
-        (
-            "pruning",
-            "How many of its heads does a translator need?",
-            "multi30k",
-            lambda artifact: measure_pruning(*restore(artifact)),
-        ),
-        (
-            "alignment",
-            "Does cross-attention say which word translates which?",
-            "tatoeba",
-            lambda artifact: measure_alignment(*restore(artifact), hansards()),
-        ),
-        (
-            "windows",
-            "How far must a trained encoder attend?",
-            "multi30k",
-            lambda artifact: measure_windows(*restore(artifact)),
-        ),
+        ("pruning", "How many of its heads does a translator need?", "multi30k", _of(measure_pruning)),
+        ("alignment", "Does cross-attention say which word translates which?", "tatoeba", _alignment),
+        ("windows", "How far must a trained encoder attend?", "multi30k", _of(measure_windows)),
         ("gold-captions", "Do heads align and parse the grammar's captions?", "multi30k", _gold_captions),
         ("syntax", "Does an encoder's attention follow syntax?", "multi30k", _syntax),
         ("circuits-tatoeba", _FEW, "tatoeba", _circuits),
