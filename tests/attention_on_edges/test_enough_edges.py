@@ -6,7 +6,7 @@ import torch
 from attention_on_edges.runs import ModelConfig
 from attention_on_edges.studies.cutting_edges import ABLATIONS, CutTranslation, ablating, mean_values, prune
 from attention_on_edges.studies.enough_edges import by_ablation
-from attention_on_edges.studies.specific_edges import choices, need, orders, smallest, winning
+from attention_on_edges.studies.specific_edges import choices, need, smallest, winning
 
 
 @pytest.fixture(scope="module")
@@ -123,11 +123,7 @@ def test_words_differ_and_the_own_one_is_the_models_choice(sentence):
         assert found.get("random", other.ids[0]) in other.ids
 
 
-def test_orders_and_matches_of_a_circuit(sentence):
-    found = orders(sentence, 3)
-    assert found["all"] <= found["half"] <= found["any"] <= sum(found["sizes"])
-    assert 0 <= found["jaccard"] <= 1
-    assert found["weights"] == int(prune(sentence, sentence.weights.argsort()).sum())
+def test_matches_of_a_circuit(sentence):
     tried, keeps = [], sentence.keeps
     sentence.keeps = lambda kept: tried.append(kept) or keeps(kept)
     row = need(sentence)

@@ -99,7 +99,7 @@ def pyg_case(
     edge_index = make().to(device)
     conv = _pyg("TransformerConv")(width, width // HEADS, HEADS, edge_dim=edge_dim).to(device)
     layer, nodes = from_pyg(conv), int(edge_index.max()) + 1
-    graph = prepare(AttentionGraph.from_edge_index(edge_index, nodes), HEADS, width // HEADS)
+    graph = prepare(AttentionGraph.from_edge_index(edge_index, nodes), HEADS, width // HEADS, edge_dim or 0)
     x = torch.randn(nodes, width, device=device, requires_grad=True)
     product_of_all = nn.Linear(width, 4 * width, device=device)
     attr = None if edge_dim is None else torch.randn(edge_index.shape[1], edge_dim, device=device)

@@ -13,7 +13,7 @@ from attention_on_edges.studies.language_model import language_parts
 from attention_on_edges.studies.recall import HUB_GRAPHS, LONG_GRAPHS, TASKS, measure_reader, measure_tuned
 from attention_on_edges.studies.results import Study
 from attention_on_edges.studies.solubility import readout_runs
-from attention_on_edges.studies.specific_edges import specific_parts, unique_parts
+from attention_on_edges.studies.specific_edges import specific_parts
 from attention_on_edges.studies.steps import adaptive_runs
 from attention_on_edges.studies.twins import twin_runs
 from attention_on_edges.training import TrainingConfig
@@ -181,7 +181,6 @@ STUDIES = {
         Study("gat-steps", "Which step makes a Transformer of a GAT?", tuple(step_runs())),
         *GRAPH_STUDIES,
         Study("specific", "Is what is enough for a word special to it?", tuple(specific_parts())),
-        Study("unique", "Is there one smallest set of edges?", tuple(unique_parts())),
         Study("readouts", "Is it the virtual node, or that it is read?", tuple(readout_runs())),
         Study("language-model", "What does it need lines between words for?", tuple(language_parts())),
         Study("citations", "Which papers cite each other?", tuple(link_runs())),

@@ -1,8 +1,8 @@
-"""Chapter 9's controls: whether edges that are enough for a word are special to it, and the only ones."""
+"""Chapter 9's controls: whether edges that are enough for a word are special to it, and needed."""
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from itertools import chain, combinations
+from itertools import chain
 from typing import Any
 
 import torch
@@ -27,14 +27,10 @@ SENTENCES, PART = 200, 10
 
 
 def measure_part(what: str, artifact: str, first: int, trained: bool = True) -> dict[str, Any]:
-    """Measure ``PART`` sentences, from the ``first`` on: ``words``, ``need`` or ``orders`` of each."""
+    """Measure ``PART`` sentences, from the ``first`` on: ``words`` or ``need`` of each."""
     sentences = translations(artifact, trained)
     means = mean_values(sentences[0].model, sentences) if what == "words" and trained else None
-    measure = {
-        "words": lambda i: words(sentences, i, means),
-        "need": lambda i: need(sentences[i]),
-        "orders": lambda i: orders(sentences[i]),
-    }[what]
+    measure = {"words": lambda i: words(sentences, i, means), "need": lambda i: need(sentences[i])}[what]
     weights = digest_of_weights(artifacts.load(artifact))
     return {"weights": weights, "sentences": [measure(i) for i in range(first, first + PART)]}
 
@@ -133,32 +129,6 @@ def winning(asked: CutTranslation, generator: torch.Generator) -> tuple[Tensor |
     return None, CLIMBS
 
 
-def orders(sentence: CutTranslation, count: int = 20) -> dict[str, Any]:
-    """Prune in random orders, and in that of the weights.
-
-    Returns
-    -------
-    dict
-        ``edges`` of the whole graph, those left in the order of ``weights``, and in random ones: ``sizes``,
-        mean ``jaccard`` index of two, and how many edges are in ``all`` of them, in ``half`` and in ``any``.
-    """
-    found = torch.stack([
-        prune(sentence, torch.randperm(len(sentence.edges), generator=torch.Generator().manual_seed(i)))
-        for i in range(count)
-    ])  # fmt: skip
-    shares = [float((a & b).sum() / (a | b).sum()) for a, b in combinations(found, 2)]
-    often = found.sum(0)
-    return {
-        "edges": len(sentence.edges),
-        "weights": int(prune(sentence, sentence.weights.argsort()).sum()),
-        "sizes": found.sum(1).tolist(),
-        "jaccard": sum(shares) / len(shares),
-        "all": int((often == count).sum()),
-        "half": int((often * 2 >= count).sum()),
-        "any": int((often > 0).sum()),
-    }
-
-
 def need(sentence: CutTranslation) -> dict[str, Any]:
     """Tell whether the translation changes without its circuit, and without as many edges that are like it.
 
@@ -187,11 +157,6 @@ def specific_parts() -> Iterator[Part]:
         yield from _parts("words", artifact, SENTENCES)
         yield from _parts("words", artifact, 50, trained=False)
         yield from _parts("need", artifact, SENTENCES)
-
-
-def unique_parts() -> Iterator[Part]:
-    """Twenty orders for each of twenty French sentences."""
-    yield from _parts("orders", "tatoeba", 20)
 
 
 def _parts(what: str, artifact: str, count: int, trained: bool = True) -> Iterator[Part]:
