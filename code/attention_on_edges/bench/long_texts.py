@@ -40,22 +40,12 @@ GRAPHS: dict[str, Callable[[int], AttentionGraph]] = {
 """Constructors by length; the sparse ones have about as many edges per token."""
 
 
-def window_edges(n: int, reach: int) -> int:
-    """Edges of a window of so many tokens to both sides."""
-    there = min(reach, max(n - 1, 0))
-    return n + 2 * there * n - there * (there + 1)
-
-
-def bigbird_edges(n: int, reach: int, num_global: int, num_random: int) -> int:
-    """Edges of the window between ``m`` tokens that are not global, of the global ones, and links."""
-    hubs = min(num_global, n)
-    m = n - hubs
-    most = min(2 * reach + 1, m)
-    links = sum(
-        m if m - drawn >= most else 2 * max(m - drawn - reach, 0)
-        for drawn in range(1, min(num_random, m) + 1)
-    )  # tokens that have a first, second, .. stranger to draw: near the ends the window has fewer
-    return window_edges(m, reach) + hubs * (2 * n - hubs) + links
+def bigbird_edges(n: int) -> int:
+    """The closed form of :func:`~edgewise.graphs.bigbird`; short texts are counted."""
+    m, each = n - NUM_GLOBAL, 2 * REACH + 1 + NUM_RANDOM
+    if m < each:
+        return GRAPHS["bigbird"](n).num_edges
+    return m * each - REACH * (REACH + 1) + NUM_GLOBAL * (2 * n - NUM_GLOBAL)
 
 
 def partition_edges(n: int, k: int) -> int:
@@ -76,8 +66,8 @@ def partition_edges(n: int, k: int) -> int:
 EDGES: dict[str, Callable[[int], int]] = {
     "dense": lambda n: n * n,
     "complete": lambda n: n * n,
-    "window": lambda n: window_edges(n, REACH),
-    "bigbird": lambda n: bigbird_edges(n, REACH, NUM_GLOBAL, NUM_RANDOM),
+    "window": lambda n: GRAPHS["window"](n).num_edges,
+    "bigbird": bigbird_edges,
     "binary partition": lambda n: partition_edges(n, K),
 }
 """Edges of the same, in closed form."""

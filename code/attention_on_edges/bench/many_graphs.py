@@ -259,12 +259,7 @@ def _few(graphs: dict[str, Make], small: bool) -> dict[str, Make]:
 
 
 def graph_case(
-    name: str,
-    make: Make,
-    heads: int,
-    width: int,
-    engines: Sequence[str],
-    device: torch.device | str = "cpu",
+    name: str, make: Make, heads: int, width: int, engines: Sequence[str], device: torch.device | str = "cpu"
 ) -> Case:
     """Attention on a graph, forward and backward, plans and patterns made beforehand.
 

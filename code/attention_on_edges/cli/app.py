@@ -96,8 +96,7 @@ def _conclude(trainer: Trainer, experiment: runs.Experiment) -> None:
 @app.command()
 def study(
     name: Annotated[
-        str,
-        typer.Argument(help=f"One of: {', '.join([*studies.STUDIES, *studies.MEASUREMENTS])}."),
+        str, typer.Argument(help=f"One of: {', '.join([*studies.STUDIES, *studies.MEASUREMENTS])}.")
     ],
     device: Device = "cpu",
     out: Annotated[Path, typer.Option(help="Where its figures go.")] = Path("runs") / "studies",

@@ -8,12 +8,7 @@ TERMS = (
     "Elliott, Frank, Sima'an and Specia: Multi30K: Multilingual English-German Image Descriptions (2016)."
 )
 
-NAMES = {
-    "train": "train",
-    "valid": "val",
-    "test2016": "test_2016_flickr",
-    "test2017": "test_2017_flickr",
-}
+NAMES = {"train": "train", "valid": "val", "test2016": "test_2016_flickr", "test2017": "test_2017_flickr"}
 """What the splits are called in the names of their files."""
 
 CHECKSUMS = {

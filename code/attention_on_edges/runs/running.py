@@ -14,13 +14,7 @@ from attention_on_edges.runs import artifacts
 from attention_on_edges.runs.artifacts import Artifact
 from attention_on_edges.runs.experiment import Experiment, Search
 from attention_on_edges.runs.loading import digest_of, digest_of_symbols, load_data
-from attention_on_edges.runs.scores import (
-    GREEDY,
-    choose_search,
-    decoded_figures,
-    final_figures,
-    signatures,
-)
+from attention_on_edges.runs.scores import GREEDY, choose_search, decoded_figures, final_figures, signatures
 from attention_on_edges.runs.translator import Translator
 from attention_on_edges.tasks import SPECIAL
 from attention_on_edges.training import Trainer
@@ -176,11 +170,7 @@ def load_translator(artifact: Artifact) -> Translator:
     model = restore_model(artifact, len(SPECIAL) + len(splitter.symbols))
     search = search_of(artifact)
     return Translator(
-        model,
-        splitter,
-        search.length_penalty,
-        tokenizer.moses,
-        length_offset=search.length_offset,
+        model, splitter, search.length_penalty, tokenizer.moses, length_offset=search.length_offset
     )
 
 

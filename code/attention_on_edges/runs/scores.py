@@ -27,11 +27,7 @@ GREEDY = Search()
 
 
 def figures(
-    model: Transformer,
-    data: TranslationDataset,
-    mode: str,
-    limit: int | None = None,
-    search: Search = GREEDY,
+    model: Transformer, data: TranslationDataset, mode: str, limit: int | None = None, search: Search = GREEDY
 ) -> Figures:
     """Score a model on a split, teacher-forced and by its own decoding.
 
@@ -92,11 +88,7 @@ def validated_search(by_penalty: Figures) -> Search:
 
 
 def decoded_figures(
-    model: Transformer,
-    data: TranslationDataset,
-    mode: str,
-    limit: int | None = None,
-    search: Search = GREEDY,
+    model: Transformer, data: TranslationDataset, mode: str, limit: int | None = None, search: Search = GREEDY
 ) -> Figures:
     """Decode a split and score it: text by BLEU and chrF, a toy task by exact match."""
     if isinstance(data, TextDataset):

@@ -106,13 +106,7 @@ class MoleculeModel(nn.Module):
     """
 
     def __init__(
-        self,
-        mean: float,
-        scale: float,
-        readout: str = "sum",
-        depth: int = 4,
-        dim: int = 64,
-        heads: int = 4,
+        self, mean: float, scale: float, readout: str = "sum", depth: int = 4, dim: int = 64, heads: int = 4
     ):
         super().__init__()
         self.mean, self.scale, self.readouts = mean, scale, readout.split(" and ")
