@@ -184,7 +184,7 @@ def test_the_results_of_readme_and_home_page_are_those_of_the_studies():
         f"without such edges alone {without[0]} sentences change",
         f"without as many others of the same heads {without[1]}",
         f"In {len(missing)} texts such as",
-        f"puts the right one of the two first {named['nothing']} times",
+        f"prefers the right one of the two {named['nothing']} times",
         f"{named['all into the repeated word']} times, no more than chance, without the lines into",
         f"and {named['all into a word beside it']} times without those into another word",
         f"on {len(graphs)} new graphs, to {100 * median(off):.0f} % in the median",

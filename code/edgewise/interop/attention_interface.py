@@ -257,8 +257,7 @@ def _along_graph(
 ) -> tuple[Tensor, None]:
     """``transformers``' attention function: queries [B, h, n, d] to [B, n, h, d_v]."""
     if sliding_window is None and along.local is not None:  # the model may keep it in its mask alone
-        config: Any = module.config
-        kinds = getattr(config, "layer_types", None)
+        kinds = getattr(getattr(module, "config", None), "layer_types", None)
         kind = kinds[module.layer_idx] if kinds else "sliding_attention"
         if kind == "chunked_attention" and key.shape[2] > along.local:
             raise InputError(f"{type(module).__name__} attends in chunks, which a graph would lose")
