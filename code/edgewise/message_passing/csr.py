@@ -64,13 +64,11 @@ def csr(
     pattern = pattern_of(graph, heads)
     order = None if bias is None and keep is None and attr is None else edge_order(graph, heads)
 
-    def ordered(x: OnEdges) -> OnEdges:
+    def of_turns(x: OnEdges) -> OnEdges:
         """[E, h] to [turns, E * heads]."""
-        if x is None or order is None:
-            return None
-        return x.unflatten(1, (-1, heads)).transpose(0, 1).flatten(1).index_select(1, order)
+        return None if x is None else x.unflatten(1, (-1, heads)).transpose(0, 1).flatten(1)
 
-    fields = [q, k, v, ordered(bias), ordered(keep)]
+    fields = [q, k, v, of_turns(bias), _ordered(of_turns(keep), order)]
     asked = None if weight is None else torch.einsum("nhd,chd->nhc", q, weight)
     output, of_edges, *_ = _operator([*pattern], heads, order, all_tensors([*fields, asked, attr]))
     return output if weight is None else output + torch.einsum("nhc,chd->nhd", of_edges, weight)
@@ -79,12 +77,14 @@ def csr(
 def _forward(p: Pattern, heads: int, order: OnEdges, fields: Sequence[Any]) -> tuple[Tensor, ...]:
     """Output [n, h, d_v], summed attributes [n, h, c], exponentials [turns, E * heads] and their sums.
 
-    Of the ``fields``, numbers of edges are [turns, E * heads], in the pattern's order; ``asked`` [n, h, c] is
-    what receivers ask of the attributes ``attr`` [E, c] of their edges.
+    Of the ``fields``, numbers of edges are [turns, E * heads], ``keep`` in the pattern's order, into which
+    ``order`` puts ``bias``; ``asked`` [n, h, c] is what receivers ask of the attributes ``attr`` [E, c] of
+    their edges.
     """
     q, k, v, bias, keep, asked, attr = fields
     scale, turns = q.shape[2] ** -0.5, q.shape[1] // heads
-    weights = q.new_zeros(turns, len(p.columns)) if bias is None else bias.clone()
+    bias = _ordered(bias, order)
+    weights = q.new_zeros(turns, len(p.columns)) if bias is None else bias
     sums = q.new_empty(turns, len(p.rows) - 1, 1)
     small = all(_within(LARGE, x) for x in (v, attr) if x is not None)
     edge = None if attr is None or order is None else order // heads
@@ -130,8 +130,8 @@ def _backward(
             _add_dots(p.rows, edge, of_scores, grad_e, attr, scale)
         mean = _sums(p, of_scores.mul_(used)).div_(sums[turn]).flatten()
         of_scores.addcmul_(share, mean.index_select(0, p.receivers), value=-1)
-        if of_bias is not None:
-            torch.div(of_scores, scale, out=of_bias[turn])
+        if of_bias is not None and order is not None:
+            of_bias[turn].index_copy_(0, order.long(), of_scores / scale)
         sent, of_sent = (x.index_select(0, p.by_sender) for x in (used, of_scores))
         of_q = _put(of_q, turn, q, _weighted_sums(p.rows, p.columns, of_scores, k_))
         of_k = _put(of_k, turn, k, _weighted_sums(p.sender_rows, p.sender_columns, of_sent, q_))
@@ -141,6 +141,10 @@ def _backward(
         if to_attr is not None:
             to_attr += _sums_of_edges(p, heads, order, (of_scores, asked_), (used, grad_e))
     return [of_q, of_k, of_v, of_bias, None, of_asked, to_attr]
+
+
+def _ordered(x: OnEdges, order: OnEdges) -> OnEdges:
+    return None if x is None or order is None else x.index_select(1, order)
 
 
 def _in_turns(heads: int, *fields: OnEdges) -> Iterator[list[Any]]:
