@@ -372,6 +372,7 @@ def test_under_autocast_as_the_model_itself(name):
     [
         (lambda: torch.nn.Linear(2, 2), GRAPH, None, "must be or wrap a model of transformers, got Linear"),
         (lambda: made(CONFIGS["Llama"]()), causal(20), None, "20 senders, the row 21"),
+        (lambda: made(CONFIGS["Llama"]()), [GRAPH] * 2, None, "graph must be .* or a function, got list"),
         (lambda: made(CONFIGS["Llama"]()), GRAPH, torch.zeros(GRAPH.num_edges, 2), r"bias must be .*, 4\]"),
     ],
 )

@@ -79,6 +79,8 @@ def attend_along(
         is called again in ``backward`` elsewhere.
     """
     _register()
+    if not isinstance(graph, AttentionGraph) and not callable(graph):
+        raise TypeError(f"graph must be an AttentionGraph or a function, got {type(graph).__name__}")
     inner = _model_in(model)
     config: Any = inner.config
     kind = config.model_type
