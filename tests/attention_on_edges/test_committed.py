@@ -180,7 +180,8 @@ def test_the_results_of_readme_and_home_page_are_those_of_the_studies():
     assert (right, wrong, len(ORDERS), len(sentence["kept"])) == (1, 3, 3, 10)
     results = (
         f"Ten of {sentence['edges']:,} suffice",
-        f"over {len(words)} sentences, one edge is enough in the median for the right word to win its place, and three",
+        f"over {len(words)} sentences, one edge is enough in the median for the right word to win its place",
+        "and three are for a *wrong* one",
         f"cut such few alone, and {without[0]} sentences change",
         f"cut as many others of the same heads, and {without[1]} do",
         f"In {len(missing)} texts such as",
