@@ -180,12 +180,11 @@ def test_the_results_of_readme_and_home_page_are_those_of_the_studies():
     assert (right, wrong, len(ORDERS), len(sentence["kept"])) == (1, 3, 3, 10)
     results = (
         f"Ten of {sentence['edges']:,} suffice",
-        f"over {len(words)} sentences, one edge is enough in the median for the right word to win its place",
-        "and three are for a *wrong* one",
-        f"cut such few alone, and {without[0]} sentences change",
+        f"over {len(words)} sentences, where the right word wins its place with one edge (the median)",
+        f"cut only those that are enough, and {without[0]} sentences change",
         f"cut as many others of the same heads, and {without[1]} do",
         f"In {len(missing)} texts such as",
-        f"prefers the right one of the two {named['nothing']} times",
+        f"prefers the right name, here *Mary*, {named['nothing']} times",
         f"{named['all into the repeated word']} times, no more than chance, without the lines into",
         f"and {named['all into a word beside it']} times without those into another word",
         f"on {len(graphs)} new graphs, to {100 * median(off):.0f} % in the median",

@@ -14,8 +14,9 @@ from attention_on_edges.studies.fitting import FitConfig, FitRun, Part, fit
 from edgewise import GraphAttention, GraphTransformerLayer
 from edgewise.graphs import AttentionGraph, batch
 
-BONDS, INTO, BOTH = KINDS = ("bonds", "bonds into a virtual node", "bonds and a virtual node")
-"""Who attends to whom: the second virtual node receives from all atoms and sends to none."""
+INTO, BOTH = "bonds into a virtual node", "bonds and a virtual node"
+BONDS, *_, ALONE = KINDS = "bonds", INTO, BOTH, "each atom alone"
+"""Who attends to whom: the second's virtual node receives from all atoms and sends to none."""
 WALK = 16
 """Steps of random walks whose chances to return are an atom's position."""
 TYPICAL = 16
@@ -60,10 +61,10 @@ def pairs_of(molecule: Molecule, kind: str) -> Pairs:
     for a, b, bond in molecule.bonds:
         kinds[a, b] = kinds[b, a] = bond
     bonded = kinds > 0
-    exists, classes = bonded | torch.eye(n, dtype=torch.bool), kinds
+    exists, classes = torch.eye(n, dtype=torch.bool) | (bonded & (kind != ALONE)), kinds
     atoms = torch.tensor([(p, c + 3, h, a, d) for p, c, h, a, d in molecule.atoms])
     walks = return_chances(bonded)
-    if kind != BONDS:
+    if kind in (INTO, BOTH):
         exists, classes = (
             nn.functional.pad(x, (0, 1, 0, 1), value=v) for x, v in ((exists, 1), (classes, VIRTUAL))
         )
@@ -295,6 +296,7 @@ CELLS = (
     *((BONDS, readout) for readout in ("sum", "sum and mean", "sum and attention")),
     *((INTO, readout) for readout in ("node", "sum and node")),
     *((BOTH, readout) for readout in ("sum", "sum and mean", "sum and attention", "node", "sum and node")),
+    (ALONE, "sum"),
 )
 """Channel and readout. Without edges to the atoms, a virtual node that is not read changes nothing."""
 
