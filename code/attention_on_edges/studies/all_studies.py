@@ -43,11 +43,10 @@ READING_RATES = (0.0005, 0.002, 0.00625)
 
 
 def _tuned() -> dict[str, list[FitRun]]:
-    """Readers at rates of their own: on sparse graphs; with narrow hubs, and with more layers."""
+    """Readers at rates of their own: on sparse graphs, and with narrow hubs."""
     longer = replace(READING, updates=3600)
     sparse = [graph for graph in LONG_GRAPHS if graph not in ("complete", "window")]
     both = [{"task": task, "graph": graph} for task in TASKS for graph in sparse]
-    deeper = [{"task": "recall", "graph": graph, "layers": layers} for graph in sparse for layers in (3, 4)]
     narrow = [
         {"task": "copy", "graph": graph, "lengths": (128,), "letters": letters, "width": width}
         for graph in HUB_GRAPHS
@@ -58,7 +57,6 @@ def _tuned() -> dict[str, list[FitRun]]:
     for study, trials, rates, seeds, tested in (
         ("tuned", both, READING_RATES, 3, (512, 4096)),
         ("hubs", narrow, READING_RATES, 2, (128,)),
-        ("hubs", deeper, READING_RATES[:2], 1, (512, 4096)),
     ):
         for trial in trials:
             name = ", ".join(str(v) for k, v in trial.items() if k != "lengths")
