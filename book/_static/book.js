@@ -1,6 +1,6 @@
 // What scrolls sideways inside the page can be reached, and so scrolled, with the keyboard.
 (() => {
-  const kinds = ".bd-article figure, .bd-article table, .bd-article .output, .bd-article div.math";
+  const kinds = ".bd-article :is(figure, table, .output, div.math, .frame)";
   const mark = () => {
     for (const box of document.querySelectorAll(kinds)) {
       if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;

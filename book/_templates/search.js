@@ -16,4 +16,11 @@ Object.assign(Scorer, {
     return score + says(titles[number]) + says(found) + (/\/\d/.test(page) ? 20 : 0) - apart - number / 1000;
   },
 });
+// Excerpts are of sentences: formulas and code are left out.
+const plain = Search.htmlToText;
+Search.htmlToText = (html, anchor) => {
+  const page = new DOMParser().parseFromString(html, "text/html");
+  page.querySelectorAll(".math, .cell_input").forEach((part) => part.replaceWith(" … "));
+  return plain(page.documentElement.outerHTML, anchor);
+};
 DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY &&= location.protocol !== "file:"; // there no page reads another

@@ -95,12 +95,12 @@ class TestStudy:
                 results(**changed).difference("a", "b", "right")
 
 
-DESIGNED = {"hubs", "readouts"}
+DESIGNED = {"hubs"}
 """Studies that are written down and have not run; a file of theirs takes them off this list."""
 
 
 def test_studies_that_have_run_are_those_with_figures():
-    assert {name for name in STUDIES if not (studies._folder() / f"{name}.json").exists()} <= DESIGNED
+    assert {name for name in STUDIES if not (studies._folder() / f"{name}.json").exists()} == DESIGNED
 
 
 @pytest.mark.parametrize("name", [name for name in STUDIES if name not in DESIGNED])

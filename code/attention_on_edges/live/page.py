@@ -112,8 +112,8 @@ def front_page(name: str, place: str) -> str:
     return (
         f'<style>{read("front.css")}</style><div class="edgewise-front">'
         '<p class="claim">Cut a line. Watch the translation break.</p>'
-        '<p class="lead">A Transformer is a graph: each line is one word that attends to another. '
-        "This one translates in your browser.</p>"
+        '<p class="lead">A book that runs, about the Transformer as a graph<span>: each line is one word '
+        "that attends to another. This one translates in your browser</span>.</p>"
         f'<noscript>{html.escape(told)}</noscript><script type="application/json">{data}</script></div>'
         f"<script>{joined(IN_PAGE)}</script>"
     )
