@@ -5,6 +5,8 @@
     for (const box of document.querySelectorAll(kinds)) {
       if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
       else box.removeAttribute("tabindex");
+      box.onscroll = () => box.classList.toggle("more", box.scrollLeft + box.clientWidth < box.scrollWidth - 1);
+      box.onscroll();
     }
   };
   window.addEventListener("load", () => {

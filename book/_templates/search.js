@@ -20,7 +20,7 @@ Object.assign(Scorer, {
 const plain = Search.htmlToText;
 Search.htmlToText = (html, anchor) => {
   const page = new DOMParser().parseFromString(html, "text/html");
-  page.querySelectorAll(".math, .cell_input").forEach((part) => part.replaceWith(" … "));
+  page.querySelectorAll(".math, .cell").forEach((part) => part.replaceWith(" … "));
   return plain(page.documentElement.outerHTML, anchor);
 };
 DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY &&= location.protocol !== "file:"; // there no page reads another
