@@ -61,16 +61,18 @@ def test_operators_do_what_a_compiler_is_told(extra, graph):
     fields = random_fields(graph, 2, 3)
     bias = torch.randn(graph.num_edges, 2, requires_grad=True) if extra == "bias" else None
     keep = torch.rand(graph.num_edges, 2).round() if extra == "keep" else None
-    places = tile_plan.score_places(graph) if extra else ()
-    tensors = [*tile_plan.plan_tiles(graph).tensors, *places]
+    tensors = [*tile_plan.plan_tiles(graph).tensors, *(tile_plan.score_places(graph) if extra else ())]
     torch.library.opcheck(tiles._operator, (all_tensors([*fields, bias, keep]), tensors))
-    order = edge_order(graph, 2)
-    on_edges = [None if x is None else x.detach().view(1, -1)[:, order] for x in (bias, keep)]
     of_attr = [torch.randn(len(x), *shape) for x, shape in ((fields[0], (2, 4)), (graph.src, (4,)))]
-    given = all_tensors([*fields, *on_edges, *(of_attr if extra else [None, None])])
-    torch.library.opcheck(
-        csr._operator, ([*pattern_of(graph, 2)], 2, order, [x.requires_grad_() for x in given])
-    )
+    for heads in (2, 1):  # at once, and in turns
+        on_edges = [x if x is None else x.detach().T.reshape(2 // heads, -1) for x in (bias, keep)]
+        given = all_tensors([*fields, *on_edges, *(of_attr if extra else [None, None])])
+        of_graph = [*pattern_of(graph, heads)], heads, edge_order(graph, heads)
+        torch.library.opcheck(csr._operator, (*of_graph, [x.clone().requires_grad_() for x in given]))
+        output, of_edges, *results = csr._operator(*of_graph, given)
+        wanted = [x.dim() > 1 and place != csr.KEEP for place, x in enumerate(given)]
+        backward = *of_graph, given, [*results, output, of_edges], wanted
+        torch.library.opcheck(csr._backward_operator, backward, test_utils="test_faketensor")
 
 
 def packed(seed, count):

@@ -117,7 +117,7 @@ def _backward(
     (q, k, v, bias, keep, asked, attr), scale = fields, fields[0].shape[2] ** -0.5
     of_q, of_k, of_v, of_asked = [None] * 4
     to_attr = attr.new_zeros(attr.shape) if of_attr and attr is not None else None
-    of_bias = None if bias is None else torch.empty_like(bias)
+    of_bias = None if bias is None else bias.new_empty(bias.shape)
     edge = None if attr is None or order is None else order // heads
     both = q, k, v, grads[0], asked, None if edge is None else grads[1]
     for turn, (q_, k_, v_, grad, asked_, grad_e) in enumerate(_in_turns(heads, *both)):
