@@ -81,7 +81,7 @@
     const left = 22 + room(rows), top = 34 + (upright ? room(columns) - 14 : 0), across = columns.length * CELL, down = rows.length * CELL;
     const box = (r, c) => ({ x: left + c * CELL, y: top + r * CELL, width: CELL, height: CELL });
     const svg = make(parent, "svg", { class: "matrix", role: "application", tabindex: 0, viewBox: `0 0 ${left + across + 2} ${top + down + 2}`, "aria-label": label });
-    svg.style.maxWidth = `${1.2 * (left + across)}px`;
+    Object.assign(svg.style, { minWidth: `${left + across}px`, maxWidth: `${1.2 * (left + across)}px` });
     make(svg, "text", { x: left + across / 2, y: 10 }, "attended to");
     make(svg, "text", { transform: `translate(10 ${top + down / 2}) rotate(-90)` }, "attends");
     columns.forEach((word, c) => make(svg, "text", { transform: `translate(${left + (c + 0.5) * CELL} ${top - (upright ? 6 : 10)})${upright ? " rotate(-90)" : ""}`, class: upright ? "start" : "" }, word));
