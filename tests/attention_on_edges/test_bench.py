@@ -74,7 +74,7 @@ class TestHarness:
             alone(os._exit, 1)
 
 
-DAILY, SOME = "graphs", {"engines": ["--large", "--only", "5-30, 4"], "training": ["--only", "d 512"]}
+DAILY, SOME = "pyg", {"engines": ["--large", "--only", "5-30, 4"], "training": ["--only", "d 512"]}
 
 
 @pytest.mark.parametrize(
