@@ -1,9 +1,9 @@
 // What scrolls sideways inside the page can be reached, and so scrolled, with the keyboard.
 (() => {
-  const kinds = ".bd-article :is(figure, table, .output, div.math, .frame)";
+  const kinds = ".bd-article :is(figure, table, pre, .output, mjx-container[display], .frame)";
   const mark = () => {
     for (const box of document.querySelectorAll(kinds)) {
-      if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
+      if (box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight) box.tabIndex = 0;
       else box.removeAttribute("tabindex");
       box.onscroll = () => box.classList.toggle("more", box.scrollLeft + box.clientWidth < box.scrollWidth - 1);
       box.onscroll();
@@ -12,7 +12,8 @@
   window.addEventListener("load", () => {
     const article = document.querySelector(".bd-article");
     if (!article) return;
-    new ResizeObserver(mark).observe(article); // pictures and formulas that come late change its height
+    const sizes = new ResizeObserver(mark); // pictures and formulas that come late change the article's height
+    for (const box of [article, ...article.querySelectorAll(".frame svg, .edgewise-element")]) sizes.observe(box);
   });
 })();
 

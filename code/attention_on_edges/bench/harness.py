@@ -7,7 +7,6 @@ from textwrap import shorten
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils.benchmark import Timer
 
 from attention_on_edges.figures import Table, table
 from edgewise.validation import InputError
@@ -95,6 +94,8 @@ def interleave(functions: Mapping[str, Callable[[], object]], repeats: int) -> d
 
     A turn begins with an unmeasured call, because the previous function affects caches and allocator.
     """
+    from torch.utils.benchmark import Timer  # with which PyTorch may warn that a CUDA toolkit finds no GPU
+
     timers = {
         name: Timer("function()", globals={"function": function}, num_threads=torch.get_num_threads())
         for name, function in functions.items()

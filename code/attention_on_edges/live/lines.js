@@ -52,14 +52,15 @@
     function draw() {
       const { pieces, lines, silenced } = texts[number], column = root.clientWidth < 560, n = pieces.length;
       const size = (piece) => (column ? 30 : 9 + 9.2 * Math.max(2, shown(piece).length));
+      const most = Math.max(...texts.map((text) => text.pieces.reduce((sum, piece) => sum + size(piece), 116)));
       let end = column ? 20 : 26;
       const at = pieces.map((piece) => { end += size(piece); return end - size(piece) / 2; });
       const far = (at[n - 1] - at[0]) * (column ? 0.3 : 0.26) + 34, side = column ? 118 : 30;
       picture.replaceChildren();
-      picture.style.flexBasis = end + 90 > 1.1 * (root.clientWidth - 256) ? "100%" : "";  // else it would be small beside the panel
+      picture.style.flexBasis = most > 1.1 * (root.clientWidth - 256) ? "100%" : "";  // one of them would be small beside the panel
       const box = column ? `0 0 ${side + far} ${end + 30}` : `0 0 ${end + 90} ${side + far}`;
-      const most = `max-width:${1.3 * box.split(" ")[2]}px`;  // or the words of a short text would be huge
-      const svg = make(picture, "svg", { viewBox: box, role: "group", "aria-label": pieces.join(""), style: most });
+      const limit = `max-width:${1.3 * box.split(" ")[2]}px`;  // or the words of a short text would be huge
+      const svg = make(picture, "svg", { viewBox: box, role: "group", "aria-label": pieces.join(""), style: limit });
       make(svg, "circle", column ? { cx: side - 12, cy: 9, r: 4 } : { cx: 10, cy: 16, r: 4 });
       pieces.forEach((piece, i) => {
         const spot = column ? { x: side - 8, y: at[i], class: "end word" } : { x: at[i], y: 16, class: "word" };
