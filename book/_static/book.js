@@ -1,10 +1,10 @@
 // What scrolls sideways inside the page can be reached, and so scrolled, with the keyboard.
 (() => {
-  const kinds = ".bd-article :is(figure, table, pre, .output, mjx-container[display], .frame)";
+  const kinds = ".bd-article :is(figure, table, pre, .output, .panels, mjx-container[display=true], .frame)";
   const mark = () => {
     for (const box of document.querySelectorAll(kinds)) {
-      if (box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight) box.tabIndex = 0;
-      else box.removeAttribute("tabindex");
+      if (box.scrollWidth > box.clientWidth || (box.matches("pre, .output") && box.scrollHeight > box.clientHeight)) box.tabIndex = 0;
+      else if (!box.matches("mjx-container")) box.removeAttribute("tabindex"); // MathJax has a menu there
       box.onscroll = () => box.classList.toggle("more", box.scrollLeft + box.clientWidth < box.scrollWidth - 1);
       box.onscroll();
     }
