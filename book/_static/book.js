@@ -1,4 +1,4 @@
-// What scrolls sideways inside the page can be reached, and so scrolled, with the keyboard.
+// What scrolls sideways inside the page can be reached, and so scrolled, with the keyboard, and shows that there is more.
 (() => {
   const kinds = ".bd-article :is(figure, table, pre, .output, .panels, mjx-container[display=true], .frame)";
   const mark = () => {

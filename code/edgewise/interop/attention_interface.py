@@ -78,9 +78,9 @@ def attend_along(
         a cache with room to spare; or layers that mix tokens without asking the interface; or if a layer
         is called again in ``backward`` elsewhere.
     """
-    _register()
     if not isinstance(graph, AttentionGraph) and not callable(graph):
         raise TypeError(f"graph must be an AttentionGraph or a function, got {type(graph).__name__}")
+    _register()
     inner = _model_in(model)
     config: Any = inner.config
     kind = config.model_type

@@ -64,11 +64,13 @@ def csr(
     pattern = pattern_of(graph, heads)
     order = None if bias is None and keep is None and attr is None else edge_order(graph, heads)
 
-    def of_turns(x: OnEdges) -> OnEdges:
+    def of_turns(x: Tensor) -> Tensor:
         """[E, h] to [turns, E * heads]."""
-        return None if x is None else x.unflatten(1, (-1, heads)).transpose(0, 1).flatten(1)
+        return x.unflatten(1, (-1, heads)).transpose(0, 1).flatten(1)
 
-    fields = [q, k, v, of_turns(bias), _ordered(of_turns(keep), order)]
+    added = None if bias is None else of_turns(bias)
+    factors = None if keep is None or order is None else of_turns(keep).index_select(1, order)
+    fields = [q, k, v, added, factors]
     asked = None if weight is None else torch.einsum("nhd,chd->nhc", q, weight)
     output, of_edges, *_ = _operator([*pattern], heads, order, all_tensors([*fields, asked, attr]))
     return output if weight is None else output + torch.einsum("nhc,chd->nhd", of_edges, weight)
@@ -83,8 +85,7 @@ def _forward(p: Pattern, heads: int, order: OnEdges, fields: Sequence[Any]) -> t
     """
     q, k, v, bias, keep, asked, attr = fields
     scale, turns = q.shape[2] ** -0.5, q.shape[1] // heads
-    bias = _ordered(bias, order)
-    weights = q.new_zeros(turns, len(p.columns)) if bias is None else bias
+    weights = q.new_zeros(turns, len(p.columns)) if bias is None else bias.index_select(1, order)
     sums = q.new_empty(turns, len(p.rows) - 1, 1)
     small = all(_within(LARGE, x) for x in (v, attr) if x is not None)
     edge = None if attr is None or order is None else order // heads
@@ -111,13 +112,14 @@ def _backward(
     weights: Tensor,
     sums: Tensor,
     *grads: Any,
-    of_attr: bool = True,
+    wanted: Sequence[bool],
 ) -> list[OnEdges]:
-    """Gradients of the fields, where they are given; ``keep`` has none, and ``attr`` if it is wanted."""
+    """Gradients of the fields, where they are given; ``keep`` has none, ``bias`` and ``attr`` if wanted."""
     (q, k, v, bias, keep, asked, attr), scale = fields, fields[0].shape[2] ** -0.5
     of_q, of_k, of_v, of_asked = [None] * 4
-    to_attr = attr.new_zeros(attr.shape) if of_attr and attr is not None else None
-    of_bias = None if bias is None else bias.new_empty(bias.shape)
+    to_attr = attr.new_zeros(attr.shape) if wanted[-1] else None
+    of_bias = bias.new_empty(bias.shape) if wanted[BIAS] else None
+    places = None if of_bias is None or order is None else order.long()
     edge = None if attr is None or order is None else order // heads
     both = q, k, v, grads[0], asked, None if edge is None else grads[1]
     for turn, (q_, k_, v_, grad, asked_, grad_e) in enumerate(_in_turns(heads, *both)):
@@ -130,8 +132,8 @@ def _backward(
             _add_dots(p.rows, edge, of_scores, grad_e, attr, scale)
         mean = _sums(p, of_scores.mul_(used)).div_(sums[turn]).flatten()
         of_scores.addcmul_(share, mean.index_select(0, p.receivers), value=-1)
-        if of_bias is not None and order is not None:
-            of_bias[turn].index_copy_(0, order.long(), of_scores / scale)
+        if of_bias is not None:
+            of_bias[turn].index_copy_(0, places, of_scores / scale)
         sent, of_sent = (x.index_select(0, p.by_sender) for x in (used, of_scores))
         of_q = _put(of_q, turn, q, _weighted_sums(p.rows, p.columns, of_scores, k_))
         of_k = _put(of_k, turn, k, _weighted_sums(p.sender_rows, p.sender_columns, of_sent, q_))
@@ -141,10 +143,6 @@ def _backward(
         if to_attr is not None:
             to_attr += _sums_of_edges(p, heads, order, (of_scores, asked_), (used, grad_e))
     return [of_q, of_k, of_v, of_bias, None, of_asked, to_attr]
-
-
-def _ordered(x: OnEdges, order: OnEdges) -> OnEdges:
-    return None if x is None or order is None else x.index_select(1, order)
 
 
 def _in_turns(heads: int, *fields: OnEdges) -> Iterator[list[Any]]:
@@ -228,8 +226,8 @@ def _exponentiate(p: Pattern, scores: Tensor, small: bool) -> Tensor:
     return torch.ones_like(sums)
 
 
-KEEP = 4
-"""The place among the fields of dropout's factors, which have no gradient."""
+BIAS, KEEP = 3, 4
+"""The places among the fields of biases and of dropout's factors, which have no gradient."""
 
 
 @torch.library.custom_op("edgewise::csr", mutates_args=())
@@ -260,7 +258,7 @@ def _backward_operator(
     wanted: list[bool],
 ) -> list[Tensor]:
     """Gradients of the fields that are wanted; ``results`` are weights, sums, and gradients of outputs."""
-    found = _backward(Pattern(*pattern), heads, order, given(fields), *results, of_attr=wanted[-1])
+    found = _backward(Pattern(*pattern), heads, order, given(fields), *results, wanted=wanted)
     return [x for x, want in zip(found, wanted, strict=True) if want and x is not None]
 
 
