@@ -1,7 +1,8 @@
 # Attention on Edges. `make help` lists the commands; `make book` and `make test` do all set-up themselves.
 
 # Chapters and tests run two at a time with one thread each: small models gain little from a second
-# thread, and the figures that chapters print do not depend on the number of cores.
+# thread, and the figures that chapters print do not depend on the number of cores. A notebook's first cell
+# sets it wherever the notebook is run.
 JOBS ?= 2
 THREADS ?= 1
 DEVICE ?= cpu
@@ -9,7 +10,9 @@ DEVICE ?= cpu
 export EDGEWISE_NIGHTLY := $(NIGHTLY)
 
 BIN := .venv/bin
-NBMAKE := $(BIN)/pytest -q -p no:cacheprovider --nbmake --overwrite --nbmake-timeout 600
+STAGE := .ci/stage
+PYTEST := $(BIN)/pytest -q --disable-warnings -n $(JOBS) --dist worksteal
+NBMAKE := $(PYTEST) -p no:cacheprovider --nbmake --overwrite --nbmake-timeout 600
 # The tests that read the built book.
 BUILT := tests/book/test_book.py
 PAGES_FROM := _config.yml _toc.yml $(shell find .pages book code -type f ! -path '*/__pycache__/*' ! -path 'book/*.ipynb' 2>/dev/null)
@@ -22,31 +25,35 @@ export IPYTHONDIR := $(CURDIR)/_build/ipython
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
 MAKEFLAGS += --no-print-directory --silent
-.PHONY: help book test lint chapters notebooks serve screenshots first-cuts artifacts lock clean env
+.PHONY: help book test more lint chapters notebooks serve screenshots first-cuts artifacts lock clean env
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 18
 
 book: chapters ## build the book into _build/html, running the chapters that changed
 	@$(MAKE) _build/html/index.html
-	@echo "The book is _build/html/index.html"
+	@[ -n "$(QUIET)" ] || echo "The book is _build/html/index.html"
 
-test: lint ## lint, tests, every chapter, the book and its pages in a browser
-	@$(BIN)/python tests/browser.py --find
-	@OMP_NUM_THREADS=$(THREADS) $(BIN)/pytest -q -n $(JOBS) --dist worksteal tests $(BUILT:%=--ignore=%)
-	@$(MAKE) book
-	@$(BIN)/pytest -q -n $(JOBS) --dist worksteal $(BUILT)
+test: ## lint, tests, every chapter, the book and its pages in a browser
+	@.ci/install test && date +%s > _build/log/began
+	@$(MAKE) lint
+	@OMP_NUM_THREADS=$(THREADS) $(STAGE) tests $(PYTEST) tests $(BUILT:%=--ignore=%)
+	@$(MAKE) book QUIET=1
+	@$(STAGE) "pages in a browser" $(PYTEST) $(BUILT)
+	@echo "Everything has passed, in $$(($$(date +%s) - $$(cat _build/log/began))) seconds."
+
+more: env ## the tests that need more: Triton's interpreter, and the corpora that EDGEWISE_DATA names
+	@$(STAGE) "installing Triton" $(BIN)/python -m pip install triton
+	@OMP_NUM_THREADS=$(THREADS) $(STAGE) "tests that need more" $(PYTEST) -m "triton or corpus" tests
 
 lint: env ## ruff's checks and format; types
-	@$(BIN)/ruff check code tests book/_ext
-	@$(BIN)/ruff format --check code tests book/_ext
-	@$(BIN)/mypy
+	@$(STAGE) "lint and types" sh -c "$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy"
 
-# Chapter 5 measures speed: it runs after the others, alone, with two threads.
+# Chapter 5 measures speed: it runs after the others, alone.
 chapters: notebooks
-	@mkdir -p _build && $(BIN)/python book/_ext/assemble_pages.py > _build/to-run
-	@grep -v 05-message-passing _build/to-run | OMP_NUM_THREADS=$(THREADS) xargs -r $(NBMAKE) -n $(JOBS) --dist worksteal
-	@grep 05-message-passing _build/to-run | OMP_NUM_THREADS=2 xargs -r $(NBMAKE)
+	@$(BIN)/python book/_ext/assemble_pages.py > _build/to-run
+	@! grep -q -v 05-message-passing _build/to-run || $(STAGE) "chapters" $(NBMAKE) $$(grep -v 05-message-passing _build/to-run)
+	@! grep -q 05-message-passing _build/to-run || $(STAGE) "chapter 5, which measures" $(NBMAKE) -n 0 $$(grep 05-message-passing _build/to-run)
 
 notebooks: env ## regenerate the chapters' twins
 	@$(BIN)/python book/_ext/write_notebooks.py
@@ -54,7 +61,7 @@ notebooks: env ## regenerate the chapters' twins
 # Always from nothing: Sphinx forgets the warnings of pages that it does not render again.
 _build/html/index.html: $(PAGES_FROM)
 	@rm -rf _build/html _build/.doctrees _build/jupyter_execute
-	@$(BIN)/jupyter-book build .pages --path-output . -W --keep-going --quiet > /dev/null || { rm -rf _build/html; exit 1; }
+	@$(STAGE) pages $(BIN)/jupyter-book build .pages --path-output . -W --keep-going --quiet || { rm -rf _build/html; exit 1; }
 
 serve: book ## build the book and show it at http://127.0.0.1:8000
 	@$(BIN)/python -m http.server --bind 127.0.0.1 --directory _build/html 8000

@@ -6,8 +6,7 @@ look at, in ``_build/screenshots``.
 
 import functools
 import http.server
-import os
-import shutil
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -40,17 +39,10 @@ QUIET = [
 ]
 
 
-PROGRAMS = ["chromium", "chromium-browser", "google-chrome"]
-ON_A_MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
-
-
 def program() -> str:
     """The browser that ``BROWSER`` names, or the first one found; the program ends where there is none."""
-    named = os.environ.get("BROWSER")
-    found = next(filter(None, map(shutil.which, [named] if named else [*PROGRAMS, ON_A_MAC])), None)
-    return found or sys.exit(
-        f"No browser {named or 'here'}: install chromium or Chrome, or name one: BROWSER="
-    )
+    found = subprocess.run([ROOT / ".ci" / "install", "browser"], capture_output=True, text=True)
+    return found.stdout.strip() or sys.exit(found.stderr.strip())
 
 
 @contextmanager
@@ -103,4 +95,4 @@ def main(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:]) if sys.argv[1:] != ["--find"] else program()
+    main(sys.argv[1:])

@@ -1,6 +1,8 @@
 import os
+import subprocess
 from importlib.util import find_spec
 from pathlib import Path
+from shutil import which
 
 import pytest
 import torch
@@ -45,6 +47,12 @@ def browser():
         yield program
 
 
+def shallow():
+    """Whether this clone lacks a part of its history, in git's words; nothing where there is no git."""
+    asked = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--is-shallow-repository"]
+    return which("git") and subprocess.run(asked, capture_output=True, text=True).stdout.strip()
+
+
 def missing(marker):
     """What a marked test needs and this machine lacks; nothing if it has it."""
     if marker == "corpus" and not Path(os.environ.get("EDGEWISE_DATA") or "/dev/null").is_dir():
@@ -55,6 +63,8 @@ def missing(marker):
         return "Triton is not installed, or there is a CUDA device, for which its interpreter is off"
     if marker == "dgl" and not dgl_available():
         return "DGL cannot be imported here"
+    if marker == "history" and shallow() != "false":
+        return "this is no clone with its whole history"
     if marker == "nightly" and not NIGHTLY:
         return "make test NIGHTLY=1 runs them"
     return None
@@ -65,7 +75,7 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    for marker in ("corpus", "cuda", "triton", "dgl", "nightly"):
+    for marker in ("corpus", "cuda", "triton", "dgl", "history", "nightly"):
         out = [item for item in items if item.get_closest_marker(marker)]
         if marker == "triton":  # what is left of CUDA's is not for the interpreter
             out = [item for item in out if not item.get_closest_marker("cuda")]

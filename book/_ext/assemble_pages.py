@@ -2,13 +2,17 @@
 
     python book/_ext/assemble_pages.py     prints the notebooks to be run, those that take longest first
 
-A notebook is run again, in its place, if its twin, what it imports, the pinned environment, a study or a
-trained model has changed since. ``.pages`` is not in ``_build``, since nbmake passes over all that is there.
+A notebook is run again, in its place, if its twin, what it imports, the studies and trained models that it
+names, the pinned environment, its Python or its PyTorch has changed since. ``.pages`` is not in ``_build``,
+since nbmake passes over all that is there.
 """
 
 import ast
 import hashlib
 import json
+import platform
+import re
+from importlib import metadata
 
 import write_notebooks
 from contents import ROOT
@@ -19,20 +23,25 @@ CODE = ROOT / "code"
 DATA = {".js", ".css", ".json", ".gz"}
 
 
+def names(code):
+    """Yield what a piece of Python imports, such as ``edgewise.graphs.causal``."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
 def imported(code):
     """Yield the files of our packages that a piece of Python imports, and the data beside them."""
-    for node in ast.walk(ast.parse(code)):
-        whole = [alias.name for alias in getattr(node, "names", ())] if isinstance(node, ast.Import) else []
-        if isinstance(node, ast.ImportFrom):
-            whole = [f"{node.module}.{alias.name}" for alias in node.names]
-        for name in whole:
-            path = CODE
-            for part in name.split("."):
-                path = path / part
-                for file in (path.with_suffix(".py"), path / "__init__.py"):
-                    if file.is_file():
-                        yield file
-                        yield from (other for other in file.parent.iterdir() if other.suffix in DATA)
+    for name in names(code):
+        path = CODE
+        for part in name.split("."):
+            path = path / part
+            for file in (path.with_suffix(".py"), path / "__init__.py"):
+                if file.is_file():
+                    yield file
+                    yield from (other for other in file.parent.iterdir() if other.suffix in DATA)
 
 
 def sources(cells):
@@ -46,13 +55,27 @@ def sources(cells):
     return found
 
 
+def data(cells):
+    """Return the studies and trained models that cells name, each part of the name in some text of theirs."""
+    everything = {path.stem: path for path in ROOT.glob("book/studies/*.json")}
+    everything |= {path.parent.name: path for path in ROOT.glob("book/artifacts/*/provenance.json")}
+    texts = [
+        n.value
+        for n in ast.walk(ast.parse(cells))
+        if isinstance(n, ast.Constant) and isinstance(n.value, str)
+    ]
+    words = {word for text in texts for word in re.findall("[a-z0-9]+", text)}
+    whole = "import subprocess" in cells
+    return {path for name, path in everything.items() if whole or words >= {*name.split("-")}}
+
+
 def digest_of(notebook):
     """Return the digest of a notebook and all that it depends on."""
     cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    data = [*ROOT.glob("book/studies/*.json"), *ROOT.glob("book/artifacts/*/provenance.json")]
     own = "\n".join(cell for cell in cells if cell.strip() != write_notebooks.CODE.strip())  # not the set-up
-    files = sorted([ROOT / "requirements.txt", *sources(own), *data])
-    parts = [json.dumps(notebook).encode(), *(path.read_bytes() for path in files)]
+    programs = [platform.python_version(), metadata.version("torch")]
+    files = sorted([ROOT / "requirements.txt", *sources(own), *data(own)])
+    parts = [json.dumps([notebook, programs]).encode(), *(path.read_bytes() for path in files)]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 

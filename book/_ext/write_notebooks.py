@@ -18,27 +18,48 @@ ADDRESS = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["re
 
 FRONT_MATTER = re.compile(r"---\n.*?\n---\n", re.DOTALL)
 
-# The notebook is installed in place, so that the package finds the book's artifacts. DGL has no wheel for
-# every Python and the book runs without it, hence the second try.
+# The notebook is installed in place, so that the package finds the book's artifacts, with what is pinned, but
+# for a PyTorch that is there (Colab's has CUDA). DGL has no wheel for every Python: hence the second try.
 CODE = f"""\
-# @title Set-up: fetches the book where this notebook runs without it
+# @title Set-up: fetches the book where this notebook runs without it, and takes one thread
 import importlib.util
+import os
+import sys
 
+address = "{ADDRESS}"
+clone = os.path.abspath(address.split("/")[-1])
 if importlib.util.find_spec("attention_on_edges") is None:
-    import os
+    import re
     import subprocess
-    import sys
+    from importlib import metadata
 
-    address = "{ADDRESS}"
-    clone = os.path.abspath(address.split("/")[-1])
     if not os.path.isdir(clone):
         subprocess.run(["git", "clone", "--depth", "1", address, clone], check=True)
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--editable"]
-    if subprocess.run([*install, clone + "[chapters,dgl]"]).returncode != 0:
-        subprocess.run([*install, clone + "[chapters]"], check=True)
-    sys.path.append(f"{{clone}}/code")
-    os.chdir(f"{{clone}}/book")
-    print(f"Cloned {{address}}, installed it and moved into its folder book/.")
+    with open(clone + "/requirements.txt") as file:
+        pins = file.read()
+    if importlib.util.find_spec("torch"):
+        pins = re.sub("(?m)^torch==.*", "", pins)
+    with open(clone + "/pins.txt", "w") as file:
+        file.write(pins)
+    for extras in ("chapters,dgl", "chapters"):
+        what = ["--constraint", clone + "/pins.txt", "--editable", f"{{clone}}[{{extras}}]"]
+        failed = subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *what]).returncode
+        if not failed:
+            break
+    else:
+        raise SystemExit("The installation failed, for the reason above.")
+    sys.path.append(clone + "/code")
+    loaded = {{name: getattr(sys.modules.get(name), "__version__", None) for name in ("numpy", "matplotlib")}}
+    old = [name for name, version in loaded.items() if version not in (None, metadata.version(name))]
+    if old:
+        raise SystemExit(f"Restart the session, then run all cells: another {{' and '.join(old)}} is loaded.")
+if os.path.isdir(clone + "/book"):
+    os.chdir(clone + "/book")
+
+import torch
+
+if "OMP_NUM_THREADS" not in os.environ:
+    torch.set_num_threads(1)  # for small models the fastest, the more so where others compute, too
 """
 
 BLOCK = f"""\

@@ -1,14 +1,13 @@
 """Text prepared as Multi30k's published files are, and what a model of such text reads and writes."""
 
 import gzip
-import os
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 
 from attention_on_edges import corpora, runs
+from attention_on_edges.corpora.files import fetch
 from attention_on_edges.corpora.preparation import moses, plain, prepared
 from attention_on_edges.corpora.tokenizer_config import TokenizerConfig
 from attention_on_edges.runs import scores
@@ -26,9 +25,9 @@ def test_moses_lower_cases_normalises_splits_and_escapes():
 @pytest.mark.corpus
 @pytest.mark.parametrize("name", ["test_2016_flickr", "test_2017_flickr"])
 def test_moses_reproduces_the_published_references(name):
-    folder = Path(os.environ["EDGEWISE_DATA"], "multi30k")
-    raw = gzip.decompress((folder / f"{name}.de.gz").read_bytes()).decode("utf-8").splitlines()
-    published = (folder / "tok" / f"{name}.lc.norm.tok.de").read_text("utf-8").splitlines()
+    files = corpora.multi30k.FILES
+    raw = gzip.decompress(fetch(files[f"{name}.de.gz"]).read_bytes()).decode("utf-8").splitlines()
+    published = fetch(files[f"tok/{name}.lc.norm.tok.de"]).read_text("utf-8").splitlines()
     ours = moses([line.strip() for line in raw], "de")
     assert len(ours) == len(published) == 1000
     assert sum(a != b for a, b in zip(ours, published, strict=True)) == 0

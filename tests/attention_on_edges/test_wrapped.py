@@ -92,6 +92,7 @@ def test_a_changed_linear_map_is_called(make, call, change):
     torch.testing.assert_close(call(changed), call(expected), atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore:torch.ao.quantization is deprecated")
 @every
 def test_quantised_it_computes_about_the_same(make, call):
     torch.manual_seed(0)

@@ -64,6 +64,20 @@ def test_a_notebook_depends_on_what_it_imports_at_any_distance_and_on_nothing_el
     assert not found & {"beam.py", "base.js", "tasks.py"}
     assert "base.js" in {path.name for path in assemble_pages.sources("import attention_on_edges.live")}
     assert "checks.py" in {path.name for path in assemble_pages.sources("import subprocess")}
+    read = assemble_pages.data("load_study(f'circuits-{name}'), artifacts.load('tatoeba')  # heads")
+    assert {str(path.relative_to(BOOK)) for path in read} == {
+        "studies/circuits-tatoeba.json",
+        "artifacts/tatoeba/provenance.json",
+    }
+
+
+@pytest.mark.parametrize("changed", ["platform.python_version", "metadata.version"])
+def test_a_notebook_is_run_again_by_another_python_or_pytorch(changed, monkeypatch):
+    notebook = json.loads((BOOK / "one-page.ipynb").read_bytes())
+    before = assemble_pages.digest_of(notebook)
+    assert assemble_pages.digest_of(notebook) == before
+    monkeypatch.setattr(f"assemble_pages.{changed}", lambda *_: "3.99")
+    assert assemble_pages.digest_of(notebook) != before
 
 
 def test_every_copy_of_the_address_is_the_configured_one():

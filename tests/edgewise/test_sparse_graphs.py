@@ -2,6 +2,9 @@
 
 import itertools
 import math
+import subprocess
+import sys
+from contextlib import nullcontext
 from unittest import mock
 
 import pytest
@@ -112,14 +115,17 @@ def test_the_mask_of_a_product_is_the_kronecker_product(outer, inner):
         AttentionGraph.from_intervals(*graph.intervals, graph.num_src, self_attention=graph.self_attention)
 
 
-@pytest.mark.parametrize("modules", [{}, {"scipy.spatial": None}], ids=["tree", "all distances"])
+ALL_DISTANCES = mock.patch("edgewise.graphs.points._tree", return_value=None)
+
+
+@pytest.mark.parametrize("way", [nullcontext(), ALL_DISTANCES], ids=["tree", "all distances"])
 @given(sizes, small, st.sampled_from([0, 1, 1.5, 2]), st.randoms())
-def test_points_attend_to_those_near_them(modules, clouds, k, radius, rng):
+def test_points_attend_to_those_near_them(way, clouds, k, radius, rng):
     """On a lattice, where many are in one place or equally far."""
     points = torch.tensor([[rng.randint(-1, 1) for _ in range(2)] for _ in range(sum(clouds))])
     others = (complete(clouds) - window(clouds, 0, 0)).to_mask()
     far = (points[:, None] - points).square().sum(-1).masked_fill(~others, 99)
-    with mock.patch.dict("sys.modules", modules):
+    with way:
         near = graphs.nearest(points.half(), k, clouds).to_mask()
         around = graphs.within(points.half(), radius, torch.tensor(clouds)).to_mask()
     assert torch.equal(around, far <= radius**2)
@@ -130,8 +136,11 @@ def test_points_attend_to_those_near_them(modules, clouds, k, radius, rng):
 def test_points_are_the_same_with_and_without_scipy():
     points = torch.rand(4500, 2, generator=torch.Generator().manual_seed(0))  # in two parts
     found = graphs.nearest(points, 3) | graphs.within(points, 0.02)
-    with mock.patch.dict("sys.modules", {"scipy.spatial": None}):
+    with ALL_DISTANCES:
         assert found.same_edges(graphs.nearest(points, 3) | graphs.within(points, 0.02))
+    code = "import sys, torch; sys.modules['scipy'] = None\n"
+    code += "from edgewise.graphs import nearest; print(nearest(torch.eye(3), 1).num_edges)"
+    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout == b"3\n"
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 7)] * 3), max_size=9))
