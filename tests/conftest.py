@@ -1,8 +1,6 @@
 import os
-import subprocess
 from importlib.util import find_spec
 from pathlib import Path
-from shutil import which
 
 import pytest
 import torch
@@ -10,6 +8,7 @@ import torch.distributed as dist
 from hypothesis import settings
 
 from edgewise.graphs import dgl_available
+from places import ROOT
 
 os.environ["MPLBACKEND"] = "agg"
 if not torch.cuda.is_available():
@@ -47,12 +46,6 @@ def browser():
         yield program
 
 
-def shallow():
-    """Whether this clone lacks a part of its history, in git's words; nothing where there is no git."""
-    asked = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--is-shallow-repository"]
-    return which("git") and subprocess.run(asked, capture_output=True, text=True).stdout.strip()
-
-
 def missing(marker):
     """What a marked test needs and this machine lacks; nothing if it has it."""
     if marker == "corpus" and not Path(os.environ.get("EDGEWISE_DATA") or "/dev/null").is_dir():
@@ -63,7 +56,7 @@ def missing(marker):
         return "Triton is not installed, or there is a CUDA device, for which its interpreter is off"
     if marker == "dgl" and not dgl_available():
         return "DGL cannot be imported here"
-    if marker == "history" and shallow() != "false":
+    if marker == "history" and (not (ROOT / ".git").is_dir() or (ROOT / ".git" / "shallow").exists()):
         return "this is no clone with its whole history"
     if marker == "nightly" and not NIGHTLY:
         return "make test NIGHTLY=1 runs them"

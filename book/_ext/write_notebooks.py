@@ -18,41 +18,29 @@ ADDRESS = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["re
 
 FRONT_MATTER = re.compile(r"---\n.*?\n---\n", re.DOTALL)
 
-# The notebook is installed in place, so that the package finds the book's artifacts, with what is pinned, but
-# for a PyTorch that is there (Colab's has CUDA). DGL has no wheel for every Python: hence the second try.
+# Installed in place, so that the package finds the book's artifacts, by what also makes Binder's environment.
 CODE = f"""\
 # @title Set-up: fetches the book where this notebook runs without it, and takes one thread
 import importlib.util
 import os
 import sys
+import warnings
 
+for told in ("IProgress not found", "`is_gradient_checkpointing` is deprecated"):  # by other libraries
+    warnings.filterwarnings("ignore", told)
 address = "{ADDRESS}"
 clone = os.path.abspath(address.split("/")[-1])
 if importlib.util.find_spec("attention_on_edges") is None:
-    import re
     import subprocess
-    from importlib import metadata
+    from importlib.metadata import version
 
     if not os.path.isdir(clone):
         subprocess.run(["git", "clone", "--depth", "1", address, clone], check=True)
-    with open(clone + "/requirements.txt") as file:
-        pins = file.read()
-    if importlib.util.find_spec("torch"):
-        pins = re.sub("(?m)^torch==.*", "", pins)
-    with open(clone + "/pins.txt", "w") as file:
-        file.write(pins)
-    for extras in ("chapters,dgl", "chapters"):
-        what = ["--constraint", clone + "/pins.txt", "--editable", f"{{clone}}[{{extras}}]"]
-        failed = subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *what]).returncode
-        if not failed:
-            break
-    else:
-        raise SystemExit("The installation failed, for the reason above.")
+    subprocess.run(["bash", clone + "/binder/postBuild", sys.executable], check=True)
     sys.path.append(clone + "/code")
-    loaded = {{name: getattr(sys.modules.get(name), "__version__", None) for name in ("numpy", "matplotlib")}}
-    old = [name for name, version in loaded.items() if version not in (None, metadata.version(name))]
-    if old:
-        raise SystemExit(f"Restart the session, then run all cells: another {{' and '.join(old)}} is loaded.")
+    for name in {{"numpy", "matplotlib"}} & {{*sys.modules}}:
+        if sys.modules[name].__version__ != version(name):
+            raise SystemExit("Restart the session, then run all cells: another " + name + " is loaded.")
 if os.path.isdir(clone + "/book"):
     os.chdir(clone + "/book")
 
