@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from hypothesis import settings
 
-from edgewise.graphs import dgl_available
+from edgewise.graphs import dgl_available, per_graph
 from places import ROOT
 
 os.environ["MPLBACKEND"] = "agg"
@@ -19,8 +19,9 @@ settings.load_profile("edgewise")
 
 
 @pytest.fixture(autouse=True)
-def seeded():
+def afresh():
     torch.manual_seed(0)
+    per_graph.clear_cache()  # plans may have been made with other constants
 
 
 @pytest.fixture

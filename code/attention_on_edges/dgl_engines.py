@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs import AttentionGraph, dgl_available, load_dgl
-from edgewise.graphs.kept import kept
+from edgewise.graphs.per_graph import per_graph
 
 
-@kept
+@per_graph
 def _as_dgl(graph: AttentionGraph) -> Any:
     return graph.to_dgl()
 

@@ -21,7 +21,7 @@ def a_translator():
     batch = GraphPool()([[1, 2, 3] * 9, [4, 5]], [[6, 7] * 12, [8, 9, 10]])
     there = batch.to("meta")
     for name in ("enc", "dec", "cross"):
-        getattr(there, name).kept |= planned(getattr(batch, name), 2, 4).kept
+        getattr(there, name)._known.update(planned(getattr(batch, name), 2, 4)._known)
     criterion = LabelSmoothing(11, 0, 0.1)
     return model, lambda: criterion(model(there), there.tgt_y)
 

@@ -3,10 +3,12 @@
 import asyncio
 import contextlib
 import copy
+import gc
 import os
 import subprocess
 import sys
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -287,6 +289,42 @@ class TestTheGraphIsTheCalls:
 
         late = []
         asyncio.run(all_of_them())
+
+    @pytest.mark.parametrize("where", ["a thread", "a task"])
+    def test_a_generator_that_is_closed_elsewhere(self, called, where):
+        model, expected = called
+
+        def stream():
+            with attend_along(model, WINDOWS[0]):
+                while True:
+                    yield passed(model)
+
+        async def hang_up(generator):
+            first = next(generator)
+            await asyncio.create_task(asyncio.to_thread(generator.close))
+            return first, passed(model)
+
+        if where == "a task":
+            first, after = asyncio.run(hang_up(stream()))
+        else:
+            first = next(generator := stream())
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(generator.close).result()
+            after = passed(model)
+        assert torch.equal(first, expected[0])
+        assert torch.equal(after, expected[2])
+
+    @pytest.mark.parametrize("need_weights", [False, True])
+    def test_a_model_that_is_forgotten_leaves_nothing(self, need_weights):
+        def forgotten():
+            model = made(CONFIGS["Llama"]())
+            with attend_along(model, causal(13), need_weights=need_weights):
+                passed(model).sum().backward()
+            return weakref.ref(model)
+
+        kept = forgotten()
+        gc.collect()
+        assert kept() is None
 
     def test_blocks_in_each_other_and_closed_in_any_order(self, called):
         model, expected = called

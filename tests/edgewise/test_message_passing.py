@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 from torch.autograd import forward_ad
 
 import edgewise
-from edgewise.graphs import AttentionGraph, bigbird, bipartite, causal, complete, random_links, window
+from edgewise.graphs import (
+    AttentionGraph,
+    bigbird,
+    bipartite,
+    causal,
+    complete,
+    per_graph,
+    random_links,
+    window,
+)
 from edgewise.message_passing import ENGINES, cost, operation, plan_tiles, prepare, propagate_attention
 from edgewise.message_passing import tile_plan as planning
 from support import TRITON, edge_graphs, interval_graphs, random_fields
@@ -36,7 +45,6 @@ def way(request, monkeypatch):
         monkeypatch.setattr(planning, "DENSE", 0)
         monkeypatch.setitem(sparse.STACKED, "cpu", 0)
         monkeypatch.setitem(planning.FILLS, "cpu", 2**22 if "one" in request.param else 0)
-        planning._recent.clear()
     return request.param.split()[0]
 
 
@@ -211,7 +219,6 @@ def test_a_kernel_sees_receivers_with_in_edges_alone(single, graph):
     """On a GPU in half precision, one gives others the mean of all values."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(planning, "SINGLE", single)
-        planning._recent.clear()
         received = plan_tiles(graph).layout.receivers.tokens
     assert received.unique().equal(graph.dst.unique())
 
@@ -307,7 +314,6 @@ class TestPlan:
     @pytest.fixture(autouse=True)
     def _cut_small_graphs(self, monkeypatch):
         monkeypatch.setattr(planning, "SINGLE", 0)
-        planning._recent.clear()
 
     def test_sentences_of_one_length_need_neither_copy_nor_mask(self):
         plan = plan_tiles(complete([5, 5, 5]))
@@ -340,12 +346,12 @@ class TestPlan:
         plans = [plan, *map(plan_tiles, (*others, *alike, active))]
         assert len({id(each) for each in plans}) == len(plans)
         last = plan_tiles(complete([4]))
-        monkeypatch.setattr(planning, "KEPT", 2 * last.size)
+        monkeypatch.setattr(per_graph, "BYTES", 2 * last.size)
         newest = plan_tiles(complete([5]))
         assert plan_tiles(complete([5])) is newest
         assert plan_tiles(complete([4])) is not last
-        monkeypatch.setattr(planning, "KEPT", 0)
-        assert plan_tiles(complete([6])).calls == 1
+        monkeypatch.setattr(per_graph, "GRAPHS", 0)
+        assert plan_tiles(complete([5])) is not newest
 
     def test_tall_and_wide_tiles_do_not_share_a_bucket(self):
         plan = plan_tiles(bipartite([300, 3], [3, 300]))
@@ -395,7 +401,7 @@ def test_auto_takes_what_the_law_says_with_few_exceptions(monkeypatch):
     prepared = [cost(prepare(graph, 4, 32), 4, 32).engine for graph in (*some, *lists)]
     assert prepared == ["tiles", "scatter", "tiles", "csr", "csr", "csr", "scatter"]
     dense = AttentionGraph.from_edge_index(complete([200] * 5).edge_index, 1000)
-    assert (cost(dense, 4, 32).engine, "plan_tiles" in dense.kept) == ("csr", False)
+    assert (cost(dense, 4, 32).engine, "plan_tiles" in dense._known) == ("csr", False)
     assert cost(prepare(dense, 4, 32), 4, 32).engine == "tiles"
     empty = AttentionGraph(*torch.zeros(2, 0, dtype=torch.int64), 100)
     assert cost(empty, 4, 32)[:2] == ({}, "scatter")
@@ -413,7 +419,7 @@ def test_what_a_graph_was_prepared_with_travels(doubled, monkeypatch):
     """No pattern is made again in another process; the result is a new graph's, by another engine."""
     new, given = ladder(900), {"edge_bias": torch.randn(1800, 4, requires_grad=True)}
     fields = [x.double().requires_grad_() for x in random_fields(new, 4, 32)]
-    assert pickle.loads(pickle.dumps(new)).kept == {}
+    assert pickle.loads(pickle.dumps(new))._known == {}
     found = pickle.loads(pickle.dumps(prepare(ladder(900), 4, 32)))
     assert (cost(found, 4, 32).engine, cost(new, 4, 32).engine) == ("csr", "scatter")
     monkeypatch.setattr(sparse, "_of_edges", None)
@@ -427,11 +433,11 @@ def test_what_a_graph_was_prepared_with_travels(doubled, monkeypatch):
 @pytest.mark.parametrize(("n", "made"), [(900, False), (20_000, True)])
 def test_with_attributes_what_they_need_is_made_and_no_more(n, made):
     graph = prepare(ladder(n), 4, 32, edge_dim=8)
-    before = {*graph.kept}
+    before = {*graph._known}
     q, k, v = random_fields(graph, 4, 32)
     attributes = {"edge_attr": torch.randn(2 * n, 8), "edge_proj": torch.randn(8, 4, 32)}
     propagate_attention(graph, q, k, v, **attributes)
-    assert {*graph.kept} == before
+    assert {*graph._known} == before
     assert (before > {"prepared"}) == made
 
 

@@ -12,6 +12,7 @@ from edgewise.graphs.dgl import dgl_available, load_dgl
 from edgewise.graphs.edge_lists import from_runs
 from edgewise.graphs.grids import grid_blocks, grid_window, product
 from edgewise.graphs.partition import binary_partition, partition_spans
+from edgewise.graphs.per_graph import clear_cache
 from edgewise.graphs.points import nearest, within
 from edgewise.graphs.receptive_field import receptive_field
 from edgewise.graphs.trees import dependency_tree
@@ -24,6 +25,7 @@ __all__ = [
     "binary_partition",
     "bipartite",
     "causal",
+    "clear_cache",
     "complete",
     "dependency_tree",
     "dgl_available",

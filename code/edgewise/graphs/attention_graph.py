@@ -1,8 +1,16 @@
 """The attention graph: edge ``e`` carries a message from token ``src[e]`` to token ``dst[e]``.
 
-A graph is held in one of two forms. *Explicit*: two lists of edges. *Interval*: receiver ``i`` attends to
-senders ``start[i] .. stop[i] - 1``, which describes complete, causal, bipartite and windowed attention in two
-numbers per token; edges are derived on demand.
+A graph is a value: it does not change. It is held in one of three forms, the least that determines it:
+
+- *packed sequences*: their lengths and how far they attend, so complete, causal, bipartite and windowed
+  graphs. Python's integers and a device, no tensor. Graphs of equal lengths are equal, and share what was
+  found of them (:mod:`edgewise.graphs.per_graph`);
+- *intervals*: receiver ``i`` attends to senders ``start[i] .. stop[i] - 1``, two numbers per token;
+- *edges*: two lists, in the order that was given.
+
+From each the next is derived when it is asked for. The library reads ``_runs`` and ``_lists``, the graph's
+own tensors; everybody else is handed copies (``intervals``, ``src``, ``dst``), so that nobody can edit what
+plans were made of. What is given is copied, too.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,9 +21,9 @@ from torch import Tensor
 
 from edgewise.graphs import block_mask, packing
 from edgewise.graphs.dgl import load_dgl
-from edgewise.graphs.kept import kept
 from edgewise.graphs.ordering import cuthill_mckee, once, places
 from edgewise.graphs.packing import Packed
+from edgewise.graphs.per_graph import Known, per_graph, shared
 from edgewise.validation import LATER, assert_soon, check_bool, check_count, check_counts, check_ids, kind_of
 
 if TYPE_CHECKING:
@@ -46,11 +54,11 @@ class AttentionGraph:
         Sending and receiving tokens.
     self_attention : bool
         Whether senders and receivers are the same tokens.
-    intervals : tuple of Tensor, or None
-        ``start`` and ``stop``, as in :meth:`from_intervals`, of a graph in interval form.
     lengths : Packed, or None
         Of packed sequences: tokens of each and how far they attend, which determines the graph. Graphs of
-        equal lengths share their plans.
+        equal lengths on one device are equal.
+    device : torch.device
+        Device of the graph's tensors.
 
     Raises
     ------
@@ -60,15 +68,21 @@ class AttentionGraph:
         If the lists differ in length or device, or an edge is out of range.
     """
 
+    num_src: int
+    num_dst: int
+    self_attention: bool
+    lengths: Packed | None
+    device: torch.device
+    _given_runs: tuple[Tensor, Tensor] | None
+    _given_lists: tuple[Tensor, Tensor] | None
+    _key: tuple[Packed, torch.device] | None  # by which graphs are equal
+    _known: Known
+
     def __init__(self, src: Tensor, dst: Tensor, num_src: int, num_dst: int | None = None):
-        self._set_sides(num_src, num_dst)
-        check_ids("src", src, self.num_src)
-        check_ids("dst", dst, self.num_dst)
+        check_ids("src", src, check_count("num_src", num_src))
+        check_ids("dst", dst, num_src if num_dst is None else check_count("num_dst", num_dst))
         _check_lists("src and dst", src, dst)
-        self._edges: tuple[Tensor, Tensor] | None = _own(src, copy=True), _own(dst, copy=True)
-        self.intervals: tuple[Tensor, Tensor] | None = None
-        self.lengths: Packed | None = None
-        self.kept: dict[str, Any] = {}
+        self._hold(num_src, num_dst, edges=(_own(src, copy=True), _own(dst, copy=True)))
 
     @classmethod
     def from_intervals(
@@ -107,7 +121,7 @@ class AttentionGraph:
                 f"self-attention has one interval per token, got {len(start)} for num_src={num_src}"
             )
         copies = _own(start, copy=True), _own(stop, copy=True)
-        return cls.unchecked(num_src, None if self_attention else len(start), copies)
+        return cls._of(num_src, None if self_attention else len(start), copies)
 
     @classmethod
     def from_lengths(
@@ -183,19 +197,17 @@ class AttentionGraph:
             raise ValueError(f"cu_q and cu_k must pair up, got {len(sizes)} and {len(others)} sequences")
         if tokens[0] is not None and tokens[1] is not None:
             runs = packing.spans(others, sizes, (tokens[1], tokens[0]), left, right)
-            graph = cls.unchecked(tokens[1], None if cu_k is None else tokens[0], runs)
-            graph.kept["ascends"] = True
+            graph = cls._of(tokens[1], None if cu_k is None else tokens[0], runs)
+            graph._known["ascends"] = True
             return graph
         receivers = None if cu_k is None else tuple(sizes.tolist())
         return cls.of_packed(Packed(tuple(others.tolist()), receivers, left, right), sizes.device)
 
     @classmethod
     def of_packed(cls, packed: Packed, device: torch.device | None = None) -> "AttentionGraph":
-        """Build from checked lengths, by which it is known."""
+        """Build from checked lengths, which are the graph: nothing is made of them yet."""
         num_dst = None if packed.receivers is None else sum(packed.receivers)
-        graph = cls.unchecked(sum(packed.senders), num_dst, packed.spans(device), lengths=packed)
-        graph.kept["ascends"] = True
-        return graph
+        return cls._of(sum(packed.senders), num_dst, lengths=packed, device=device or packing.device_of())
 
     @classmethod
     def from_position_ids(
@@ -267,7 +279,7 @@ class AttentionGraph:
         if num_dst is None:
             check_ids("edge_index", edge_index, check_count("num_nodes", num_src))
             src, dst = _own(edge_index, copy=True)
-            return cls.unchecked(num_src, None, edges=(src, dst))
+            return cls._of(num_src, None, edges=(src, dst))
         src, dst = edge_index
         try:
             return cls(src, dst, num_src, num_dst)
@@ -303,7 +315,7 @@ class AttentionGraph:
         if check_bool("self_attention", self_attention) and num_dst != num_src:
             raise ValueError(f"self-attention needs a square mask, got {list(mask.shape)}")
         src, dst = mask.T.nonzero().unbind(1)
-        return cls.unchecked(num_src, None if self_attention else num_dst, edges=(src, dst))
+        return cls._of(num_src, None if self_attention else num_dst, edges=(src, dst))
 
     @classmethod
     def from_scipy(cls, matrix: Any, *, self_attention: bool) -> "AttentionGraph":
@@ -333,7 +345,7 @@ class AttentionGraph:
         """
         number = {node: i for i, node in enumerate(graph)}
         pairs = [(number[a], number[b]) for a, b in graph.to_directed(as_view=True).edges()]
-        src, dst = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T
+        src, dst = torch.tensor(pairs, dtype=torch.int64, device=packing.device_of()).reshape(-1, 2).T
         found = cls(src, dst, len(number))
         return found.with_self_loops() if check_bool("self_loops", self_loops) else found
 
@@ -354,87 +366,130 @@ class AttentionGraph:
         return cls(src, dst, graph.num_src_nodes(), None if same else graph.num_dst_nodes())
 
     @classmethod
-    def unchecked(
+    def _of(
         cls,
         num_src: int,
         num_dst: int | None,
         intervals: tuple[Tensor, Tensor] | None = None,
         edges: tuple[Tensor, Tensor] | None = None,
         lengths: Packed | None = None,
+        device: torch.device | None = None,
     ) -> "AttentionGraph":
-        """Build without checks, for graphs that are right by construction.
+        """Build without checks, of tensors that nobody else has, what is right by construction.
 
         Parameters
         ----------
         num_src, num_dst : int
             Tokens of each side; ``num_dst`` is ``None`` for self-attention.
         intervals, edges : tuple of two Tensor
-            One of the two: ``start`` and ``stop`` for each receiver, or ``src`` and ``dst``,
-            as the constructors take them.
-        lengths : Packed, optional
-            What determines the whole graph, to be compared: graphs of equal lengths share their plans.
+            One of the two: ``start`` and ``stop`` for each receiver, or ``src`` and ``dst``.
+        lengths, device : Packed and torch.device, optional
+            What determines the whole graph, alone or with the intervals that follow from it.
         """
         graph = cls.__new__(cls)
-        graph._set_sides(num_src, num_dst)
-        graph._edges = None if edges is None else (_own(edges[0]), _own(edges[1]))
-        graph.intervals = None if intervals is None else (_own(intervals[0]), _own(intervals[1]))
-        graph.lengths = lengths
-        graph.kept = {}
+        graph._hold(num_src, num_dst, intervals, edges, lengths, device)
         return graph
+
+    def _hold(
+        self,
+        num_src: int,
+        num_dst: int | None,
+        intervals: tuple[Tensor, Tensor] | None = None,
+        edges: tuple[Tensor, Tensor] | None = None,
+        lengths: Packed | None = None,
+        device: torch.device | None = None,
+    ) -> None:
+        held = intervals or edges
+        if held is not None:
+            device = held[0].device
+        elif device is not None and device.index is None and device.type != "cpu":
+            device = torch.empty(0, device=device).device  # "cuda" is one of several
+        key = None if lengths is None or device is None else (lengths, device)
+        vars(self).update(
+            num_src=check_count("num_src", num_src),
+            num_dst=num_src if num_dst is None else check_count("num_dst", num_dst),
+            self_attention=num_dst is None,
+            lengths=lengths,
+            device=device,
+            _given_runs=None if intervals is None else (_own(intervals[0]), _own(intervals[1])),
+            _given_lists=None if edges is None else (_own(edges[0]), _own(edges[1])),
+            _key=key,
+            _known={} if key is None else shared(key),
+        )
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a graph does not change, so {name} cannot be set: make another one")
+
+    __delattr__ = __setattr__  # type: ignore[assignment]
 
     def _like(self, **form: Any) -> "AttentionGraph":
         """Build a graph over the same tokens."""
-        return self.unchecked(self.num_src, None if self.self_attention else self.num_dst, **form)
-
-    def _set_sides(self, num_src: int, num_dst: int | None) -> None:
-        self.num_src = check_count("num_src", num_src)
-        self.self_attention = num_dst is None
-        self.num_dst = self.num_src if num_dst is None else check_count("num_dst", num_dst)
+        return self._of(self.num_src, None if self.self_attention else self.num_dst, **form)
 
     @property
     def src(self) -> Tensor:
-        """int64 [E]: the sender of each edge."""
-        return self._derive_edges()[0]
+        """int64 [E]: the sender of each edge; a copy, like all that is handed out."""
+        return _own(self._src, copy=True)
 
     @property
     def dst(self) -> Tensor:
         """int64 [E]: the receiver of each edge."""
-        return self._derive_edges()[1]
+        return _own(self._dst, copy=True)
 
     @property
     def edge_index(self) -> Tensor:
         """int64 [2, E], in PyG's form: senders, then receivers."""
-        return torch.stack(self._derive_edges())
+        return torch.stack(self._lists)
 
-    def _derive_edges(self) -> tuple[Tensor, Tensor]:
-        if self._edges is None:
-            assert self.intervals is not None  # a graph has one of the two
-            with torch.inference_mode(False):  # a later pass may need gradients
-                dst, place = places(self.intervals[1] - self.intervals[0])
-                src, order = (self.intervals[0][dst] + place).sort(stable=True)
-                self._edges = src, dst[order]
-        return self._edges
+    @property
+    def intervals(self) -> tuple[Tensor, Tensor] | None:
+        """``start`` and ``stop``, as in :meth:`from_intervals`, of a graph in interval form."""
+        runs = self._runs
+        return None if runs is None else (_own(runs[0], copy=True), _own(runs[1], copy=True))
+
+    @property
+    def in_intervals(self) -> bool:
+        """Whether each receiver's senders are held as an interval; nothing is derived to tell."""
+        return self._given_lists is None
+
+    @property
+    def _runs(self) -> tuple[Tensor, Tensor] | None:
+        """The graph's own starts and stops."""
+        return self._given_runs if self.lengths is None or self._given_runs else _spans(self)
+
+    @property
+    def _lists(self) -> tuple[Tensor, Tensor]:
+        """The graph's own senders and receivers."""
+        return self._given_lists or _lists_of_runs(self)
+
+    @property
+    def _src(self) -> Tensor:
+        return self._lists[0]
+
+    @property
+    def _dst(self) -> Tensor:
+        return self._lists[1]
 
     @property
     def num_edges(self) -> int:
         """E, counted without deriving the edges."""
-        return len(self.src) if self.intervals is None else _count(self)
+        return len(self._src) if self._given_lists else _count(self)
 
     @property
     def has_multi_edges(self) -> bool:
         """Whether two edges have the same sender and the same receiver."""
-        return self.intervals is None and self._find_multi_edges()
+        return not self.in_intervals and self._find_multi_edges()
 
-    @kept
+    @per_graph
     def _find_multi_edges(self) -> bool:
         if self.num_dst * self.num_src <= max(4096, 4 * self.num_edges):
             return int(self._mask_of_edges().sum()) < self.num_edges
-        pairs = (self.dst * self.num_src + self.src).sort().values
+        pairs = (self._dst * self.num_src + self._src).sort().values
         return bool((pairs[1:] == pairs[:-1]).any())
 
     def _mask_of_edges(self) -> Tensor:
         mask = torch.zeros(self.num_dst, self.num_src, dtype=torch.bool, device=self.device)
-        mask[self.dst, self.src] = True
+        mask[self._dst, self._src] = True
         return mask
 
     def _check_no_multi_edges(self) -> None:
@@ -446,12 +501,7 @@ class AttentionGraph:
     @property
     def has_edge_lists(self) -> bool:
         """Whether the graph's edges exist as lists, as given or once derived."""
-        return self._edges is not None
-
-    @property
-    def device(self) -> torch.device:
-        """Device of the graph's tensors."""
-        return (self.intervals or self._derive_edges())[0].device
+        return self._given_lists is not None or _lists_of_runs.__name__ in self._known
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> "AttentionGraph":
         """Return the same graph on another device."""
@@ -462,13 +512,13 @@ class AttentionGraph:
         return self._with_tensors(Tensor.pin_memory)
 
     def _with_tensors(self, change: Callable[[Tensor], Tensor]) -> "AttentionGraph":
-        held = self.intervals or self._derive_edges()
+        held = self._runs or self._lists
         first, second = map(change, held)
         if first is held[0]:
             return self
-        form = "edges" if self.intervals is None else "intervals"
+        form = "intervals" if self.in_intervals else "edges"
         graph = self._like(lengths=self.lengths, **{form: (first, second)})
-        graph.kept = {name: known for name, known in self.kept.items() if isinstance(known, int)}
+        graph._known.update({name: known for name, known in self._known.items() if isinstance(known, int)})
         return graph
 
     def restrict(self, active: Tensor) -> "AttentionGraph":
@@ -487,11 +537,11 @@ class AttentionGraph:
         active = torch.as_tensor(active, device=self.device)
         if active.dtype != torch.bool or active.shape != (self.num_dst,):
             raise ValueError(f"active must be bool [{self.num_dst}], got {active.dtype} {list(active.shape)}")
-        if self.intervals is not None:
-            start, stop = self.intervals
+        if self._runs is not None:
+            start, stop = self._runs
             return self._like(intervals=(start, torch.where(active, stop, start)))
-        keep = active[self.dst]
-        return self._like(edges=(self.src[keep], self.dst[keep]))
+        keep = active[self._dst]
+        return self._like(edges=(self._src[keep], self._dst[keep]))
 
     def reorder(self, order: Tensor | None = None) -> tuple["AttentionGraph", Tensor]:
         """Number the tokens anew; without an order, so that those that attend to each other are near.
@@ -519,12 +569,12 @@ class AttentionGraph:
         """
         self._check_same_tokens("reorder")
         if order is None:
-            order = cuthill_mckee(self.src, self.dst, self.num_src)
+            order = cuthill_mckee(self._src, self._dst, self.num_src)
         check_ids("order", order, self.num_src)
         if order.shape != (self.num_src,) or len(order.unique()) != self.num_src:
             raise ValueError(f"order must be a permutation of 0..{self.num_src - 1}, got {list(order.shape)}")
         place = order.argsort()
-        return self._like(edges=(place[self.src], place[self.dst])), order
+        return self._like(edges=(place[self._src], place[self._dst])), order
 
     def select_receivers(self, receivers: Tensor) -> "AttentionGraph":
         """Return the graph into some receivers, renumbered in their order; senders do not change.
@@ -544,15 +594,15 @@ class AttentionGraph:
         check_ids("receivers", receivers, self.num_dst)
         if receivers.dim() != 1:
             raise ValueError(f"receivers must be a list, got {list(receivers.shape)}")
-        if self.intervals is not None:
-            start, stop = (x.index_select(0, receivers) for x in self.intervals)
-            return self.unchecked(self.num_src, len(receivers), intervals=(start, stop))
-        order = self.dst.argsort(stable=True)
-        degree = torch.bincount(self.dst, minlength=self.num_dst)
+        if self._runs is not None:
+            start, stop = (x.index_select(0, receivers) for x in self._runs)
+            return self._of(self.num_src, len(receivers), intervals=(start, stop))
+        order = self._dst.argsort(stable=True)
+        degree = torch.bincount(self._dst, minlength=self.num_dst)
         first = (degree.cumsum(0) - degree)[receivers]
         dst, place = places(degree[receivers])
         edge, kept = order[first[dst] + place].sort(stable=True)
-        return self.unchecked(self.num_src, len(receivers), edges=(self.src[edge], dst[kept]))
+        return self._of(self.num_src, len(receivers), edges=(self._src[edge], dst[kept]))
 
     def subgraph(self, src: slice, dst: slice) -> "AttentionGraph":
         """Return the graph between a slice of senders and a slice of receivers, renumbered from zero.
@@ -576,12 +626,12 @@ class AttentionGraph:
         )
         same = self.self_attention and (first_src, last_src) == (first_dst, last_dst)
         sides = (last_src - first_src, None if same else last_dst - first_dst)
-        if self.intervals is not None:
-            start, stop = (x[dst].clamp(first_src, last_src) - first_src for x in self.intervals)
-            return self.unchecked(*sides, intervals=(start, stop))
-        keep = (self.src >= first_src) & (self.src < last_src)
-        keep &= (self.dst >= first_dst) & (self.dst < last_dst)
-        return self.unchecked(*sides, edges=(self.src[keep] - first_src, self.dst[keep] - first_dst))
+        if self._runs is not None:
+            start, stop = (x[dst].clamp(first_src, last_src) - first_src for x in self._runs)
+            return self._of(*sides, intervals=(start, stop))
+        keep = (self._src >= first_src) & (self._src < last_src)
+        keep &= (self._dst >= first_dst) & (self._dst < last_dst)
+        return self._of(*sides, edges=(self._src[keep] - first_src, self._dst[keep] - first_dst))
 
     def reverse(self) -> "AttentionGraph":
         """Turn every edge around: those that were attended to attend.
@@ -590,11 +640,11 @@ class AttentionGraph:
         edge ``e`` of the result is edge ``e`` of this graph.
         """
         sides = self.num_dst, None if self.self_attention else self.num_src
-        if self.intervals and ascends(self):
+        if self._runs and ascends(self):
             sender = torch.arange(self.num_src, device=self.device)
-            stop, start = (torch.searchsorted(ends, sender, right=True) for ends in self.intervals)
-            return self.unchecked(*sides, intervals=(start, stop))
-        return self.unchecked(*sides, edges=(self.dst, self.src))
+            stop, start = (torch.searchsorted(ends, sender, right=True) for ends in self._runs)
+            return self._of(*sides, intervals=(start, stop))
+        return self._of(*sides, edges=(self._dst, self._src))
 
     def to_undirected(self) -> "AttentionGraph":
         """Edges in both directions, ``graph | graph.reverse()``; each once, ordered by sender.
@@ -618,10 +668,10 @@ class AttentionGraph:
             If senders and receivers are not the same tokens.
         """
         loops = self._loops("with_self_loops")
-        if self.intervals:
+        if self._runs:
             return self | loops
         added = (loops - self).src
-        return self._like(edges=(torch.cat([self.src, added]), torch.cat([self.dst, added])))
+        return self._like(edges=(torch.cat([self._src, added]), torch.cat([self._dst, added])))
 
     def without_self_loops(self) -> "AttentionGraph":
         """Let no token attend to itself; the other edges keep their order.
@@ -632,10 +682,10 @@ class AttentionGraph:
             If senders and receivers are not the same tokens.
         """
         loops = self._loops("without_self_loops")
-        if self.intervals:
+        if self._runs:
             return self - loops
-        keep = self.src != self.dst
-        return self._like(edges=(self.src[keep], self.dst[keep]))
+        keep = self._src != self._dst
+        return self._like(edges=(self._src[keep], self._dst[keep]))
 
     def _loops(self, name: str) -> "AttentionGraph":
         self._check_same_tokens(name)
@@ -650,8 +700,8 @@ class AttentionGraph:
         """Whether both have the same tokens, and the same edges in the same order.
 
         What belongs to the edges of one then fits the other. Two graphs have the same edges in any order if
-        ``graph - other`` and ``other - graph`` have none, multiple edges aside. ``==`` and ``hash`` tell
-        objects apart.
+        ``graph - other`` and ``other - graph`` have none, multiple edges aside. ``==`` compares graphs of
+        packed sequences by their lengths and device, and tells others apart as objects.
 
         Raises
         ------
@@ -660,16 +710,24 @@ class AttentionGraph:
         """
         if not self._has_tokens_of(other) or self.num_edges != other.num_edges:
             return False
-        if self.intervals and other.intervals:
+        if self._runs and other._runs:
             return (self & other).num_edges == self.num_edges
         return torch.equal(self.edge_index, other.edge_index)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other or not isinstance(other, AttentionGraph):
+            return self is other
+        return self._key is not None and self._key == other._key
+
+    def __hash__(self) -> int:
+        return id(self) if self._key is None else hash(self._key)
 
     def __and__(self, other: "AttentionGraph") -> "AttentionGraph":
         """Edges that both graphs over the same tokens have; each once, ordered by sender."""
         if runs := self._runs_with(other):
             start = torch.maximum(runs[0], runs[2])
             return self._like(intervals=(start, torch.maximum(start, torch.minimum(runs[1], runs[3]))))
-        few, many = (other, self) if self.intervals else (self, other)
+        few, many = (other, self) if self._runs else (self, other)
         common = few._find_in(many)
         return self._like(edges=once(few.src[common], few.dst[common], self.num_dst))
 
@@ -683,14 +741,14 @@ class AttentionGraph:
             if bool((first | (a == c)).all()):
                 return self._like(intervals=(torch.where(first, a, d), torch.where(first, c, b)))
         keep = ~self._find_in(other)
-        return self._like(edges=once(self.src[keep], self.dst[keep], self.num_dst))
+        return self._like(edges=once(self._src[keep], self._dst[keep], self.num_dst))
 
     def _find_in(self, other: "AttentionGraph") -> Tensor:
         """Bool [E]: which edges another graph over the same tokens has, too."""
-        if other.intervals:  # whose edges are not listed
-            start, stop = (ends[self.dst] for ends in other.intervals)
-            return (start <= self.src) & (self.src < stop)
-        return torch.isin(*(graph.src * graph.num_dst + graph.dst for graph in (self, other)))
+        if other._runs:  # whose edges are not listed
+            start, stop = (ends[self._dst] for ends in other._runs)
+            return (start <= self._src) & (self._src < stop)
+        return torch.isin(*(graph._src * graph.num_dst + graph._dst for graph in (self, other)))
 
     def __or__(self, other: "AttentionGraph") -> "AttentionGraph":
         """Edges that one of two graphs over the same tokens has, or both; each once, ordered by sender.
@@ -705,14 +763,14 @@ class AttentionGraph:
                 start = torch.where(first, c, torch.where(second, a, torch.minimum(a, c)))
                 stop = torch.where(first, d, torch.where(second, b, torch.maximum(b, d)))
                 return self._like(intervals=(start, stop))
-        src, dst = (torch.cat(ends) for ends in ((self.src, other.src), (self.dst, other.dst)))
+        src, dst = (torch.cat(ends) for ends in ((self._src, other._src), (self._dst, other._dst)))
         return self._like(edges=once(src, dst, self.num_dst))
 
     def _runs_with(self, other: "AttentionGraph") -> tuple[Tensor, ...] | None:
         """Starts and stops of both, if both are intervals; they must have the same tokens."""
         if not self._has_tokens_of(other):
             raise ValueError(f"&, | and - take graphs over the same tokens, got {self} and {other}")
-        return self.intervals + other.intervals if self.intervals and other.intervals else None
+        return self._runs + other._runs if self._runs and other._runs else None
 
     def _has_tokens_of(self, other: "AttentionGraph") -> bool:
         if not isinstance(other, AttentionGraph):
@@ -727,14 +785,13 @@ class AttentionGraph:
         ValueError
             If two edges have the same sender and the same receiver.
         """
-        if self.intervals is not None:
-            start, stop = self.intervals
+        if self._runs is not None:
+            start, stop = self._runs
             sender = torch.arange(self.num_src, device=self.device)
             return (sender >= start[:, None]) & (sender < stop[:, None])
         self._check_no_multi_edges()
         return self._mask_of_edges()
 
-    @kept
     def to_block_mask(self) -> "BlockMask":
         """FlexAttention's ``BlockMask`` of 128 x 128: of intervals in (n / 128)^2 entries, never n^2 pairs.
 
@@ -743,10 +800,10 @@ class AttentionGraph:
         ValueError
             If two edges have the same sender and receiver, or edges lie too scattered for blocks.
         """
-        if self.intervals is not None:
-            return block_mask.of_intervals(*self.intervals, self.num_src)
+        if self._runs is not None:
+            return block_mask.of_intervals(*self._runs, self.num_src)
         self._check_no_multi_edges()
-        return block_mask.of_edges(self.src, self.dst, self.num_src, self.num_dst)
+        return block_mask.of_edges(self._src, self._dst, self.num_src, self.num_dst)
 
     def to_matrix(self, edge_values: Tensor) -> Tensor:
         """Scatter values on edges [E, ...] to [..., num_dst, num_src], zero where there is no edge.
@@ -762,7 +819,7 @@ class AttentionGraph:
             )
         self._check_no_multi_edges()
         matrix = edge_values.new_zeros(self.num_dst, self.num_src, *edge_values.shape[1:])
-        matrix[self.dst, self.src] = edge_values
+        matrix[self._dst, self._src] = edge_values
         return matrix.movedim((0, 1), (-2, -1))
 
     def gather(self, matrix: Tensor) -> Tensor:
@@ -776,14 +833,14 @@ class AttentionGraph:
         if matrix.shape[-2:] != (self.num_dst, self.num_src):
             expected = f"[..., {self.num_dst}, {self.num_src}]"
             raise ValueError(f"matrix must be {expected}, receivers by senders, got {list(matrix.shape)}")
-        return matrix.movedim((-2, -1), (0, 1))[self.dst, self.src]
+        return matrix.movedim((-2, -1), (0, 1))[self._dst, self._src]
 
     def to_networkx(self) -> "networkx.DiGraph":
         """Return a directed graph: tokens ``0..n-1``, or ``("src", i)`` and ``("dst", j)`` for two sets."""
         import networkx
 
         self._check_no_multi_edges()
-        src, dst = self.src.tolist(), self.dst.tolist()
+        src, dst = self._src.tolist(), self._dst.tolist()
         graph = networkx.DiGraph()
         if self.self_attention:
             graph.add_nodes_from(range(self.num_src))
@@ -811,31 +868,55 @@ class AttentionGraph:
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what has been derived from it, which is made anew, unless edges in lists were prepared."""
-        if self.intervals is not None:
-            return vars(self) | {"kept": {}, "_edges": None}
-        light = {name: x for name, x in self.kept.items() if isinstance(x, (int, tuple, Tensor))}
-        return vars(self) | {"kept": light if "prepared" in self.kept else {}}
+        light = {}
+        if "prepared" in self._known and not self.in_intervals:
+            light = {name: x for name, x in self._known.items() if isinstance(x, (int, tuple, Tensor))}
+        place = torch.empty(0, device=self.device)  # which loading may map to another
+        return vars(self) | {"_known": light, "_key": None, "device": place}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        device = state["device"].device
+        key = None if state["lengths"] is None else (state["lengths"], device)
+        known = state["_known"] if key is None else shared(key)
+        vars(self).update(state, device=device, _key=key, _known=known)
 
     def __repr__(self) -> str:
         sides = f"{self.num_src}" if self.self_attention else f"{self.num_src} -> {self.num_dst}"
-        form = "intervals" if self.intervals is not None else "edges"
+        form = "intervals" if self.in_intervals else "edges"
         count = "?" if self.device.type == "meta" else self.num_edges
         return f"AttentionGraph({sides} tokens, {count} edges, held as {form})"
 
 
-@kept
+@per_graph
 def ascends(graph: AttentionGraph) -> bool:
     """Whether each receiver's senders are an interval, and each sender's receivers are one, too."""
-    runs = graph.intervals
+    if graph.lengths is not None:
+        return True
+    runs = graph._runs
     return runs is not None and all(bool((ends[1:] >= ends[:-1]).all()) for ends in runs)
 
 
-@kept
+@per_graph
+def _spans(graph: AttentionGraph) -> tuple[Tensor, Tensor]:
+    assert graph.lengths is not None  # asked of no other
+    return graph.lengths.spans(graph.device)
+
+
+@per_graph
+def _lists_of_runs(graph: AttentionGraph) -> tuple[Tensor, Tensor]:
+    assert graph._runs is not None  # asked of no other
+    start, stop = graph._runs
+    dst, place = places(stop - start)
+    src, order = (start[dst] + place).sort(stable=True)
+    return src, dst[order]
+
+
+@per_graph
 def _count(graph: AttentionGraph) -> int:
-    assert graph.intervals is not None  # asked of no other
+    assert graph._runs is not None  # asked of no other
     if graph.lengths is not None:
         return graph.lengths.num_edges()
-    return int((graph.intervals[1] - graph.intervals[0]).sum())
+    return int((graph._runs[1] - graph._runs[0]).sum())
 
 
 def _check_lists(names: str, one: Tensor, two: Tensor) -> None:

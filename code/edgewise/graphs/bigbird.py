@@ -33,7 +33,7 @@ def global_tokens(sizes: Sizes, count: Sizes, causal: bool = False) -> Attention
     start, stop, most = spread(sizes, ("count (global tokens)", count, 0))
     token, last = torch.arange(len(start), device=start.device), start + most
     ahead = token + 1 if check_bool("causal", causal) else stop
-    return AttentionGraph.unchecked(len(start), None, (start, torch.where(token < last, ahead, last)))
+    return AttentionGraph._of(len(start), None, (start, torch.where(token < last, ahead, last)))
 
 
 def random_links(
@@ -71,8 +71,8 @@ def random_links(
         raise ValueError(f"besides must be a graph over the same {n} tokens, got {known}")
     most = torch.minimum(most, stop - start)
     stop = torch.arange(1, n + 1) if check_bool("causal", causal) else stop
-    known = known & AttentionGraph.unchecked(n, None, (start, stop))
-    order = (known.dst * n + known.src).sort().values  # by receiver, then by sender
+    known = known & AttentionGraph._of(n, None, (start, stop))
+    order = (known._dst * n + known._src).sort().values  # by receiver, then by sender
     receiver, sender = order // max(n, 1), order % max(n, 1)
     degree = torch.bincount(receiver, minlength=n)
     generator = torch.Generator().manual_seed(check_count("seed", seed))

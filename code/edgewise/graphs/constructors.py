@@ -1,6 +1,7 @@
 """Chapter 4: the graphs of whole sentences, windows, and several graphs side by side."""
 
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -135,7 +136,7 @@ def batch(graphs: Sequence[AttentionGraph]) -> AttentionGraph:
     TypeError
         If something else is among them.
     ValueError
-        If there is none, or self- and cross-attention are mixed.
+        If there is none, or self- and cross-attention are mixed, or devices.
     """
     graphs = list(graphs)
     if not graphs:
@@ -146,8 +147,10 @@ def batch(graphs: Sequence[AttentionGraph]) -> AttentionGraph:
     same = graphs[0].self_attention
     if any(g.self_attention != same for g in graphs):
         raise ValueError("batch takes graphs of self-attention or of cross-attention, not both at once")
-    offsets_src = [0, *torch.tensor([g.num_src for g in graphs]).cumsum(0).tolist()]
-    offsets_dst = [0, *torch.tensor([g.num_dst for g in graphs]).cumsum(0).tolist()]
+    if len(places := {str(g.device) for g in graphs}) > 1:
+        raise ValueError(f"batch takes graphs on one device, got some on {' and '.join(sorted(places))}")
+    offsets_src = list(accumulate((g.num_src for g in graphs), initial=0))
+    offsets_dst = list(accumulate((g.num_dst for g in graphs), initial=0))
     sides = (offsets_src[-1], None if same else offsets_dst[-1])
 
     def joined(parts: Iterable[Tensor], offsets: list[int]) -> Tensor:
@@ -159,9 +162,9 @@ def batch(graphs: Sequence[AttentionGraph]) -> AttentionGraph:
         receivers = None if same else tuple(n for p in packed for n in p.receivers or ())
         whole = packed[0]._replace(senders=senders, receivers=receivers)
         return AttentionGraph.of_packed(whole, graphs[0].device)
-    intervals = [g.intervals for g in graphs if g.intervals is not None]
+    intervals = [g._runs for g in graphs if g._runs is not None]
     if len(intervals) == len(graphs):
         start, stop = (joined(parts, offsets_src) for parts in zip(*intervals, strict=True))
-        return AttentionGraph.unchecked(*sides, intervals=(start, stop))
-    src, dst = joined((g.src for g in graphs), offsets_src), joined((g.dst for g in graphs), offsets_dst)
-    return AttentionGraph.unchecked(*sides, edges=(src, dst))
+        return AttentionGraph._of(*sides, intervals=(start, stop))
+    src, dst = joined((g._src for g in graphs), offsets_src), joined((g._dst for g in graphs), offsets_dst)
+    return AttentionGraph._of(*sides, edges=(src, dst))

@@ -36,4 +36,4 @@ def from_runs(receiver: Tensor, start: Tensor, stop: Tensor, num_tokens: int) ->
 
 def from_pairs(src: Tensor, dst: Tensor, num_tokens: int) -> AttentionGraph:
     """Build a graph of self-attention from pairs in range, possibly repeated; edges are ordered by sender."""
-    return AttentionGraph.unchecked(num_tokens, None, edges=once(src, dst, num_tokens))
+    return AttentionGraph._of(num_tokens, None, edges=once(src, dst, num_tokens))

@@ -23,13 +23,13 @@ def product(outer: AttentionGraph, inner: AttentionGraph) -> AttentionGraph:
     """
     n, num_dst = inner.num_src, outer.num_dst * inner.num_dst
     sides = outer.num_src * n, None if outer.self_attention and inner.self_attention else num_dst
-    if outer.intervals and inner.intervals:
-        (a, b), (c, d) = outer.intervals, inner.intervals
+    if outer._runs and inner._runs:
+        (a, b), (c, d) = outer._runs, inner._runs
         if bool((b - a <= 1).all()) or bool(((c == 0) & (d == n)).all()):
             start = _pairs(a, c, n).clamp(max=sides[0])
-            return AttentionGraph.unchecked(*sides, (start, torch.maximum(start, _pairs(b - 1, d, n))))
-    src, dst = _pairs(outer.src, inner.src, n), _pairs(outer.dst, inner.dst, inner.num_dst)
-    return AttentionGraph.unchecked(*sides, edges=once(src, dst, num_dst))
+            return AttentionGraph._of(*sides, (start, torch.maximum(start, _pairs(b - 1, d, n))))
+    src, dst = _pairs(outer._src, inner._src, n), _pairs(outer._dst, inner._dst, inner.num_dst)
+    return AttentionGraph._of(*sides, edges=once(src, dst, num_dst))
 
 
 def _pairs(outer: Tensor, inner: Tensor, n: int) -> Tensor:

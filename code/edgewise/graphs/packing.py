@@ -61,9 +61,15 @@ def spans(
     return start, stop
 
 
-def device_of(x: object) -> torch.device | None:
-    """Where a tensor lies; nowhere in particular if it is none."""
-    return x.device if isinstance(x, Tensor) else None
+def device_of(x: object = None) -> torch.device:
+    """Where a tensor lies; if it is none, where new tensors do, but for ``meta``, which has no numbers.
+
+    Modules are made there in ``from_pretrained``, and their graphs with them.
+    """
+    if isinstance(x, Tensor):
+        return x.device
+    usual = torch.get_default_device()
+    return torch.device("cpu") if usual.type == "meta" else usual
 
 
 def lengths_of_offsets(name: str, offsets: Tensor | Sequence[int], tokens: int | None = None) -> Tensor:
@@ -114,7 +120,7 @@ def lengths_of_padding(mask: Tensor | Sequence[Sequence[int]]) -> Tensor:
 
 def _check(name: str, x: Tensor | Sequence[Any], dim: int) -> Tensor:
     if not isinstance(x, Tensor) and hasattr(x, "__len__"):
-        x = torch.as_tensor(x) if len(x) else torch.empty(0, dtype=torch.int64)
+        x = torch.as_tensor(x, device=device_of(), dtype=None if len(x) else torch.int64)
     if not isinstance(x, Tensor) or x.is_floating_point() or x.is_complex():
         raise TypeError(f"{name} must be a tensor of integers, got {kind_of(x)}")
     if x.dim() != dim:

@@ -31,7 +31,7 @@ def prefix_lm(sizes: Sizes, prefixes: Sizes, left: int | None = None) -> Attenti
     start, stop, prefix = spread(sizes, ("prefixes", prefixes, 0))
     if bool((start + prefix > stop).any()):
         raise ValueError(f"each text needs a prefix within it, got sizes {sizes} and prefixes {prefixes}")
-    known = AttentionGraph.unchecked(len(start), None, (start, start + prefix))
+    known = AttentionGraph._of(len(start), None, (start, start + prefix))
     return known | (causal(sizes) if left is None else window(sizes, left, 0))
 
 

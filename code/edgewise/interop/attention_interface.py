@@ -1,18 +1,20 @@
 """Models of Hugging Face's transformers on a graph, through their ``AttentionInterface``."""
 
+import asyncio
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, partial
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 from torch import Tensor, nn
 
 from edgewise.graphs import AttentionGraph
-from edgewise.graphs.kept import kept
+from edgewise.graphs.per_graph import per_graph
 from edgewise.message_passing import attention_weights, propagate_attention
 from edgewise.validation import InputError, check_bool, kind_of
 
@@ -91,29 +93,33 @@ def attend_along(
     _anybodys.append(along)
     try:
         yield along.weights
-    finally:
+    finally:  # perhaps in another thread or task, which closes a generator: see _open
         _mine.set(tuple(each for each in _mine.get() if each is not along))
         _anybodys.remove(along)
-        along.given = None
+        along.given, along.weights = None, {}
     count = getattr(config.get_text_config(), "num_hidden_layers", 0)
     stacks = (m for m in inner.modules() if isinstance(m, nn.ModuleList) and len(m) == count)
-    asked = along.numbers.keys()
+    asked = set(along.numbers)
     silent = ([i for i, layer in enumerate(m) if asked.isdisjoint(layer.modules())] for m in stacks)
     if along.called and (missing := min(silent, key=len, default=[])):
         raise InputError(f"layers {missing} of {kind} did not ask transformers' AttentionInterface")
 
 
 class _Along:
-    """An open ``with``: whose layers attend along what."""
+    """An open ``with``: whose layers attend along what. It keeps no model alive."""
 
     def __init__(
         self, model: nn.Module, graph: Graphs, edge_bias: Biases | None, engine: str, need_weights: bool
     ):
         self.need_weights, self.weights = need_weights, dict[int, Tensor]()
-        self.modules = set(model.modules())
+        self.modules = WeakSet(model.modules())
         self.configs = {id(module.config) for module in self.modules if hasattr(module, "config")}
         self.given: tuple[Graphs, Biases | None, str] | None = (graph, edge_bias, engine)  # until its end
-        self.called, self.numbers = False, dict[nn.Module, int]()  # of the layers that have asked
+        self.called, self.numbers = (
+            False,
+            WeakKeyDictionary[nn.Module, int](),
+        )  # of the layers that have asked
+        self.owner = _here()
         self.local: int | None = None  # the window or chunk of the model's masks
 
     def attend(
@@ -156,6 +162,15 @@ class _Along:
         return propagate_attention(taken, q, k, v, edge_bias=bias, engine=engine, **options)
 
 
+def _here() -> tuple[object, ...]:
+    """The thread and the task that this runs in."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # no loop runs
+        task = None
+    return threading.get_ident(), id(task)
+
+
 _mine: ContextVar[tuple[_Along, ...]] = ContextVar("attend_along", default=())
 """The open ``with`` blocks of this thread or task."""
 
@@ -166,9 +181,21 @@ _last: WeakKeyDictionary[nn.Module, _Along] = WeakKeyDictionary()
 """In which ``with`` a layer was last called, if in one: it may be computed again there and nowhere else."""
 
 
+def _open() -> tuple[_Along, ...]:
+    """The ``with`` blocks around, innermost first; of this thread and task those that have not ended.
+
+    What has ended in those that this one was started from stays, so that a call after its end is refused.
+    """
+    mine, here = _mine.get(), _here()
+    if any(each.given is None for each in mine):
+        mine = tuple(each for each in mine if each.given is not None or each.owner != here)
+        _mine.set(mine)
+    return mine[::-1]
+
+
 def _along_of(module: nn.Module) -> _Along | None:
     """Return the ``with`` that a layer is called in."""
-    along = next((each for each in reversed(_mine.get()) if module in each.modules), None)
+    along = next((each for each in _open() if module in each.modules), None)
     if torch._C._current_graph_task_id() != -1:  # in backward: autograd's own threads have no context
         before = _last.get(module)
         along = along or before
@@ -202,7 +229,7 @@ def _model_in(model: nn.Module) -> nn.Module:
     return inner
 
 
-@kept
+@per_graph
 def _within(graph: AttentionGraph, window: int) -> AttentionGraph:
     """Without edges from ``window`` places before the receiver, and farther."""
     senders = None if graph.self_attention else [0, graph.num_src]
@@ -240,7 +267,7 @@ def _attention(own: Callable[..., Any], module: nn.Module, *given: Any, **option
     along = _along_of(module)
     if along is not None:
         return _along_graph(along, module, *given, **options)
-    if any(id(getattr(module, "config", None)) in each.configs for each in _mine.get()):
+    if any(id(getattr(module, "config", None)) in each.configs for each in _open()):
         raise InputError("a model in attend_along has the very config of this one: give each a copy")
     return own(module, *given, **options)
 
@@ -279,7 +306,7 @@ def _along_graph(
 
 
 def _mask(own: Callable[..., Any], *, config: Any, **given: Any) -> Any:
-    along = next((each for each in reversed(_mine.get()) if id(config) in each.configs), None)
+    along = next((each for each in _open() if id(config) in each.configs), None)
     if along is None:
         return own(config=config, **given)
     along.called, along.local = True, given.get("local_size") or along.local

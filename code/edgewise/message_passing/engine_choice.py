@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from edgewise.graphs import AttentionGraph
-from edgewise.graphs.kept import kept
+from edgewise.graphs.per_graph import per_graph
 from edgewise.message_passing.arguments import check_graph
 from edgewise.message_passing.pattern import count_edges, runs_sparse
 from edgewise.message_passing.precision import HALF, OnEdges
@@ -72,7 +72,7 @@ def choose(
     """Return what ``engine="auto"`` takes: what the law says, where there is a choice."""
     if in_a_transform():
         return "scatter"
-    new = graph.intervals is None and "prepared" not in graph.kept
+    new = not graph.in_intervals and "prepared" not in graph._known
     if (features or new) and _are_few(graph, q.shape[1] * q.shape[2], bool(features)):
         return "scatter"
     if features:
@@ -101,12 +101,12 @@ def cost(graph: AttentionGraph, num_heads: int, head_dim: int) -> Cost:
     check_count("head_dim", head_dim, 1)
     if in_a_transform():
         return Cost({}, "scatter", "no other engine goes through torch.func's transforms and forward mode")
-    return _cost(graph, num_heads, head_dim, int("prepared" in graph.kept))
+    return _cost(graph, num_heads, head_dim, int("prepared" in graph._known))
 
 
 def _are_few(graph: AttentionGraph, width: int, attributes: bool) -> bool:
     """Whether edges in lists are gathered sooner than sparse matrices are made of them."""
-    least = GATHERED["prepared" if "prepared" in graph.kept else "new"][attributes]
+    least = GATHERED["prepared" if "prepared" in graph._known else "new"][attributes]
     return graph.device.type == "cpu" and graph.num_edges * width < least
 
 
@@ -155,31 +155,31 @@ def _reach(graph: AttentionGraph) -> int:
     return most if left is None or right is None else min(left + 1 + right, most)
 
 
-@kept
+@per_graph
 def _cost(graph: AttentionGraph, num_heads: int, head_dim: int, prepared: int) -> Cost:
     on_cpu = graph.device.type == "cpu"
     if _on_gpu_with_triton(graph) and _reach(graph) <= SHORT:
         return Cost({}, "triton", "on a GPU one kernel reads each edge's sender where it lies")
     if graph.num_edges == 0:
         return Cost({}, "scatter", "there is no edge, which other engines need")
-    few = graph.intervals is None and _are_few(graph, num_heads * head_dim, attributes=False)
+    few = not graph.in_intervals and _are_few(graph, num_heads * head_dim, attributes=False)
     one = is_one_tile(graph)
     if few and not (prepared and one and not graph.has_multi_edges):
         return Cost({}, "scatter", "so few edges are gathered sooner than sparse matrices are made")
     sparse, seconds = "csr" if runs_sparse(graph) else "scatter", {}
     if on_cpu and sparse == "csr":
         seconds["csr"] = predict("csr", count_edges(graph, num_heads), num_heads, head_dim)
-    if seconds and graph.intervals is None and not one:  # before many edges are cut into tiles
+    if seconds and not graph.in_intervals and not one:  # before many edges are cut into tiles
         if not prepared:
             return Cost(seconds, "csr", "lists of a new graph are not cut into tiles")
-        slots = sum(int((torch.bincount(ends) > 0).sum()) for ends in (graph.dst, graph.src))
+        slots = sum(int((torch.bincount(ends) > 0).sum()) for ends in (graph._dst, graph._src))
         if predict("tiles", (graph.num_edges, slots, 1), num_heads, head_dim) > seconds["csr"]:
             return Cost(seconds, "csr", "tiles would take longer even if there were no pair without an edge")
     if graph.has_multi_edges:
         return Cost(seconds, sparse, "two edges have the same sender and receiver")
     if one:
         return Cost(seconds, "tiles", "the graph is one tile, which is small or half full")
-    if not on_cpu and graph.intervals is None and graph.num_edges < FEW * graph.num_dst:
+    if not on_cpu and not graph.in_intervals and graph.num_edges < FEW * graph.num_dst:
         return Cost(seconds, sparse, "on a GPU so few edges are not cut into tiles")
     plan = plan_tiles(graph)
     if not on_cpu:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs import AttentionGraph
-from edgewise.graphs.kept import kept
+from edgewise.graphs.per_graph import per_graph
 from edgewise.message_passing.precision import HALF, OnEdges
 from edgewise.validation import InputError
 
@@ -28,7 +28,7 @@ def flex(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor, bias: OnEdges, 
         "dropout of weights": keep is not None,
         "gradients on a CPU": on_cpu and wanted,
         # PyTorch 2.13 writes C++ that does not compile if many sizes change: those of masks of single edges.
-        "lists of edges on a CPU": on_cpu and graph.intervals is None,
+        "lists of edges on a CPU": on_cpu and not graph.in_intervals,
         "heads narrower than 16": not on_cpu and min(q.shape[-1], v.shape[-1]) < 16,
     }
     _refuse("flex", found)
@@ -70,7 +70,7 @@ def varlen(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor, bias: OnEdges
     return attend(q, k, v, *_offsets(graph), *map(max, sizes), window_size=tuple(reach))
 
 
-@kept
+@per_graph
 def _offsets(graph: AttentionGraph) -> list[Tensor]:
     """Where sequences begin and end, of receivers and of senders."""
     assert graph.lengths is not None  # varlen takes no other

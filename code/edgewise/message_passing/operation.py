@@ -135,12 +135,12 @@ def prepare(graph: AttentionGraph, num_heads: int, head_dim: int, edge_dim: int 
     """
     check_graph(graph)
     heads, width = check_count("num_heads", num_heads, 1), check_count("head_dim", head_dim, 1)
-    graph.kept["prepared"] = True
+    graph._known["prepared"] = True
     q, k = (torch.zeros(n, heads, width, device=graph.device) for n in (graph.num_dst, graph.num_src))
     attr = proj = None
     if check_count("edge_dim", edge_dim, 0):
         attr, proj = q.new_zeros(graph.num_edges, edge_dim), q.new_zeros(edge_dim, heads, width)
-    bias = q.new_zeros(graph.num_edges, heads) if graph.intervals is None and attr is None else None
+    bias = q.new_zeros(graph.num_edges, heads) if not graph.in_intervals and attr is None else None
     with torch.no_grad():
         propagate_attention(graph, q, k, k, edge_bias=bias, edge_attr=attr, edge_proj=proj)
     return graph

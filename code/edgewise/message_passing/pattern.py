@@ -7,7 +7,7 @@ from torch import Tensor
 
 from edgewise.graphs import AttentionGraph
 from edgewise.graphs.attention_graph import ascends
-from edgewise.graphs.kept import kept
+from edgewise.graphs.per_graph import per_graph
 
 STACKED = {"cpu": 2**19}
 """Edges times heads up to which all heads are one graph; beyond, they take turns for the caches' sake."""
@@ -56,7 +56,7 @@ def count_edges(graph: AttentionGraph, num_heads: int) -> tuple[float, float, fl
     return graph.num_edges, (graph.num_dst + graph.num_src) / 2, turns
 
 
-@kept
+@per_graph
 def pattern_of(graph: AttentionGraph, heads: int) -> Pattern:
     """Return a graph's pattern with so many heads stacked; it is kept with the graph."""
     if ascends(graph):
@@ -64,7 +64,7 @@ def pattern_of(graph: AttentionGraph, heads: int) -> Pattern:
     return _of_edges(graph) if heads == 1 else _stack(pattern_of(graph, 1), heads)
 
 
-@kept
+@per_graph
 def edge_order(graph: AttentionGraph, heads: int) -> Tensor:
     """int32 [E * heads]: where a pattern's edges are in [E, heads], which is ordered as the graph is."""
     if heads > 1:
@@ -73,18 +73,18 @@ def edge_order(graph: AttentionGraph, heads: int) -> Tensor:
         return _heads_of(edge_order(graph, 1), heads).index_select(0, edges)
     if ascends(graph):
         return inverse(pattern_of(graph, 1).by_sender)  # as edges of intervals are numbered
-    return graph.dst.int().argsort(stable=True).int()
+    return graph._dst.int().argsort(stable=True).int()
 
 
 def _of_edges(graph: AttentionGraph) -> Pattern:
     order = edge_order(graph, 1)
-    receivers, senders = (ends.int().index_select(0, order) for ends in (graph.dst, graph.src))
+    receivers, senders = (ends.int().index_select(0, order) for ends in (graph._dst, graph._src))
     by_sender = senders.argsort(stable=True)
     return Pattern(
-        rows=_begins(torch.bincount(graph.dst, minlength=graph.num_dst)),
+        rows=_begins(torch.bincount(graph._dst, minlength=graph.num_dst)),
         columns=senders,
         receivers=receivers,
-        sender_rows=_begins(torch.bincount(graph.src, minlength=graph.num_src)),
+        sender_rows=_begins(torch.bincount(graph._src, minlength=graph.num_src)),
         sender_columns=receivers.index_select(0, by_sender),
         by_sender=by_sender.int(),
     )
@@ -92,8 +92,8 @@ def _of_edges(graph: AttentionGraph) -> Pattern:
 
 def _of_intervals(graph: AttentionGraph, heads: int) -> Pattern:
     """Without sorting."""
-    assert graph.intervals is not None
-    start, stop = (ends.int() for ends in graph.intervals)
+    assert graph._runs is not None  # asked of no other
+    start, stop = (ends.int() for ends in graph._runs)
     sender = torch.arange(graph.num_src, dtype=torch.int32, device=graph.device)
     first, last = (torch.searchsorted(ends, sender, right=True, out_int32=True) for ends in (stop, start))
     rows, receivers, columns = _stacked_runs(start, stop - start, heads)

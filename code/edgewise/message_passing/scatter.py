@@ -29,15 +29,15 @@ def _of_attributes(attr: Tensor | None, weight: Tensor | None) -> Tensor | None:
 
 
 def _scores(graph: AttentionGraph, q: Tensor, k: Tensor, bias: Tensor | None, extra: Tensor | None) -> Tensor:
-    key = k.index_select(0, graph.src)
-    score = (q.index_select(0, graph.dst) * (key if extra is None else key + extra)).sum(-1)
+    key = k.index_select(0, graph._src)
+    score = (q.index_select(0, graph._dst) * (key if extra is None else key + extra)).sum(-1)
     score = score / math.sqrt(q.shape[-1])
     return score if bias is None else score + bias
 
 
 def softmax_over_in_edges(graph: AttentionGraph, score: Tensor) -> Tensor:
     """Turn any scores [E, h] into weights that sum to one at each receiver; to zero if all are -inf."""
-    dst, lowest = graph.dst, torch.finfo(score.dtype).min
+    dst, lowest = graph._dst, torch.finfo(score.dtype).min
     highest = score.new_full((graph.num_dst, score.shape[1]), lowest).scatter_reduce_(
         0, dst[:, None].expand_as(score), score.detach(), "amax"
     )
@@ -62,8 +62,8 @@ def scatter(
 
     Attributes of edges, [E, c], by their weight [c, h, d], are added to the senders' keys and values.
     """
-    value, extra = v.index_select(0, graph.src), _of_attributes(attr, weight)  # [E, h, d]
+    value, extra = v.index_select(0, graph._src), _of_attributes(attr, weight)  # [E, h, d]
     share = softmax_over_in_edges(graph, _scores(graph, q, k, bias, extra))
     message = value if extra is None else value + extra
     weighted = (share if keep is None else share * keep)[..., None] * message
-    return weighted.new_zeros(graph.num_dst, *weighted.shape[1:]).index_add_(0, graph.dst, weighted)
+    return weighted.new_zeros(graph.num_dst, *weighted.shape[1:]).index_add_(0, graph._dst, weighted)

@@ -53,15 +53,15 @@ class Cut:
 
 def cut_graph(graph: AttentionGraph) -> Cut:
     """Cut a graph that has at least one edge; receivers without in-edges are left out."""
-    intervals = graph.intervals or _as_intervals(graph)
+    intervals = graph._runs or _as_intervals(graph)
     return _cut_intervals(*intervals) if intervals else _cut_edges(graph)
 
 
 def _as_intervals(graph: AttentionGraph) -> tuple[Tensor, Tensor] | None:
     """Intervals of a graph held as edges, if each receiver's senders are contiguous."""
-    degree = torch.bincount(graph.dst, minlength=graph.num_dst)
-    low = torch.full_like(degree, graph.num_src).scatter_reduce(0, graph.dst, graph.src, "amin")
-    high = torch.full_like(degree, -1).scatter_reduce(0, graph.dst, graph.src, "amax")
+    degree = torch.bincount(graph._dst, minlength=graph.num_dst)
+    low = torch.full_like(degree, graph.num_src).scatter_reduce(0, graph._dst, graph._src, "amin")
+    high = torch.full_like(degree, -1).scatter_reduce(0, graph._dst, graph._src, "amax")
     connected = degree > 0
     if bool(((high - low + 1)[connected] != degree[connected]).any()):
         return None
@@ -104,12 +104,12 @@ def _highest(values: Tensor, group: Tensor, like: Tensor) -> Tensor:
 
 def _cut_edges(graph: AttentionGraph) -> Cut:
     """Cut receivers into runs of the length that needs the fewest scores."""
-    degree = torch.bincount(graph.dst, minlength=graph.num_dst)
-    receivers, rank = degree.nonzero().squeeze(1), (degree > 0).cumsum(0)[graph.dst] - 1
+    degree = torch.bincount(graph._dst, minlength=graph.num_dst)
+    receivers, rank = degree.nonzero().squeeze(1), (degree > 0).cumsum(0)[graph._dst] - 1
     cheapest, cut = math.inf, None
     for height in (16, 64, 256):
         tile = rank // height
-        keys, place = (tile * graph.num_src + graph.src).unique(return_inverse=True)
+        keys, place = (tile * graph.num_src + graph._src).unique(return_inverse=True)
         columns = torch.bincount(keys // graph.num_src)
         cost = int(columns.sum()) * min(height, len(receivers)) + 2_000 * len(columns)
         if cost < cheapest:

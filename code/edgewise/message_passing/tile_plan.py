@@ -1,8 +1,6 @@
 """Tile plans: made once per graph, used by every layer and every pass."""
 
 import math
-import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -12,7 +10,7 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs import AttentionGraph
-from edgewise.graphs.kept import kept
+from edgewise.graphs.per_graph import per_graph
 from edgewise.message_passing.layout import Bucket, Layout, PackedLayout, Placement, pack, unpack
 from edgewise.message_passing.precision import widest
 from edgewise.message_passing.tile_cuts import Cut, cut_graph
@@ -97,44 +95,15 @@ Mask = Callable[[Tensor, Tensor], dict[str, Any]]
 """Rows [tiles, height] of a bucket and which of its columns are real [tiles, width], to its mask."""
 
 
-KEPT = 2**26
-"""Bytes of plans of sentences, kept for later graphs of the same lengths."""
-
-_recent: OrderedDict[tuple[Any, torch.device], TilePlan] = OrderedDict()
-_lock = threading.Lock()
-
-
-@kept
-def plan_tiles(graph: AttentionGraph) -> TilePlan:
-    """Return the graph's plan; made on first use and cached on the graph.
-
-    Graphs of sentences of equal lengths share one, if there was such a graph among the latest.
-    """
-    return _plan(graph) if graph.lengths is None else _shared(graph)
-
-
-def _shared(graph: AttentionGraph) -> TilePlan:
-    key = graph.lengths, graph.device
-    with _lock:
-        if key in _recent:
-            _recent.move_to_end(key)
-            return _recent[key]
-    plan = _plan(graph)
-    with _lock:
-        if plan.size <= KEPT:
-            _recent[key] = plan
-        while sum(each.size for each in _recent.values()) > KEPT:
-            _recent.popitem(last=False)
-    return plan
-
-
 def is_one_tile(graph: AttentionGraph) -> bool:
     """Whether a graph is executed as one masked tile, without being cut."""
-    most = SINGLE if graph.intervals is not None else max(SINGLE, DENSE * graph.num_edges)
+    most = SINGLE if graph.in_intervals else max(SINGLE, DENSE * graph.num_edges)
     return graph.num_dst * graph.num_src <= most
 
 
-def _plan(graph: AttentionGraph) -> TilePlan:
+@per_graph
+def plan_tiles(graph: AttentionGraph) -> TilePlan:
+    """Return the graph's plan."""
     if graph.has_multi_edges:
         raise ValueError(
             "tiles take each pair of tokens once, the graph has two edges of the same pair; use engine='csr'"
@@ -148,7 +117,7 @@ def _plan(graph: AttentionGraph) -> TilePlan:
         lay_out = partial(_single_tile, *sides, graph.device, None if full else graph.to_mask()[None, None])
         return TilePlan(pairs, graph.num_edges, sum(sides), 1, lay_out)
     few = FILLS.get(graph.device.type, 0)
-    cut = cut_graph(graph if graph.intervals is None else graph.to("cpu"))  # its questions would halt a GPU
+    cut = cut_graph(graph if not graph.in_intervals else graph.to("cpu"))  # its questions would halt a GPU
     longer = torch.maximum(cut.rows, cut.columns)
     if len(longer) * int(cut.rows.max()) * int(cut.columns.max()) <= few:
         groups = _group_by_size(cut, *[torch.ones_like(longer)] * 2)
@@ -276,7 +245,7 @@ def _pairs(cut: Cut) -> Mask:
     return of_pairs
 
 
-@kept
+@per_graph
 def score_places(graph: AttentionGraph) -> tuple[Tensor, Tensor]:
     """Where a plan computes the score of each edge, and which scores it must leave out.
 
@@ -302,4 +271,4 @@ def score_places(graph: AttentionGraph) -> tuple[Tensor, Tensor]:
         absent.append((there & ~connected).flatten())
         row, column = rows.stop, columns.stop
     pair, order = torch.cat(pairs).sort()
-    return order[torch.searchsorted(pair, graph.dst * graph.num_src + graph.src)], torch.cat(absent)
+    return order[torch.searchsorted(pair, graph._dst * graph.num_src + graph._src)], torch.cat(absent)

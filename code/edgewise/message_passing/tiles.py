@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from edgewise.graphs import AttentionGraph
-from edgewise.graphs.kept import kept
+from edgewise.graphs.per_graph import per_graph
 from edgewise.message_passing.layout import Bucket, Layout, PackedLayout, Placement, unpack
 from edgewise.message_passing.precision import (
     HALF,
@@ -57,7 +57,7 @@ def tiles(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor, bias: OnEdges,
     return _execute(plan.layout, places, fields)
 
 
-@kept
+@per_graph
 def _tensors(graph: AttentionGraph) -> PackedLayout:
     """The plan as a compiled program is given it."""
     return plan_tiles(graph).tensors

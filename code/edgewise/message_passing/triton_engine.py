@@ -15,7 +15,7 @@ from torch import Tensor
 
 from edgewise.graphs import AttentionGraph
 from edgewise.graphs.attention_graph import ascends
-from edgewise.graphs.kept import kept
+from edgewise.graphs.per_graph import per_graph
 from edgewise.message_passing.precision import OnEdges, all_tensors, given, without_second_derivatives
 from edgewise.validation import InputError
 
@@ -86,12 +86,12 @@ def _kernels() -> Any:
     return triton_kernels
 
 
-@kept
+@per_graph
 def _listed(graph: AttentionGraph) -> tuple[Edges, Edges]:
     """Edges by receiver, and by sender."""
-    if graph.intervals is not None and ascends(graph):
-        return _intervals(*graph.intervals, graph.num_src)
-    ends = torch.stack([graph.dst, graph.src]).int()
+    if graph._runs and ascends(graph):
+        return _intervals(*graph._runs, graph.num_src)
+    ends = torch.stack([graph._dst, graph._src]).int()
     nodes, order = ends.sort(dim=1, stable=True)
     small, counts = ends.shape[1] < 2**31, (graph.num_dst, graph.num_src)
     each = torch.arange(max(counts) + 1, dtype=torch.int32, device=ends.device).repeat(2, 1)

@@ -1,0 +1,96 @@
+"""What is found once per graph and kept with it: edges, plans, patterns, costs.
+
+Graphs of packed sequences of equal lengths are equal, and have one store: what was found for one of them
+serves the next, in the next step. These stores, and nothing else in the library, outlive their graphs: of the
+latest graphs, bounded, and :func:`clear_cache` empties them.
+"""
+
+import functools
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from edgewise.validation import InputError
+
+Value = TypeVar("Value")
+
+OUTSIDE = "a program is given a graph's plan, it makes none: call the module once before, on such a batch"
+
+GRAPHS, BYTES = 1024, 2**26
+"""Of how many graphs that may come again something is kept, and how much in all."""
+
+
+Known = dict[str, Any]
+"""What has been found of a graph, by what found it: a plain dictionary, which compilers follow."""
+
+_shared: OrderedDict[Hashable, Known] = OrderedDict()
+_sizes: dict[Hashable, int] = {}
+_lock = threading.Lock()
+
+
+def shared(key: Hashable) -> Known:
+    """Return what is known of all graphs that a key determines."""
+    with _lock:
+        known = _shared.setdefault(key, {})
+        _shared.move_to_end(key)
+        if len(_shared) > GRAPHS:
+            _forget_oldest()
+    return known
+
+
+def _forget_oldest() -> None:
+    _sizes.pop(_shared.popitem(last=False)[0], None)
+
+
+def clear_cache() -> None:
+    """Forget what was found of graphs that may come again."""
+    with _lock:
+        _shared.clear()
+        _sizes.clear()
+
+
+def per_graph(find: Callable[..., Value]) -> Callable[..., Value]:
+    """Ask a function of a graph, and of numbers, once per graph; its name is that of what is found.
+
+    Compiled programs use what is known, they find nothing. What was found in inference mode serves training.
+    """
+
+    @functools.wraps(find)
+    def ask(graph: Any, *numbers: int) -> Value:
+        name = find.__name__
+        for number in numbers:
+            name = f"{name} {number}"
+        if name not in graph._known:
+            if torch.compiler.is_exporting():
+                raise InputError(OUTSIDE)
+            programs = torch.compiler.is_compiling() or "torch._dynamo" in sys.modules
+            outside = torch.compiler.disable(_find, reason=OUTSIDE) if programs else _find
+            outside(graph, name, find, numbers)
+        return graph._known[name]
+
+    return ask
+
+
+def _find(graph: Any, name: str, find: Callable[..., Any], numbers: tuple[int, ...]) -> None:
+    with torch.inference_mode(False):
+        found = find(graph, *numbers)
+    graph._known[name] = found
+    with _lock:
+        if _shared.get(graph._key) is graph._known:
+            _sizes[graph._key] = _sizes.get(graph._key, 0) + size_of(found)
+            while sum(_sizes.values()) > BYTES:
+                _forget_oldest()
+
+
+def size_of(found: Any) -> int:
+    """Bytes of tensors, in tuples or lists of them too, and of what says its own size."""
+    if isinstance(found, Tensor):
+        return found.nbytes
+    if isinstance(found, (tuple, list)):
+        return sum(map(size_of, found))
+    return int(getattr(found, "size", 0))
