@@ -1,5 +1,6 @@
 """Chapter 5: attention in DGL, three ways: mailboxes, built-in functions, fused kernels."""
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from edgewise.graphs import AttentionGraph, dgl_available, load_dgl
 from edgewise.graphs.per_graph import per_graph
+from edgewise.message_passing.scatter import scatter
 
 
 @per_graph
@@ -16,6 +18,17 @@ def _as_dgl(graph: AttentionGraph) -> Any:
     return graph.to_dgl()
 
 
+def _of_some_edges(engine: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Where no message is sent DGL makes no field of sums, which are zero."""
+
+    @functools.wraps(engine)
+    def wrapped(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return (engine if graph.num_edges else scatter)(graph, q, k, v)
+
+    return wrapped
+
+
+@_of_some_edges
 def mailbox(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Send score and value along each edge; reduce each receiver's mailbox."""
     g = _as_dgl(graph).local_var()
@@ -37,6 +50,7 @@ def read_mailbox(nodes: Any) -> dict[str, Tensor]:
     return {"wv": (weight * nodes.mailbox["v"]).sum(1)}
 
 
+@_of_some_edges
 def builtin(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """The DGL tutorial's decomposition, made stable: each receiver's highest score is subtracted."""
     fn = load_dgl().function
@@ -72,6 +86,7 @@ def exp_below(field: str, highest_field: str) -> Callable[[Any], dict[str, Tenso
     return exponentiate
 
 
+@_of_some_edges
 def fused(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Three kernels that copy no value to an edge: score, softmax, weighted sum.
 

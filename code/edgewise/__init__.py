@@ -16,7 +16,7 @@ torch.Size([7, 8])
 
 from edgewise.graph_attention import GraphAttention
 from edgewise.graphs import AttentionGraph, batch, bigbird, bipartite, causal, complete, dilated, window
-from edgewise.interop import attend_along, from_pyg, from_torch, to_torch
+from edgewise.interop import attend_along, check_along, from_pyg, from_torch, to_torch
 from edgewise.message_passing import attention_weights, cost, prepare, propagate_attention
 from edgewise.transformer_layer import GraphTransformerLayer
 
@@ -32,6 +32,7 @@ __all__ = [
     "bigbird",
     "bipartite",
     "causal",
+    "check_along",
     "complete",
     "cost",
     "dilated",

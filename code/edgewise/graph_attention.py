@@ -1,10 +1,11 @@
 """Attention on a graph as a layer of anyone's model: projections, attention on edges, output."""
 
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized
 
 from edgewise.graphs import AttentionGraph
 from edgewise.message_passing.arguments import check_bias, check_graph, check_states
@@ -17,6 +18,7 @@ from edgewise.validation import (
     check_floats,
     check_probability,
     check_real,
+    is_hooked,
     is_plain,
 )
 
@@ -226,17 +228,29 @@ def of_edges(
     check_floats("edge_attr", attr)
     if attr.dim() != 2 or attr.shape[1] != edge_dim:
         raise ValueError(f"edge_attr must be [E, {edge_dim}], a row per edge, got {list(attr.shape)}")
-    if is_plain(edge) and edge.bias is None:
-        whole: Any = edge.weight.T
-    else:
-        one = torch.eye(len(attr.T), dtype=q.dtype, device=q.device)
-        whole = edge(one)
-        if not torch.compiler.is_compiling() and not torch.allclose(edge(-2 * one), -2 * whole, 1e-3, 1e-6):
-            raise ValueError(
-                "the layer's edge must be a linear map, without a bias or dropout: queries are projected in "
-                "place of edges"
-            )
+    whole = edge_matrix(edge, q)
     kept = (torch.float32, q.dtype) if q.dtype in HALF else (q.dtype,)
     given, weight = (x if x.dtype in kept else x.to(q.dtype) for x in (attr, whole))
     weight, times = weight.unflatten(-1, (num_heads, -1)), q.shape[1] // num_heads  # [c, h, d]
     return {"edge_attr": given, "edge_proj": weight if times == 1 else weight.repeat(1, times, 1)}
+
+
+def edge_matrix(edge: nn.Module, q: Tensor) -> Tensor:
+    """Return what a map of edges multiplies attributes by, [c, h * d]: queries are projected in its place.
+
+    Raises
+    ------
+    ValueError
+        If it is no ``nn.Linear``, as it is, parametrised, or with LoRA; or it has a bias, dropout or hooks.
+    """
+    lora: Any = getattr(edge, "lora_dropout", None)
+    linear: Any = edge if lora is None else cast(Any, edge).get_base_layer()
+    fits = is_plain(linear) or (isinstance(linear, nn.Linear) and is_parametrized(linear))
+    dropout = lora is not None and any(getattr(each, "p", 0) for each in lora.values())
+    if not fits or linear.bias is not None or dropout or is_hooked(linear) or is_hooked(edge):
+        raise ValueError(
+            "the layer's edge must be an nn.Linear, parametrised or with LoRA at most, without bias, dropout "
+            "or hooks: queries are projected in its place. What others add to scores goes by edge_bias"
+        )
+    one = torch.eye(linear.in_features, dtype=q.dtype, device=q.device)
+    return linear.weight.T if lora is None else edge(one)

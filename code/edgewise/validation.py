@@ -47,6 +47,12 @@ def check_count(name: str, value: object, minimum: int = 0) -> int:
     return count
 
 
+def check_real_device(name: str, x: object) -> None:
+    """Raise ``ValueError`` for a tensor on ``meta``, where modules are made that get their weights later."""
+    if isinstance(x, Tensor) and x.is_meta:
+        raise ValueError(f"{name} is on the meta device and has no numbers: make it with device='cpu'")
+
+
 def check_counts(name: str, values: object, minimum: int = 0) -> list[int]:
     """Return one count or several as a list of ``int``.
 
@@ -57,6 +63,7 @@ def check_counts(name: str, values: object, minimum: int = 0) -> list[int]:
     ValueError
         If any of them is less than ``minimum``.
     """
+    check_real_device(name, values)
     if hasattr(values, "tolist"):  # a tensor or an array
         values = values.tolist()
     if isinstance(values, list | tuple | range):
@@ -127,14 +134,14 @@ def check_choice(name: str, value: object, allowed: Iterable[str]) -> None:
         raise UnknownNameError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}")
 
 
-HOOKS = [name for name in vars(nn.Module()) if name.endswith("_hooks") and "state_dict" not in name]
+def is_hooked(module: nn.Module) -> bool:
+    """Whether a module has hooks on what it computes, of its class's own kinds too."""
+    return any(x for name, x in vars(module).items() if name.endswith("_hooks") and "state_dict" not in name)
 
 
 def is_plain(module: nn.Module, kind: type[nn.Module] = nn.Linear) -> bool:
     """Whether a module does what its class and weights say: not replaced, wrapped, patched or hooked."""
-    own = vars(module)
-    hooked = any(own.get(name) for name in HOOKS)
-    return type(module) is kind and not hooked and not vars(kind).keys() & own.keys()
+    return type(module) is kind and not is_hooked(module) and not vars(kind).keys() & vars(module).keys()
 
 
 def check_plain(name: str, module: nn.Module, kind: type[nn.Module] = nn.Linear) -> None:
@@ -177,6 +184,7 @@ def check_ids(name: str, ids: Tensor, size: int) -> None:
     """
     if not isinstance(ids, Tensor) or ids.dtype != torch.int64:
         raise TypeError(f"{name} must be a tensor of int64, got {kind_of(ids)}")
+    check_real_device(name, ids)
     if ids.device.type in LATER:
         assert_soon(ids == ids.clamp(0, size - 1), f"{name} must lie in 0..{size - 1}")
     elif ids.numel():

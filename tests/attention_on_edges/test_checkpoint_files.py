@@ -45,6 +45,25 @@ def test_a_damaged_checkpoint_is_named_with_the_one_before_it(tmp_path, bytes_le
         files.load_checkpoint(newest, CONFIG)
 
 
+def test_no_bit_may_flip(tmp_path):
+    files.save_checkpoint(tmp_path, 1, {"x": torch.randn(50)}, CONFIG)
+    path = files.checkpoints(tmp_path)[0]
+    content = path.read_bytes()
+    for bit in range(0, 8 * len(content), 37):
+        changed = bytearray(content)
+        changed[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(changed)
+        with pytest.raises(files.CheckpointError, match="is damaged"):
+            files.load_checkpoint(path, CONFIG)
+
+
+def test_what_is_no_file_of_steps_is_passed_over(tmp_path):
+    files.save_checkpoint(tmp_path, 1, {}, CONFIG)
+    (tmp_path / "step-².pt").touch()
+    os.mkfifo(tmp_path / "step-00000099.pt")
+    assert [path.name for path in files.checkpoints(tmp_path)] == ["step-00000001.pt"]
+
+
 @pytest.mark.parametrize(("call", "code"), [("fsync", errno.EINVAL), ("open", errno.EACCES)])
 def test_a_folder_that_cannot_be_flushed_is_no_failure(tmp_path, monkeypatch, call, code):
     before = getattr(os, call)

@@ -2,8 +2,11 @@ import math
 
 import pytest
 
-from attention_on_edges.runs import metrics
+from attention_on_edges.corpora.preparation import moses, plain
+from attention_on_edges.runs import metrics, scores
 from attention_on_edges.runs.metrics import alignment_error_rate, bleu, exact_match, token_accuracy
+from attention_on_edges.studies.bleu import paired_tests
+from attention_on_edges.tasks import TranslationDataset
 
 
 def test_a_sequence_counts_only_if_it_is_right_to_the_end():
@@ -20,8 +23,33 @@ def test_what_is_missing_or_added_is_wrong():
     assert token_accuracy([[1], []], [[1], [2, 3]]) == pytest.approx(1 / 3)
 
 
-@pytest.mark.parametrize("score", [exact_match, bleu])
-@pytest.mark.parametrize(("predictions", "references"), [([], []), ([[1]], [[1], [2]])])
+TEXT = "A dog runs."
+ONE_FOR_A_LIST = {
+    "bleu": lambda: bleu(TEXT, TEXT),
+    "chrf": lambda: metrics.chrf([TEXT], TEXT.encode()),
+    "exact match": lambda: exact_match(TEXT, TEXT),
+    "numbers": lambda: token_accuracy([1, 2], [1, 2]),
+    "none in it": lambda: bleu([TEXT, None], [TEXT, TEXT]),
+    "moses": lambda: moses(TEXT, "en"),
+    "plain": lambda: plain(TEXT, "en"),
+    "decoding": lambda: scores.decode(None, TranslationDataset({}, ["a", "b"]), ["a", "b"]),
+}
+
+
+@pytest.mark.parametrize("call", ONE_FOR_A_LIST.values(), ids=ONE_FOR_A_LIST)
+def test_one_text_or_sequence_is_not_a_list_of_them(call):
+    with pytest.raises(TypeError, match=r"must be a list of (texts|sequences)"):
+        call()
+
+
+def test_of_nothing_there_is_no_share():
+    for call in (lambda: token_accuracy([[]], [[]]), lambda: alignment_error_rate([set()], [set()], [set()])):
+        with pytest.raises(ValueError, match=r"there are no (tokens|links) to score"):
+            call()
+
+
+@pytest.mark.parametrize("score", [exact_match, lambda *given: paired_tests(given[0], [], given[1])])
+@pytest.mark.parametrize(("predictions", "references"), [([], []), (["1"], ["1", "2"])])
 def test_bad_input(score, predictions, references):
     with pytest.raises(ValueError, match="must pair up, one pair at least; got"):
         score(predictions, references)

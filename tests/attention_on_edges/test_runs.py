@@ -1,3 +1,4 @@
+import contextlib
 import json
 from dataclasses import replace
 
@@ -7,6 +8,7 @@ import torch
 from attention_on_edges import runs, tasks
 from attention_on_edges.corpora.tokenization import BPE
 from attention_on_edges.runs import EXPERIMENTS, Experiment, artifacts, load_data
+from attention_on_edges.runs.json_files import read_json, sealed, write_json
 from attention_on_edges.training.checkpoint_files import CheckpointError
 from book_support import FEW, TINY
 from edgewise.validation import InputError
@@ -104,7 +106,7 @@ def test_a_write_that_breaks_off_leaves_the_old_artifact(finished, tmp_path, mon
     assert [p.name for p in tmp_path.iterdir()] == ["copy"]
 
 
-@pytest.mark.parametrize("file", ["config.json", "model.safetensors", "tokenizer.json"])
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors", "tokenizer.json", "provenance.json"])
 def test_a_file_of_another_model_is_refused_by_name(file, finished, tmp_path):
     """Of the same size, in the place of the one that was written; a tokenizer, for instance."""
     _, artifact = finished
@@ -116,8 +118,20 @@ def test_a_file_of_another_model_is_refused_by_name(file, finished, tmp_path):
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
-    with pytest.raises(InputError, match=f"{file} is damaged, or another model's"):
+    with pytest.raises(InputError, match=rf"{file} (is damaged|holds no JSON)"):
         artifacts.load(tmp_path / "copy")
+
+
+def test_of_sealed_json_no_bit_may_flip_that_tells(tmp_path):
+    facts, path = {"figure": 39.6, "rows": [{"name": "ü", "of": None}, 1e-7]}, tmp_path / "a.json"
+    write_json(path, sealed(facts))
+    whole = path.read_bytes()
+    for bit in range(8 * len(whole)):
+        changed = bytearray(whole)
+        changed[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(changed)
+        with contextlib.suppress(InputError):
+            assert read_json(path, is_sealed=True) == facts  # white space is no fact
 
 
 def test_weights_that_are_not_numbers_are_refused(finished, tmp_path):
@@ -133,6 +147,8 @@ def test_weights_that_are_not_numbers_are_refused(finished, tmp_path):
     ("part", "change", "message"),
     [
         ("model", {"N": 0}, "model: N must be at least 1"),
+        ("model", {"dim_model": "64"}, "config.json, model: dim_model must be an integer"),
+        ("model", {"h": None}, "config.json, model: "),
         ("model", {"N": 2}, "weights must be those of the model"),
         ("training", {"more": 1}, "training: .*'more'"),
     ],

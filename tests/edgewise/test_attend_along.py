@@ -16,7 +16,8 @@ import torch
 import transformers as hf
 from torch.nn.parallel import DistributedDataParallel
 
-from edgewise import AttentionGraph, attend_along, causal, complete, window
+from edgewise import AttentionGraph, attend_along, causal, check_along, complete, window
+from edgewise.interop import attention_interface
 from edgewise.validation import InputError
 
 SIZES = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
@@ -41,7 +42,12 @@ REFUSED = {
     "bloom does not ask": lambda: hf.BloomConfig(**OTHERS, n_head=4),
     "falcon does not ask": lambda: hf.FalconConfig(**OTHERS, num_attention_heads=4),
     "mamba does not ask": lambda: hf.MambaConfig(**OTHERS),
-    r"layers \[0\] of jamba did not ask": lambda: hf.JambaConfig(
+    r"layers \[0\] of minimax did not ask": lambda: hf.MiniMaxConfig(
+        **GROUPED, num_local_experts=2, layer_types=["linear_attention", "full_attention"]
+    ),
+    "llama selects by an index of its own": lambda: hf.LlamaConfig(**GROUPED, index_topk=4),
+    "mobilebert mixes tokens past its attention": lambda: hf.MobileBertConfig(vocab_size=40),
+    r"jamba has layers with a convolution": lambda: hf.JambaConfig(
         **GROUPED, num_experts=1, attn_layer_period=2, attn_layer_offset=1
     ),
     "t5 attends from one text to another": lambda: hf.T5Config(
@@ -118,11 +124,8 @@ def test_weights_are_those_of_the_model_by_row(model):
         model(rows, use_cache=False)
     assert [*weights] == [*range(len(theirs))]
     for layer, expected in enumerate(theirs):
-        if weights[layer].shape[1] == graph.num_edges:  # else without what its window leaves out
-            torch.testing.assert_close(
-                weights[layer], expected[:, :, graph.dst, graph.src].mT, atol=1e-5, rtol=1e-5
-            )
-        torch.testing.assert_close(weights[layer].sum(1), torch.full((2, 4), 9.0))
+        on_edges = expected[:, :, graph.dst, graph.src].mT  # zero where its window leaves one out
+        torch.testing.assert_close(weights[layer], on_edges, atol=1e-5, rtol=1e-5)
 
 
 def test_a_step_with_a_cache_attends_to_what_the_function_says(model):
@@ -215,6 +218,28 @@ def test_on_its_own_graph_a_model_is_itself(name):
     own = model(IDS).last_hidden_state
     with attend_along(model, causal(21) if "mask" in name else complete(21)):
         torch.testing.assert_close(model(IDS).last_hidden_state, own, atol=1e-4, rtol=1e-4)
+
+
+def test_the_encoder_of_two_stages_attends_along_any_graph():
+    encoder = made(
+        hf.BartConfig(vocab_size=40, d_model=32, encoder_layers=2, encoder_ffn_dim=48), hf.AutoModel
+    )
+    encoder = encoder.get_encoder()
+    own = encoder(IDS[:, :13]).last_hidden_state
+    with attend_along(encoder, complete([13])):
+        torch.testing.assert_close(encoder(IDS[:, :13]).last_hidden_state, own, atol=1e-5, rtol=1e-5)
+
+
+def test_who_hears_past_the_graph_is_found(monkeypatch):
+    model, state = made(CONFIGS["Llama"]()).train(), torch.get_rng_state()
+    check_along(model)
+    assert model.training
+    assert torch.equal(torch.get_rng_state(), state)
+    monkeypatch.setattr(attention_interface, "LEAKING", {})
+    narrow = {"embedding_size": 16, "intra_bottleneck_size": 16, "true_hidden_size": 16}
+    leaking = hf.MobileBertConfig(vocab_size=40, num_hidden_layers=1, **narrow)
+    with pytest.raises(InputError, match=r"tokens \[2, 3, 4\] heard of token 3"):
+        check_along(made(leaking, hf.AutoModel))
 
 
 COMPILED_BEFORE = """
@@ -367,7 +392,7 @@ class TestTheGraphIsTheCalls:
 
 @pytest.mark.parametrize("reason", REFUSED)
 def test_what_would_be_lost_is_refused_by_name(reason):
-    auto = hf.AutoModel if reason.startswith("t5") else hf.AutoModelForCausalLM
+    auto = hf.AutoModel if reason.startswith(("t5", "mobile")) else hf.AutoModelForCausalLM
     model = made(REFUSED[reason](), auto)
     with pytest.raises(InputError, match=reason), attend_along(model, causal(21)):
         model(IDS, use_cache=False)

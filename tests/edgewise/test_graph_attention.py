@@ -2,7 +2,9 @@ import doctest
 
 import pytest
 import torch
+from peft import LoraConfig, inject_adapter_in_model
 from torch import nn
+from torch.nn.utils.parametrizations import weight_norm
 from torch_geometric.nn import TransformerConv
 
 import edgewise
@@ -212,6 +214,16 @@ def changed(module, part=""):
     return module
 
 
+def hooked(linear):
+    linear.register_forward_hook(lambda m, x, y: 2 * y)
+    return linear
+
+
+def adapted(dropout):
+    config = LoraConfig(target_modules=["0"], lora_dropout=dropout, r=1, init_lora_weights=False)
+    return inject_adapter_in_model(config, nn.Sequential(nn.Linear(2, 4, bias=False)))[0]
+
+
 def mapped(edge):
     """A layer whose map of attributes is another one, on a graph."""
     layer = GraphAttention(4, 2, edge_dim=2)
@@ -257,8 +269,10 @@ def mapped(edge):
         (lambda: from_torch(changed(nn.TransformerEncoderLayer(4, 2, 4))), TypeError, "would be lost"),
         (lambda: to_torch(changed(GraphAttention(4, 2))), TypeError, "must be a plain GraphAttention"),
         (lambda: from_pyg(changed(TransformerConv(4, 2))), TypeError, "must be a plain TransformerConv"),
-        (lambda: mapped(nn.Linear(2, 4)), ValueError, "a linear map, without a bias or dropout"),
-        (lambda: mapped(nn.Sequential(nn.Linear(2, 4, bias=False), nn.ReLU())), ValueError, "a linear map"),
+        (lambda: mapped(nn.Linear(2, 4)), ValueError, "must be an nn.Linear, .* without bias"),
+        (lambda: mapped(nn.Sequential(nn.Linear(2, 4, bias=False))), ValueError, "must be an nn.Linear"),
+        (lambda: mapped(hooked(nn.Linear(2, 4, bias=False))), ValueError, "dropout or hooks.*edge_bias"),
+        (lambda: mapped(adapted(0.1)), ValueError, "LoRA at most, without bias, dropout or hooks"),
         (lambda: to_torch(changed(GraphAttention(4, 2), "value")), TypeError, "value must be a plain Linear"),
         (lambda: from_pyg(changed(TransformerConv(4, 2), "lin_key")), TypeError, "must be a plain Linear"),
         (lambda: plain(three, torch.nested.nested_tensor([GOOD])), TypeError, r"torch\.cat\(query\.unbind"),
@@ -268,6 +282,27 @@ def mapped(edge):
 def test_bad_input(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+@pytest.mark.parametrize("make", [weight_norm, lambda linear: adapted(0.0)], ids=["parametrised", "LoRA"])
+def test_a_changed_map_of_edges_is_what_its_edges_get(make):
+    layer, x, attr = GraphAttention(4, 2, edge_dim=2), torch.randn(5, 4), torch.randn(25, 2)
+    layer.edge = make(layer.edge)
+    for engine in ("csr", "scatter"):
+        layer.engine = engine
+        q, k, v = (f(x).unflatten(1, (2, 2)) for f in (layer.query, layer.key, layer.value))
+        extra, graph = layer.edge(attr).unflatten(1, (2, 2)), complete(5)
+        scores = (q[graph.dst] * (k[graph.src] + extra)).sum(-1) / 2**0.5
+        shares = edgewise.message_passing.softmax_over_in_edges(graph, scores)
+        sums = torch.zeros(5, 2, 2).index_add(0, graph.dst, shares[..., None] * (v[graph.src] + extra))
+        torch.testing.assert_close(layer(graph, x, edge_attr=attr), layer.out(sums.flatten(1)))
+
+
+def test_message_hooks_of_pyg_are_not_lost():
+    conv = TransformerConv(4, 2)
+    conv.register_message_forward_hook(lambda *given: None)
+    with pytest.raises(TypeError, match="hooked, and what it does would be lost"):
+        from_pyg(conv)
 
 
 def test_a_layer_from_pyg_is_in_the_mode_of_the_one_it_comes_from():

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from attention_on_edges.corpora import Corpus, Pair
+from attention_on_edges.corpora.text import listed
 
 Languages = tuple[str, str]
 """Codes of the source's and the target's language, such as ``("en", "de")``."""
@@ -15,7 +16,8 @@ def moses(lines: Iterable[str], language: str) -> list[str]:
 
     normalizer, tokenizer = MosesPunctNormalizer(language), MosesTokenizer(language)
     return [
-        tokenizer.tokenize(normalizer.normalize(line.lower()), return_str=True, escape=True) for line in lines
+        tokenizer.tokenize(normalizer.normalize(line.lower()), return_str=True, escape=True)
+        for line in listed("lines", lines)
     ]
 
 
@@ -24,7 +26,7 @@ def plain(lines: Iterable[str], language: str) -> list[str]:
     from sacremoses import MosesDetokenizer
 
     detokenize = MosesDetokenizer(language).detokenize
-    return [detokenize(line.split()) for line in lines]
+    return [detokenize(line.split()) for line in listed("lines", lines)]
 
 
 def prepared(corpus: Corpus, languages: Languages) -> Corpus:

@@ -4,9 +4,10 @@ import gzip
 import re
 import tarfile
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from zipfile import ZipFile
 
 from attention_on_edges.corpora.files import File
@@ -26,6 +27,24 @@ def check_alphabet(text: str, name: str = "text") -> None:
     }
     if strange:
         raise InputError(f"{name} has signs that the translator never saw: {' '.join(sorted(strange))}")
+
+
+def listed(name: str, given: object, of: type | tuple[type, ...] = str) -> list[Any]:
+    """Return a list of texts, or of what ``of`` says; one text alone would pass for a list of its letters.
+
+    Raises
+    ------
+    TypeError
+        If it is a text or no list, or something else is in it.
+    """
+    what = "texts" if of is str else "sequences"
+    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+        raise TypeError(f"{name} must be a list of {what}, got {type(given).__name__}: {given!r:.40}")
+    found = list(given)
+    for number, each in enumerate(found):
+        if not isinstance(each, of):
+            raise TypeError(f"{name} must be a list of {what}; {name}[{number}] is {type(each).__name__}")
+    return found
 
 
 @dataclass(frozen=True)

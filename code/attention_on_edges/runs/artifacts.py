@@ -2,7 +2,7 @@
 
 An artifact is a folder ``book/artifacts/NAME`` of ``config.json``, ``metrics.json``, ``model.safetensors``
 (half precision), for text ``tokenizer.json``, and ``provenance.json``, which holds the checksums of the
-others and of the data. Its metrics are those of the saved, rounded weights.
+others and of the data, and its own. Its metrics are those of the saved, rounded weights.
 """
 
 import os
@@ -22,7 +22,7 @@ from torch import Tensor
 
 from attention_on_edges.corpora.files import sha256_of
 from attention_on_edges.runs.experiment import Experiment
-from attention_on_edges.runs.json_files import read_json, write_json
+from attention_on_edges.runs.json_files import read_json, sealed, write_json
 from attention_on_edges.training.checkpoint_files import write_atomically
 from edgewise.validation import InputError, UnknownNameError
 
@@ -135,7 +135,7 @@ def load(name: str | Path) -> Artifact:
         If there is none, or one of its files is missing or not the one that was written.
     """
     folder = find(name)
-    provenance = read_json(folder / PROVENANCE)
+    provenance = read_json(folder / PROVENANCE, is_sealed=True)
     for file, digest in provenance["files"].items():
         if not (folder / file).is_file() or sha256_of(folder / file) != digest:
             raise InputError(f"{folder / file} is damaged, or another model's: it is not what was written")
@@ -181,7 +181,7 @@ def write(
     if tokenizer is not None:
         write_atomically(fresh / TOKENIZER, tokenizer.encode())
     files = {path.name: sha256_of(path) for path in sorted(fresh.iterdir())}
-    write_json(fresh / PROVENANCE, dict(provenance) | {"files": files})
+    write_json(fresh / PROVENANCE, sealed(dict(provenance) | {"files": files}))
     load(fresh)
     if folder.exists():
         shutil.rmtree(old, ignore_errors=True)

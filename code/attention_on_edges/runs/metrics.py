@@ -4,13 +4,18 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from attention_on_edges.corpora.text import listed
+
 Sequences = Sequence[Sequence[Hashable]]
 """Tokens or ids, sequence by sequence, without start and end symbols."""
 
 
 def exact_match(predictions: Sequences, references: Sequences) -> float:
-    """Return the share of sequences that equal their reference exactly."""
-    pairs = _pairs(predictions, references)
+    """Return the share of sequences that equal their reference exactly.
+
+    Like all scores here, of nothing there is none: ``ValueError``.
+    """
+    pairs = paired(predictions, references, Sequence)
     return sum(list(p) == list(r) for p, r in pairs) / len(pairs)
 
 
@@ -20,8 +25,8 @@ def token_accuracy(predictions: Sequences, references: Sequences) -> float:
     Predictions are free-running, not teacher-forced. A pair counts as many positions as the longer sequence
     has, so missing and extra tokens are errors.
     """
-    pairs = _pairs(predictions, references)
-    places = sum(max(len(p), len(r)) for p, r in pairs)
+    pairs = paired(predictions, references, Sequence)
+    places = some("tokens", sum(max(len(p), len(r)) for p, r in pairs))
     return sum(a == b for p, r in pairs for a, b in zip(p, r, strict=False)) / places
 
 
@@ -72,20 +77,29 @@ def alignment_error_rate(found: Sequence[Links], sure: Sequence[Links], possible
         S and P of the gold standard; a sure link counts as possible too.
     """
     hits = sum(len(a & s) + len(a & (s | p)) for a, s, p in zip(found, sure, possible, strict=True))
-    total = sum(len(a) + len(s) for a, s in zip(found, sure, strict=True))
+    total = some("links", sum(len(a) + len(s) for a, s in zip(found, sure, strict=True)))
     return 1 - hits / total
 
 
 def _score(metric: Any, predictions: Sequence[str], references: Sequence[str]) -> Score:
-    _pairs(predictions, references)
-    value = metric.corpus_score(list(predictions), [list(references)]).score
+    found, published = zip(*paired(predictions, references, str), strict=True)
+    value = metric.corpus_score(list(found), [list(published)]).score
     return Score(value, str(metric.get_signature()))
 
 
-def _pairs(predictions: Sequences, references: Sequences) -> list[tuple[Any, Any]]:
-    if not predictions or len(predictions) != len(references):
+def paired(predictions: object, references: object, of: type) -> list[tuple[Any, Any]]:
+    """Return what is predicted beside its reference; there must be as many of both, and at least one."""
+    found, published = listed("predictions", predictions, of), listed("references", references, of)
+    if not found or len(found) != len(published):
         raise ValueError(
             "predictions and references must pair up, one pair at least; "
-            f"got {len(predictions)} and {len(references)}"
+            f"got {len(found)} and {len(published)}"
         )
-    return list(zip(predictions, references, strict=True))
+    return list(zip(found, published, strict=True))
+
+
+def some(what: str, count: float) -> float:
+    """Return how many there are to divide by, unless there are none."""
+    if count == 0:
+        raise ValueError(f"there are no {what} to score")
+    return count

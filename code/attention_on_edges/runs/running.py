@@ -148,7 +148,7 @@ def restore_model(artifact: Artifact, vocab_size: int) -> Transformer:
     try:
         with torch.device("meta"):  # shapes alone: of a wrong size nothing is allocated
             check_weights(experiment.build(vocab_size), weights)
-    except ValueError as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{artifact.folder / artifacts.CONFIG}, model: {error}") from None
     model = experiment.build(vocab_size)
     load_weights(model, weights)

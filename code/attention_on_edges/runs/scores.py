@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from attention_on_edges.corpora.preparation import moses, plain
+from attention_on_edges.corpora.text import listed
 from attention_on_edges.corpora.text_dataset import TextDataset
 from attention_on_edges.decoding import greedy
 from attention_on_edges.models.transformer import Transformer
@@ -151,7 +152,7 @@ def decode(
     model: Transformer, data: TranslationDataset, sources: Sequence[Sequence[str]], batch_size: int = 250
 ) -> list[list[str]]:
     """Decode symbol sequences greedily, ``batch_size`` at a time."""
-    ids = [data.encode(source) for source in sources]
+    ids = [data.encode(source) for source in listed("sources", sources, (list, tuple))]
     hypotheses = [
         hypothesis
         for first in range(0, len(ids), batch_size)

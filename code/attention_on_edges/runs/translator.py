@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from attention_on_edges.corpora.preparation import Languages, moses, plain
-from attention_on_edges.corpora.text import as_trained
+from attention_on_edges.corpora.text import as_trained, listed
 from attention_on_edges.corpora.tokenization import BPE
 from attention_on_edges.decoding import Hypothesis, beam_search
 from attention_on_edges.layers import evaluating
@@ -96,7 +96,7 @@ class Translator:
             If a text is empty, longer than ``MOST_PIECES`` or not Unicode; says which.
         """
         penalty = self.length_penalty if length_penalty is None else length_penalty
-        ids = [self.encode(text, f"text {number}") for number, text in enumerate(texts, 1)]
+        ids = [self.encode(text, f"text {number}") for number, text in enumerate(listed("texts", texts), 1)]
         order = sorted(range(len(ids)), key=lambda i: len(ids[i]))  # texts of similar length end together
         found: dict[int, list[Translation]] = {}
         symbols = (self.vocabulary.sos_id, self.vocabulary.eos_id)

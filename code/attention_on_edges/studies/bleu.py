@@ -6,6 +6,7 @@ from typing import Any
 from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest, Result
 
+from attention_on_edges.runs.metrics import paired
 from attention_on_edges.studies.results import Rows
 
 Translations = Mapping[str, list[str]]
@@ -52,6 +53,8 @@ def paired_tests(
     Intervals are by bootstrap (Koehn 2004), of 1,000 resamples; p-values by approximate randomisation
     (Riezler and Maxwell 2005), of 10,000 trials. The baseline's result, which has no p-value, comes first.
     """
+    for written in (baseline, *systems):
+        paired(written, references, str)
     named = [("baseline", baseline), *((str(i), written) for i, written in enumerate(systems))]
     metrics = {"BLEU": _metric(tokenised, references)}
     _, scores = PairedTest(named, metrics, None, "ar", TRIALS, n_ar_confidence=RESAMPLES)()

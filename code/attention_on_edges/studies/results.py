@@ -12,7 +12,7 @@ import torch
 
 from attention_on_edges.runs import artifacts
 from attention_on_edges.runs.experiment import Experiment
-from attention_on_edges.runs.json_files import read_json, write_json
+from attention_on_edges.runs.json_files import read_json, sealed, unsealed, write_json
 from attention_on_edges.runs.running import start
 from attention_on_edges.studies.fitting import Part
 from attention_on_edges.training import DivergedError
@@ -167,7 +167,7 @@ class Results:
         """Write ``NAME.json`` into a folder, for :func:`load_study`; return where it is."""
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{self.config['name']}.json"
-        write_json(path, asdict(self))
+        write_json(path, sealed(asdict(self)))
         return path
 
     @property
@@ -216,7 +216,7 @@ def run_study(
     for entry in study.entries[len(done) :][:limit]:
         done.append({"config": entry.config} | _run(entry, device))
         with naming(path), open(path, "a", encoding="utf-8") as log:
-            log.write(json.dumps(done[-1]) + "\n")
+            log.write(json.dumps(sealed(done[-1])) + "\n")
             log.flush()
             os.fsync(log.fileno())
     if len(done) == len(study.entries):
@@ -238,7 +238,8 @@ def _rows_done(path: Path) -> list[dict[str, Any]]:
     if rest:
         os.truncate(path, path.stat().st_size - len(rest))
     try:
-        return [row | {"config": row["config"], "row": row["row"]} for row in map(json.loads, lines)]
+        rows = [unsealed(dict(json.loads(line)), path) for line in lines]
+        return [row | {"config": row["config"], "row": row["row"]} for row in rows]
     except (ValueError, TypeError, KeyError) as error:
         raise InputError(f"{path} holds a line that no study wrote: move it away") from error
 
@@ -285,4 +286,4 @@ def load_study(name: str) -> Results:
     if not path.is_file():
         there = ", ".join(sorted(p.stem for p in folder.glob("*.json"))) or "none"
         raise UnknownNameError(f"no study {name!r} in {folder}; there are: {there}")
-    return Results(**read_json(path))
+    return Results(**read_json(path, is_sealed=True))

@@ -6,9 +6,11 @@ resume bit for bit is decided in :mod:`~attention_on_edges.training.trainer`.
 
 import errno
 import fcntl
+import hashlib
 import io
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -94,6 +96,8 @@ def rename_durably(fresh: Path, path: Path) -> None:
 def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any], config: Mapping[str, Any]) -> None:
     """Write the state of a run after ``step`` updates into its folder; keep the checkpoint before it.
 
+    The file is a SHA-256 of what follows, which PyTorch wrote: one bit that flips makes another state.
+
     Parameters
     ----------
     folder : Path
@@ -108,7 +112,8 @@ def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any], config: M
     folder.mkdir(parents=True, exist_ok=True)
     buffer = io.BytesIO()
     torch.save({"config": json.dumps(config), "state": dict(state)}, buffer)
-    write_atomically(folder / f"step-{step:08d}.pt", buffer.getvalue())
+    data = buffer.getvalue()
+    write_atomically(folder / f"step-{step:08d}.pt", hashlib.sha256(data).digest() + data)
     for old in checkpoints(folder)[:-KEPT]:
         old.unlink()
 
@@ -122,7 +127,11 @@ def load_checkpoint(path: Path, config: Mapping[str, Any]) -> dict[str, Any]:
         If it is damaged or belongs to another configuration.
     """
     try:
-        found = torch.load(path, map_location="cpu", weights_only=True)
+        content = path.read_bytes()
+        digest, data = content[:32], content[32:]
+        if hashlib.sha256(data).digest() != digest:
+            raise ValueError("it does not have its checksum")
+        found = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
         theirs, state = json.loads(found["config"]), found["state"]
     except Exception as error:  # whatever a file makes of PyTorch's reader
         if isinstance(error, OSError) and error.filename is not None:
@@ -138,7 +147,9 @@ def load_checkpoint(path: Path, config: Mapping[str, Any]) -> dict[str, Any]:
 
 def checkpoints(folder: Path) -> list[Path]:
     """Return a folder's checkpoints, those of fewer steps first."""
-    found = [path for path in folder.glob("step-*.pt") if path.stem.removeprefix("step-").isdigit()]
+    found = [
+        path for path in folder.glob("step-*.pt") if re.fullmatch("step-[0-9]+", path.stem) and path.is_file()
+    ]
     return sorted(found, key=lambda path: int(path.stem.removeprefix("step-")))
 
 

@@ -41,6 +41,10 @@ def process_group(device: str) -> Iterator[str]:
         return
     if device not in ("cpu", "cuda"):
         raise InputError(f"several processes need --device cpu or --device cuda, got {device!r}")
+    if device == "cuda" and "LOCAL_RANK" not in os.environ:
+        raise InputError(
+            "LOCAL_RANK must say which GPU this process has, as torchrun sets it (srun: SLURM_LOCALID)"
+        )
     try:
         number, count = int(os.environ.get("RANK", "0")), int(os.environ["WORLD_SIZE"])
         if count < 1:

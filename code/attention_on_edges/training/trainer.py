@@ -388,6 +388,8 @@ def evaluate(
     ------
     DivergedError
         If the loss is not finite.
+    ValueError
+        If there is nothing to predict in the batches.
     """
     sums, counted = [0.0, 0.0, 0.0], StepCount()
     with evaluating(model):
@@ -399,6 +401,8 @@ def evaluate(
             if progress is not None:
                 progress(batch.n_tokens)
     total, correct, tokens = add(sums)
+    if tokens == 0:
+        raise ValueError("there is no token to predict: evaluate needs a batch")
     counted.over_all(add)
     if not math.isfinite(total):
         raise DivergedError(f"the loss in validation is {total}")

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from edgewise.validation import assert_soon, kind_of
+from edgewise.validation import assert_soon, check_real_device, kind_of
 
 
 class Packed(NamedTuple):
@@ -123,6 +123,7 @@ def _check(name: str, x: Tensor | Sequence[Any], dim: int) -> Tensor:
         x = torch.as_tensor(x, device=device_of(), dtype=None if len(x) else torch.int64)
     if not isinstance(x, Tensor) or x.is_floating_point() or x.is_complex():
         raise TypeError(f"{name} must be a tensor of integers, got {kind_of(x)}")
+    check_real_device(name, x)
     if x.dim() != dim:
         raise ValueError(f"{name} must have {dim} dimension{'s' * (dim > 1)}, got {list(x.shape)}")
     return x.long()  # what is subtracted must not wrap

@@ -19,7 +19,10 @@ from edgewise.validation import InputError
 
 Value = TypeVar("Value")
 
-OUTSIDE = "a program is given a graph's plan, it makes none: call the module once before, on such a batch"
+OUTSIDE = (
+    "a compiled program is given a graph's plan, it makes none: make it before, by edgewise.prepare(graph, "
+    "num_heads, head_dim) or a call of the module that is not compiled"
+)
 
 GRAPHS, BYTES = 1024, 2**26
 """Of how many graphs that may come again something is kept, and how much in all."""
@@ -68,6 +71,8 @@ def per_graph(find: Callable[..., Value]) -> Callable[..., Value]:
         if name not in graph._known:
             if torch.compiler.is_exporting():
                 raise InputError(OUTSIDE)
+            if torch.compiler.is_compiling():
+                torch._dynamo.graph_break(msg=OUTSIDE)  # with fullgraph an error that says so
             programs = torch.compiler.is_compiling() or "torch._dynamo" in sys.modules
             outside = torch.compiler.disable(_find, reason=OUTSIDE) if programs else _find
             outside(graph, name, find, numbers)

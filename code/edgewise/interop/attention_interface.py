@@ -58,7 +58,7 @@ def attend_along(
         (gradient checkpointing), ``backward`` belongs inside of the ``with`` too.
     graph : AttentionGraph or callable
         Over the tokens of a row; or a function of the layer's number, receivers and senders that returns it.
-        Layers that have no number are counted as they are called.
+        Layers without a number are counted as they are called, after those that have one.
     edge_bias : Tensor or callable, optional
         [E, h], added to every layer's scores; or a function of the layer's number that returns it. Where
         layers have a window, both graph and bias are to be given by layer, within it.
@@ -70,8 +70,8 @@ def attend_along(
     Yields
     ------
     dict of int to Tensor
-        By layer, [rows, E, h], in the order of ``graph.src``: the weights of its last call; empty if none are
-        needed.
+        By layer, [rows, E, h], in the order of the given graph's ``src``: the weights of its last call, zero
+        where the model's own window leaves an edge out; empty if none are needed.
 
     Raises
     ------
@@ -84,10 +84,7 @@ def attend_along(
         raise TypeError(f"graph must be an AttentionGraph or a function, got {type(graph).__name__}")
     _register()
     inner = _model_in(model)
-    config: Any = inner.config
-    kind = config.model_type
-    if config.is_encoder_decoder or getattr(config, "add_cross_attention", False):
-        raise InputError(f"{kind} attends from one text to another; attend_along is for a single text")
+    stacks = _check_promise(inner)
     along = _Along(inner, graph, edge_bias, engine, check_bool("need_weights", need_weights))
     _mine.set((*_mine.get(), along))
     _anybodys.append(along)
@@ -97,12 +94,10 @@ def attend_along(
         _mine.set(tuple(each for each in _mine.get() if each is not along))
         _anybodys.remove(along)
         along.given, along.weights = None, {}
-    count = getattr(config.get_text_config(), "num_hidden_layers", 0)
-    stacks = (m for m in inner.modules() if isinstance(m, nn.ModuleList) and len(m) == count)
     asked = set(along.numbers)
     silent = ([i for i, layer in enumerate(m) if asked.isdisjoint(layer.modules())] for m in stacks)
-    if along.called and (missing := min(silent, key=len, default=[])):
-        raise InputError(f"layers {missing} of {kind} did not ask transformers' AttentionInterface")
+    if (along.called or asked) and (missing := min(silent, key=len, default=[])):
+        raise InputError(f"layers {missing} of {_kind(inner)} did not ask transformers' AttentionInterface")
 
 
 class _Along:
@@ -120,7 +115,21 @@ class _Along:
             WeakKeyDictionary[nn.Module, int](),
         )  # of the layers that have asked
         self.owner = _here()
+        given = (getattr(module, "layer_idx", None) for module in model.modules())
+        self.next = 1 + max((number for number in given if number is not None), default=-1)
         self.local: int | None = None  # the window or chunk of the model's masks
+
+    def _number(self, module: nn.Module) -> int:
+        """A layer's own number, else the next after all that there are, as layers are called."""
+        if module not in self.numbers:
+            number: int | None = getattr(module, "layer_idx", None)
+            if number is not None and number in self.numbers.values():
+                raise InputError(
+                    f"two layers have the number {number}: give the part of the model that is meant"
+                )
+            self.numbers[module] = self.next if number is None else number
+            self.next += number is None
+        return self.numbers[module]
 
     def attend(
         self,
@@ -136,8 +145,7 @@ class _Along:
         if self.given is None:
             raise InputError(f"{type(module).__name__} is called after the end of its `with attend_along`")
         graph, edge_bias, engine = self.given
-        number: int | None = getattr(module, "layer_idx", None)
-        layer = self.numbers.setdefault(module, len(self.numbers) if number is None else number)
+        layer = self._number(module)
         taken = graph if isinstance(graph, AttentionGraph) else graph(layer, len(q), len(k))
         bias = edge_bias(layer) if callable(edge_bias) else edge_bias
         if (taken.num_dst, taken.num_src) != (len(q), len(k)):
@@ -145,21 +153,24 @@ class _Along:
                 f"the graph has {taken.num_dst} receivers and {taken.num_src} senders, "
                 f"the row {len(q)} and {len(k)}"
             )
-        if window is not None:
-            near = _within(taken, window)
-            if bias is not None and near.num_edges < taken.num_edges:
-                raise InputError(f"edge_bias is of edges that the model's window of {window} leaves out")
-            taken = taken if bias is not None else near
+        near = taken if window is None else _within(taken, window)
+        if bias is not None and near.num_edges < taken.num_edges:
+            raise InputError(f"edge_bias is of edges that the model's window of {window} leaves out")
         if bias is not None:
             shape = [taken.num_edges, q.shape[1] // rows]
             if list(bias.shape) != shape:
                 raise InputError(f"edge_bias must be [E, h] = {shape}, got {list(bias.shape)}")
             bias = bias.repeat(1, rows)  # the rows of a batch, which are heads here, share it
         if self.need_weights:
+            kept = bias
+            if near.num_edges < taken.num_edges:  # what the window leaves out has a weight of zero
+                left_out = ~taken._find_in(near)[:, None].expand(-1, q.shape[1])
+                kept = q.new_zeros(left_out.shape).masked_fill(left_out, -torch.inf)
             with torch.no_grad():
-                weights = attention_weights(taken, q, k, scale=options["scale"], edge_bias=bias)
+                weights = attention_weights(taken, q, k, scale=options["scale"], edge_bias=kept)
             self.weights[layer] = weights.unflatten(1, (rows, -1)).movedim(1, 0)
-        return propagate_attention(taken, q, k, v, edge_bias=bias, engine=engine, **options)
+        whole = near if bias is None else taken
+        return propagate_attention(whole, q, k, v, edge_bias=bias, engine=engine, **options)
 
 
 def _here() -> tuple[object, ...]:
@@ -211,6 +222,79 @@ def _along_of(module: nn.Module) -> _Along | None:
     elif module.training:
         _last.pop(module, None)
     return along
+
+
+LEAKING: dict[str, str] = {"mobilebert": "embeddings of neighbours"}
+"""Families of models in which tokens hear of others past attention, found by :func:`check_along`, and how."""
+
+
+def _kind(model: nn.Module) -> str:
+    config: Any = model.config
+    return str(config.model_type)
+
+
+def _check_promise(model: nn.Module) -> list[nn.ModuleList]:
+    """Return the stacks of a model's layers; refuse a model that a graph would not be all of."""
+    config: Any = model.config
+    kind, text = _kind(model), config.get_text_config()
+    modules = [*model.modules()]
+    encoder = model.get_encoder() is model and not any(getattr(m, "is_decoder", False) for m in modules)  # type: ignore[operator]
+    if (config.is_encoder_decoder and not encoder) or getattr(config, "add_cross_attention", False):
+        raise InputError(f"{kind} attends from one text to another; attend_along is for a single text")
+    if getattr(text, "index_topk", None):
+        raise InputError(
+            f"{kind} selects by an index of its own whom tokens attend to, which a graph would lose"
+        )
+    if kind in LEAKING:
+        raise InputError(f"{kind} mixes tokens past its attention: {LEAKING[kind]}")
+    count = getattr(text, "num_hidden_layers", 0)
+    stacks = [m for m in modules if isinstance(m, nn.ModuleList) and len(m) == count]
+    inside = (part for stack in stacks for part in stack.modules())
+    convolutions = (part for part in inside if isinstance(part, nn.modules.conv._ConvNd))
+    if any(size > step for m in convolutions for size, step in zip(m.kernel_size, m.stride, strict=True)):
+        raise InputError(f"{kind} has layers with a convolution, which mixes tokens past the graph")
+    return stacks
+
+
+def check_along(model: nn.Module, num_tokens: int = 7) -> None:
+    """See that in a model inside of :func:`attend_along` no token hears of another without an edge.
+
+    The embedding of one token is made NaN, on a graph where each attends to itself alone: whoever else turns
+    NaN has heard of it. For models of a single text; parameters, buffers, mode and random state stay.
+
+    Raises
+    ------
+    InputError
+        If another token has, or if ``attend_along`` refuses the model.
+    """
+    inner: Any = _model_in(model)
+    embedding, modes = inner.get_input_embeddings(), {m: m.training for m in inner.modules()}
+    buffers = {name: x.clone() for name, x in inner.named_buffers()}
+    place, device = num_tokens // 2, embedding.weight.device
+
+    def silence(module: nn.Module, given: Any, output: Tensor) -> Tensor:
+        marked = output.clone()
+        marked[:, place] = torch.nan
+        return marked
+
+    hook = embedding.register_forward_hook(silence)
+    try:
+        ids = torch.arange(1, num_tokens + 1, device=device)[None]
+        without = {"use_cache": False} if hasattr(inner.config, "use_cache") else {}
+        loops = AttentionGraph.from_cu_seqlens(range(num_tokens + 1)).to(device)
+        with torch.no_grad(), torch.random.fork_rng(), attend_along(inner.eval(), loops, engine="scatter"):
+            states = inner(ids, **without)[0]
+    finally:
+        hook.remove()
+        for module, training in modes.items():
+            module.training = training
+        for name, x in inner.named_buffers():
+            x.copy_(buffers[name])
+    heard = states.isnan().flatten(2).any(2).any(0).nonzero().flatten().tolist()
+    if heard != [place]:
+        raise InputError(
+            f"in {_kind(inner)} tokens {heard} heard of token {place}, which has no edge to them"
+        )
 
 
 def _model_in(model: nn.Module) -> nn.Module:

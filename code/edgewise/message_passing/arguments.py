@@ -14,7 +14,8 @@ from edgewise.validation import check_floats, check_real, is_plain
 def check_graph(graph: AttentionGraph) -> None:
     """Raise a ``TypeError`` unless it is a graph."""
     if not isinstance(graph, AttentionGraph):
-        raise TypeError(f"graph must be an AttentionGraph, got {type(graph).__name__}")
+        hint = "; AttentionGraph.from_edge_index makes one of pairs" if isinstance(graph, Tensor) else ""
+        raise TypeError(f"graph must be an AttentionGraph, got {type(graph).__name__}{hint}")
 
 
 def check_states(
@@ -26,6 +27,8 @@ def check_states(
     shape = [*query.shape[:-2], tokens, width]
     if list(x.shape) != shape:
         hint = _advice(graph, side, x.shape) if x.shape[-2:-1] != (tokens,) else ""
+        if not hint and len(x.shape) == 3 and x.shape[0] == tokens:
+            hint = "; tokens are the last dimension but one, as with batch_first=True"
         raise ValueError(f"{name} must be {shape} for this graph and layer, got {list(x.shape)}{hint}")
     dtype = getattr(getattr(layer, "weight", None), "dtype", x.dtype)
     if x.dtype != dtype and is_plain(layer) and not torch.is_autocast_enabled(x.device.type):

@@ -281,7 +281,7 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
     ctx.set_materialize_grads(False)  # or weights and sums, which lead nowhere, would get zeros
 
 
-@without_second_derivatives("engine='scatter'")
+@without_second_derivatives("engine='scatter'", batches=False)
 def _differentiate(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
     if grads[0] is None:  # from above comes nothing
         return [None] * 6, None, None, [None] * 7

@@ -18,7 +18,7 @@ from edgewise.message_passing.arguments import (
 from edgewise.message_passing.csr import csr
 from edgewise.message_passing.engine_choice import choose, in_a_transform
 from edgewise.message_passing.flex import flex, varlen
-from edgewise.message_passing.precision import Engine, in_full_precision, without_autocast
+from edgewise.message_passing.precision import Engine, OnEdges, in_full_precision, without_autocast
 from edgewise.message_passing.scatter import edge_softmax, scatter
 from edgewise.message_passing.tiles import tiles
 from edgewise.message_passing.triton_engine import triton
@@ -119,7 +119,7 @@ def propagate_attention(
         engine = engine if graph.num_edges else "scatter"
     with without_autocast(q.device.type):
         output = (ENGINES.get(engine) or KERNELS[engine])(graph, q, k, v, edge_bias, keep, *features)
-        if engine not in ("csr", "scatter", "triton") and not _finite(q, k, output):
+        if engine not in ("csr", "scatter", "triton") and not _finite(q, k, output, bias=edge_bias):
             # Tiles multiply what is masked by zero, and PyTorch's kernel makes zeros of a row of NaN.
             output = csr(graph, q, k, v, edge_bias, keep)
         return output.to(dtype)
@@ -135,22 +135,34 @@ def prepare(graph: AttentionGraph, num_heads: int, head_dim: int, edge_dim: int 
     """
     check_graph(graph)
     heads, width = check_count("num_heads", num_heads, 1), check_count("head_dim", head_dim, 1)
-    graph._known["prepared"] = True
+    check_count("edge_dim", edge_dim, 0)
     q, k = (torch.zeros(n, heads, width, device=graph.device) for n in (graph.num_dst, graph.num_src))
     attr = proj = None
-    if check_count("edge_dim", edge_dim, 0):
+    if edge_dim:
         attr, proj = q.new_zeros(graph.num_edges, edge_dim), q.new_zeros(edge_dim, heads, width)
     bias = q.new_zeros(graph.num_edges, heads) if not graph.in_intervals and attr is None else None
-    with torch.no_grad():
-        propagate_attention(graph, q, k, k, edge_bias=bias, edge_attr=attr, edge_proj=proj)
+    before = {**graph._known}
+    graph._known["prepared"] = True
+    try:
+        with torch.no_grad():
+            propagate_attention(graph, q, k, k, edge_bias=bias, edge_attr=attr, edge_proj=proj)
+    except BaseException:  # nothing is half prepared
+        graph._known.clear()
+        graph._known.update(before)
+        raise
     return graph
 
 
-def _finite(*tensors: Tensor) -> bool:
-    """Whether all numbers are finite, asked of a CPU alone: it would halt a GPU or end a compiled program."""
+def _finite(*tensors: Tensor, bias: OnEdges) -> bool:
+    """Whether all numbers are finite, asked of a CPU alone: it would halt a GPU or end a compiled program.
+
+    Biases of minus infinity are; others show in the output, but for half precision.
+    """
     if tensors[0].device.type != "cpu" or torch.compiler.is_compiling() or in_a_transform():
         return True
     wide = torch.promote_types(tensors[0].dtype, torch.float32)
+    if bias is not None and wide != tensors[0].dtype and bool((bias == torch.inf).any()):
+        return False
     return all(math.isfinite(vector_norm(x.detach(), dtype=wide)) for x in tensors)
 
 

@@ -55,11 +55,14 @@ def given(fields: Sequence[Tensor]) -> list[Any]:
     return [x if x.dim() > 1 else None for x in fields]
 
 
-def without_second_derivatives(instead: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def without_second_derivatives(
+    instead: str, batches: bool = True
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Make a ``backward`` refuse to be differentiated itself; ``instead`` says what can be.
 
     PyTorch's own ``once_differentiable`` refuses only where the gradient that comes from above is
-    differentiable too, and takes the result for a constant elsewhere.
+    differentiable too, and takes the result for a constant elsewhere. Without ``batches``, several gradients
+    at once are refused, too.
     """
 
     def decorated(backward: Callable[..., Any]) -> Callable[..., Any]:
@@ -70,6 +73,10 @@ def without_second_derivatives(instead: str) -> Callable[[Callable[..., Any]], C
                     f"this gradient cannot be differentiated again: for second derivatives use {instead}, "
                     "else leave create_graph=True out"
                 )
+            if not batches and any(
+                torch._C._functorch.is_legacy_batchedtensor(x) for x in given[1:] if x is not None
+            ):
+                raise RuntimeError(f"for is_grads_batched and vectorized Jacobians use {instead}")
             return backward(*given)
 
         return wrapped

@@ -267,7 +267,7 @@ class _Attention(torch.autograd.Function):
         return results
 
     @staticmethod
-    @without_second_derivatives("engine='scatter'")
+    @without_second_derivatives("engine='scatter'", batches=False)
     def backward(ctx: Any, *grads: OnEdges) -> Any:
         saved = ctx.saved_tensors  # once: checkpoints unpack it
         fields, results = saved[:7], saved[7:]
@@ -312,7 +312,7 @@ def _shapes_of_gradients(fields: list[Tensor], *others: Any) -> list[Tensor]:
     return all_tensors(_gradients(given(fields), others[-1]))
 
 
-@without_second_derivatives("engine='scatter'")
+@without_second_derivatives("engine='scatter'", batches=False)
 def _differentiate(ctx: Any, *grads: OnEdges) -> tuple[Any, ...]:
     saved = list(ctx.saved_tensors)
     fields, results = saved[:7], saved[7:]
