@@ -1,4 +1,4 @@
-"""PyTorch's own kernels on graphs, FlexAttention's and ``varlen_attn``; the compiler sees ours for Triton."""
+"""FlexAttention's masks of graphs, and PyTorch's ``varlen_attn``; the compiler sees ours for Triton."""
 
 import importlib
 import os
@@ -12,14 +12,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch._subclasses import FakeTensorMode
-from torch.nn.attention.flex_attention import flex_attention
 
-from edgewise.graphs import AttentionGraph, bigbird, bipartite, causal, complete, random_links, window
+from edgewise.graphs import AttentionGraph, bipartite, causal, complete, random_links, window
 from edgewise.message_passing import propagate_attention
 from support import edge_graphs, interval_graphs, random_fields
 
 block_mask = importlib.import_module("edgewise.graphs.block_mask")
-kernels = importlib.import_module("edgewise.message_passing.flex")
+kernels = importlib.import_module("edgewise.message_passing.varlen")
 operation = importlib.import_module("edgewise.message_passing.operation")
 engine_choice = importlib.import_module("edgewise.message_passing.engine_choice")
 
@@ -54,34 +53,6 @@ def test_a_block_mask_is_the_mask(graph):
         assert int(every.to_block_mask().full_kv_num_blocks.sum()) == 6
 
 
-@pytest.mark.parametrize(
-    "graph",
-    [
-        window(1000, 40, 3),
-        causal([300, 1, 700]),
-        bipartite([400, 90], [130, 500]),
-        window(700, 0, 0) & causal(700).restrict(torch.arange(700) % 3 > 0),
-    ],
-    ids=str,
-)
-def test_the_compiled_kernel_computes_what_the_edges_do(graph):
-    with torch.no_grad():
-        fields = random_fields(graph, 2, 16)
-        found = propagate_attention(graph, *fields, engine="flex", scale=0.3)
-        torch.testing.assert_close(
-            found, propagate_attention(graph, *fields, scale=0.3), atol=1e-5, rtol=1e-5
-        )
-
-
-@pytest.mark.parametrize("graph", [bigbird(600, 5, 2, 3), random_links(300, 3)], ids=str)
-def test_so_it_does_with_a_mask_of_single_edges(graph):
-    q, k, v = (x.detach().transpose(0, 1)[None] for x in random_fields(graph, 2, 16))
-    torch.compiler.reset()
-    found = torch.compile(flex_attention, dynamic=False)(q, k, v, block_mask=graph.to_block_mask())
-    expected = propagate_attention(graph, *random_fields(graph, 2, 16))
-    torch.testing.assert_close(found[0].transpose(0, 1), expected, atol=1e-5, rtol=1e-5)
-
-
 def test_a_long_text_has_few_blocks_and_the_rows_of_its_mask():
     graph = window(65_536, 300, 20)
     blocks = graph.to_block_mask()
@@ -110,7 +81,7 @@ def test_packed_sequences_reach_their_kernel_in_its_meaning(graph, monkeypatch):
 
     kernel = SimpleNamespace(varlen_attn=attend)  # older PyTorch has none
     monkeypatch.setitem(sys.modules, "torch.nn.attention.varlen", kernel)
-    monkeypatch.setattr(kernels, "_refuse", lambda *found: None)
+    monkeypatch.setattr(kernels, "refuse", lambda found: None)
     fields = random_fields(graph, 2, 4)
     torch.testing.assert_close(
         propagate_attention(graph, *fields, engine="varlen"), propagate_attention(graph, *fields)
@@ -160,23 +131,11 @@ def test_auto_takes_what_goes_through_transforms_inside_of_them(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("engine", "options", "what"),
-    [
-        ("flex", {"edge_bias": torch.zeros(9, 1)}, "biases of edges"),
-        ("flex", {"dropout": 0.5}, "dropout of weights"),
-        ("flex", {}, "gradients on a CPU"),
-        ("flex", {"graph": random_links(3, 1)}, "lists of edges on a CPU"),
-        ("varlen", {"edge_bias": torch.zeros(9, 1)}, "biases of edges"),
-        ("varlen", {}, "torch.float32 on cpu"),
-    ],
+    ("options", "what"), [({"edge_bias": torch.zeros(9, 1)}, "biases of edges"), ({}, "torch.float32 on cpu")]
 )
-def test_what_a_kernel_cannot_take_is_refused_with_engines_that_can(engine, options, what):
-    graph = options.pop("graph", complete(3))
-    fields = [x.detach() if "lists" in what else x for x in random_fields(graph, 1, 2)]
-    for one in range(3 if "gradients" in what else 1):  # that alone needs a gradient
-        some = [x if i == one or "gradients" not in what else x.detach() for i, x in enumerate(fields)]
-        with pytest.raises(ValueError, match=f"'{engine}' takes no {what}: use 'tiles', 'csr' or 'auto'"):
-            propagate_attention(graph, *some, engine=engine, **options)
+def test_what_a_kernel_cannot_take_is_refused_with_engines_that_can(options, what):
+    with pytest.raises(ValueError, match=f"'varlen' takes no {what}: use 'tiles', 'csr' or 'auto'"):
+        propagate_attention(complete(3), *random_fields(complete(3), 1, 2), engine="varlen", **options)
 
 
 def test_edges_too_scattered_for_blocks_are_refused(monkeypatch):

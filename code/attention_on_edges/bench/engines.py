@@ -70,7 +70,7 @@ def engines_plan(small: bool = False, large: bool = False) -> dict[str, Run]:
     if not large:
         return runs(WORKLOADS)
     every, half = WORKLOADS + LARGE, {"dtype": torch.bfloat16}
-    kernels = runs(LARGE, ", compiled", engines=["tiles", *KERNELS], **half)
+    kernels = runs(LARGE, ", compiled", engines=["tiles", *KERNELS, "flex"], **half)
     return runs(every) | runs(every, ", bfloat16", **half) | kernels
 
 
@@ -78,6 +78,17 @@ def _reduced(workload: Workload) -> Workload:
     """A few texts of at most fifty tokens."""
     reach = workload.reach and min(workload.reach, 7)
     return replace(workload, lengths=tuple(min(n, 50) for n in workload.lengths[:4]), reach=reach)
+
+
+def flex_attention_on(graph: AttentionGraph) -> Attend:
+    """PyTorch's FlexAttention (Dong et al. 2024), compiled, on a graph's block mask."""
+    from torch.nn.attention.flex_attention import flex_attention
+
+    attend: Any = torch.compile(flex_attention)
+    mask = graph.to_block_mask()
+    return lambda *fields: attend(*(x.transpose(0, 1)[None] for x in fields), block_mask=mask)[0].transpose(
+        0, 1
+    )
 
 
 def engines_case(
@@ -124,7 +135,7 @@ def engines_case(
         contestants[PADDED] = PaddedAttention(workload.lengths, device, causal=workload.causal)
     for engine in engines:
         other = in_dgl(device.type).get(engine, partial(propagate_attention, engine=engine))
-        contestants[engine] = partial(other, graph)
+        contestants[engine] = flex_attention_on(graph) if engine == "flex" else partial(other, graph)
     end = "" if dtype == torch.float32 else ", " + str(dtype).removeprefix("torch.")
     return Case(
         workload.name,

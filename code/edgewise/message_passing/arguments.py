@@ -111,7 +111,7 @@ def check_features(
         raise ValueError(
             f"attributes of edges need values of the keys' width {q.shape[-1]}, got {v.shape[-1]}"
         )
-    if engine in ("tiles", "flex", "varlen"):
+    if engine in ("tiles", "varlen"):
         raise ValueError(f"engine {engine!r} takes no attributes of edges: use 'csr', 'scatter' or 'auto'")
     return [attr, weight]
 

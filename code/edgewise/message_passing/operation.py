@@ -17,17 +17,17 @@ from edgewise.message_passing.arguments import (
 )
 from edgewise.message_passing.csr import csr
 from edgewise.message_passing.engine_choice import choose, in_a_transform
-from edgewise.message_passing.flex import flex, varlen
 from edgewise.message_passing.precision import Engine, OnEdges, in_full_precision, without_autocast
 from edgewise.message_passing.scatter import edge_softmax, scatter
 from edgewise.message_passing.tiles import tiles
 from edgewise.message_passing.triton_engine import triton
+from edgewise.message_passing.varlen import varlen
 from edgewise.validation import check_choice, check_count, check_probability
 
 ENGINES: dict[str, Engine] = {"scatter": scatter, "csr": csr, "tiles": tiles}
 """How the sum over edges is executed, on any graph."""
 
-KERNELS: dict[str, Engine] = {"triton": triton, "flex": flex, "varlen": varlen}
+KERNELS: dict[str, Engine] = {"triton": triton, "varlen": varlen}
 """Executions on a GPU alone, or of some graphs only, or without the options."""
 
 
@@ -69,16 +69,15 @@ def propagate_attention(
     v : Tensor
         Values [num_src, h, d_v], with as many heads as keys; ``d_v`` is often ``d``.
     engine : str
-        ``tiles``, ``csr``, ``scatter``; ``triton``, kernels of our own on CUDA; ``flex``, PyTorch's
-        FlexAttention, compiled; ``varlen``, its kernel for packed sentences on CUDA; or ``"auto"``: see
-        :func:`cost`.
+        ``tiles``, ``csr``, ``scatter``; ``triton``, kernels of our own on CUDA; ``varlen``, PyTorch's for
+        packed sentences there; or ``"auto"``: see :func:`cost`.
     scale : float, optional
         Of scores, in place of :math:`1 / \sqrt{d}`.
     edge_bias : Tensor, optional
         [E, h], in the order of ``graph.src``: added to the scores (relative positions, ALiBi). It and
         the next two may be float32 where queries are of half precision.
     edge_attr : Tensor, optional
-        [E, c], in the order of ``graph.src``. Not for ``tiles``, ``flex``, ``varlen``; ``d_v`` must be ``d``.
+        [E, c], in the order of ``graph.src``. Not for ``tiles`` and ``varlen``; ``d_v`` must be ``d``.
     edge_proj : Tensor, optional
         [c, h, d]; given if ``edge_attr`` is.
     dropout : float

@@ -1,0 +1,51 @@
+"""PyTorch's own kernel for packed sequences, ``varlen_attn``, in half precision on CUDA."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgewise.graphs import AttentionGraph
+from edgewise.graphs.per_graph import per_graph
+from edgewise.message_passing.precision import HALF, OnEdges
+from edgewise.validation import InputError
+
+
+def varlen(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor, bias: OnEdges, keep: OnEdges) -> Tensor:
+    """PyTorch's ``varlen_attn`` for packed sequences and windows in half precision on CUDA.
+
+    Raises
+    ------
+    InputError
+        If it is anything else, or there are biases or dropout.
+    """
+    found = {
+        "biases of edges": bias is not None,
+        "dropout of weights": keep is not None,
+        f"{q.dtype} on {q.device.type}": q.device.type != "cuda" or q.dtype not in HALF,
+    }
+    refuse(found)
+    packed = graph.lengths
+    if packed is None:
+        raise InputError("engine 'varlen' takes packed sequences alone: use 'tiles', 'csr' or 'auto'")
+    from torch.nn.attention.varlen import varlen_attn
+
+    attend: Any = varlen_attn
+    sizes, total = (packed.receivers or packed.senders, packed.senders), graph.num_src + graph.num_dst
+    reach = [-1 if x is None else min(x, total) for x in (packed.left, packed.right)]
+    return attend(q, k, v, *_offsets(graph), *map(max, sizes), window_size=tuple(reach))
+
+
+@per_graph
+def _offsets(graph: AttentionGraph) -> list[Tensor]:
+    """Where sequences begin and end, of receivers and of senders."""
+    assert graph.lengths is not None  # varlen takes no other
+    sizes = graph.lengths.receivers or graph.lengths.senders, graph.lengths.senders
+    return [torch.tensor([0, *x], device=graph.device).cumsum(0, dtype=torch.int32) for x in sizes]
+
+
+def refuse(found: dict[str, bool]) -> None:
+    """Raise an ``InputError`` if there is something that the kernel does not take."""
+    for what, there in found.items():
+        if there:
+            raise InputError(f"engine 'varlen' takes no {what}: use 'tiles', 'csr' or 'auto'")
