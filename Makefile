@@ -11,7 +11,7 @@ export EDGEWISE_NIGHTLY := $(NIGHTLY)
 
 BIN := .venv/bin
 STAGE := .ci/stage
-PYTEST := $(BIN)/pytest -q --disable-warnings -n $(JOBS) --dist worksteal
+PYTEST := $(BIN)/pytest -q --disable-warnings --tb=short -n $(JOBS) --dist worksteal
 NBMAKE := $(PYTEST) -p no:cacheprovider --nbmake --overwrite --nbmake-timeout 600
 # The tests that read the built book.
 BUILT := tests/book/test_book.py

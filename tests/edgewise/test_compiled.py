@@ -127,7 +127,7 @@ def test_a_planned_graph_is_exported_and_read_again(engine, strict, graph, tmp_p
 def test_a_graph_without_a_plan_is_not_exported_and_stays_as_it_was():
     """As do the plans that graphs of equal lengths share."""
     model, x = OnGraph("auto", causal([23, 18])), torch.randn(41, 8)
-    with pytest.raises(ValueError, match="make it before, by edgewise.prepare"):
+    with pytest.raises(ValueError, match=r"make it before, by edgewise\.prepare"):
         torch.export.export(model, (x,), strict=False)
     for graph in (model.graph, causal([23, 18])):
         assert model.layer(graph, x).isfinite().all()

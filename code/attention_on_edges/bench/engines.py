@@ -84,11 +84,9 @@ def flex_attention_on(graph: AttentionGraph) -> Attend:
     """PyTorch's FlexAttention (Dong et al. 2024), compiled, on a graph's block mask."""
     from torch.nn.attention.flex_attention import flex_attention
 
-    attend: Any = torch.compile(flex_attention)
-    mask = graph.to_block_mask()
-    return lambda *fields: attend(*(x.transpose(0, 1)[None] for x in fields), block_mask=mask)[0].transpose(
-        0, 1
-    )
+    compiled: Any = torch.compile(flex_attention)
+    attend = partial(compiled, block_mask=graph.to_block_mask())
+    return lambda *fields: attend(*(x.transpose(0, 1)[None] for x in fields))[0].transpose(0, 1)
 
 
 def engines_case(
