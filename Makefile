@@ -1,8 +1,8 @@
 # Attention on Edges. `make help` lists the commands; `make book` and `make test` do all set-up themselves.
 
 # Chapters and tests run two at a time with one thread each: small models gain little from a second
-# thread, and the figures that chapters print do not depend on the number of cores. A notebook's first cell
-# sets it wherever the notebook is run.
+# thread, and the figures that chapters print do not depend on the number of cores. THREADS is of tests; a
+# notebook's first cell takes one, wherever the notebook is run.
 JOBS ?= 2
 THREADS ?= 1
 DEVICE ?= cpu

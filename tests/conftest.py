@@ -57,7 +57,7 @@ def missing(marker):
         return "Triton is not installed, or there is a CUDA device, for which its interpreter is off"
     if marker == "dgl" and not dgl_available():
         return "DGL cannot be imported here"
-    if marker == "history" and (not (ROOT / ".git").is_dir() or (ROOT / ".git" / "shallow").exists()):
+    if marker == "history" and (not (ROOT / ".git").exists() or (ROOT / ".git" / "shallow").exists()):
         return "this is no clone with its whole history"
     if marker == "nightly" and not NIGHTLY:
         return "make test NIGHTLY=1 runs them"

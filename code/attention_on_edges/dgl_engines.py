@@ -1,8 +1,8 @@
 """Chapter 5: attention in DGL, three ways: mailboxes, built-in functions, fused kernels."""
 
-import functools
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,17 +18,6 @@ def _as_dgl(graph: AttentionGraph) -> Any:
     return graph.to_dgl()
 
 
-def _of_some_edges(engine: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Where no message is sent DGL makes no field of sums, which are zero."""
-
-    @functools.wraps(engine)
-    def wrapped(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return (engine if graph.num_edges else scatter)(graph, q, k, v)
-
-    return wrapped
-
-
-@_of_some_edges
 def mailbox(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Send score and value along each edge; reduce each receiver's mailbox."""
     g = _as_dgl(graph).local_var()
@@ -50,7 +39,6 @@ def read_mailbox(nodes: Any) -> dict[str, Tensor]:
     return {"wv": (weight * nodes.mailbox["v"]).sum(1)}
 
 
-@_of_some_edges
 def builtin(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """The DGL tutorial's decomposition, made stable: each receiver's highest score is subtracted."""
     fn = load_dgl().function
@@ -86,7 +74,6 @@ def exp_below(field: str, highest_field: str) -> Callable[[Any], dict[str, Tenso
     return exponentiate
 
 
-@_of_some_edges
 def fused(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Three kernels that copy no value to an edge: score, softmax, weighted sum.
 
@@ -100,4 +87,10 @@ def fused(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 def in_dgl(device: str = "cpu") -> dict[str, Callable[..., Tensor]]:
     """Return the three by name; none where DGL cannot be imported, or on another device than a CPU."""
     there = device == "cpu" and dgl_available()
-    return {"mailbox": mailbox, "builtin": builtin, "fused": fused} if there else {}
+    ways = {"mailbox": mailbox, "builtin": builtin, "fused": fused} if there else {}
+    return {name: partial(_of_any_edges, way) for name, way in ways.items()}
+
+
+def _of_any_edges(way: Callable[..., Tensor], graph: AttentionGraph, *fields: Tensor) -> Tensor:
+    """Where no message is sent, DGL makes no field of sums, which are zero."""
+    return (way if graph.num_edges else scatter)(graph, *fields)

@@ -1,7 +1,7 @@
 """Attention on a graph as a layer of anyone's model: projections, attention on edges, output."""
 
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,6 @@ from edgewise.validation import (
     check_probability,
     check_real,
     is_hooked,
-    is_plain,
 )
 
 OUTPUTS = ("project", "concat", "mean")
@@ -243,14 +242,24 @@ def edge_matrix(edge: nn.Module, q: Tensor) -> Tensor:
     ValueError
         If it is no ``nn.Linear``, as it is, parametrised, or with LoRA; or it has a bias, dropout or hooks.
     """
+    adapted: Any = edge
     lora: Any = getattr(edge, "lora_dropout", None)
-    linear: Any = edge if lora is None else cast(Any, edge).get_base_layer()
-    fits = is_plain(linear) or (isinstance(linear, nn.Linear) and is_parametrized(linear))
-    dropout = lora is not None and any(getattr(each, "p", 0) for each in lora.values())
-    if not fits or linear.bias is not None or dropout or is_hooked(linear) or is_hooked(edge):
+    linear: Any = edge if lora is None else adapted.get_base_layer()
+    kind = type(linear).__mro__[1] if is_parametrized(linear) else type(linear)
+    added = [] if lora is None else [*lora.values(), *adapted.lora_A.values(), *adapted.lora_B.values()]
+    changed = any(getattr(x, "p", 0) or getattr(x, "bias", None) is not None for x in (linear, *added))
+    if (
+        kind is not nn.Linear
+        or "forward" in vars(linear)
+        or changed
+        or any(map(is_hooked, (edge, linear, *added)))
+    ):
         raise ValueError(
-            "the layer's edge must be an nn.Linear, parametrised or with LoRA at most, without bias, dropout "
-            "or hooks: queries are projected in its place. What others add to scores goes by edge_bias"
+            "the layer's edge must be an nn.Linear (parametrizations and LoRA are fine) without bias, "
+            "dropout or hooks: queries are projected in its place. Pass additive score terms as edge_bias"
         )
-    one = torch.eye(linear.in_features, dtype=q.dtype, device=q.device)
-    return linear.weight.T if lora is None else edge(one)
+    return (
+        linear.weight.T
+        if lora is None
+        else edge(torch.eye(linear.in_features, dtype=q.dtype, device=q.device))
+    )

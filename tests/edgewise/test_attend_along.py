@@ -45,7 +45,7 @@ REFUSED = {
     r"layers \[0\] of minimax did not ask": lambda: hf.MiniMaxConfig(
         **GROUPED, num_local_experts=2, layer_types=["linear_attention", "full_attention"]
     ),
-    "llama selects by an index of its own": lambda: hf.LlamaConfig(**GROUPED, index_topk=4),
+    "llama picks by an indexer of its own": lambda: hf.LlamaConfig(**GROUPED, index_topk=4),
     "mobilebert mixes tokens past its attention": lambda: hf.MobileBertConfig(vocab_size=40),
     r"jamba has layers with a convolution": lambda: hf.JambaConfig(
         **GROUPED, num_experts=1, attn_layer_period=2, attn_layer_offset=1
@@ -238,7 +238,7 @@ def test_who_hears_past_the_graph_is_found(monkeypatch):
     monkeypatch.setattr(attention_interface, "LEAKING", {})
     narrow = {"embedding_size": 16, "intra_bottleneck_size": 16, "true_hidden_size": 16}
     leaking = hf.MobileBertConfig(vocab_size=40, num_hidden_layers=1, **narrow)
-    with pytest.raises(InputError, match=r"tokens \[2, 3, 4\] heard of token 3"):
+    with pytest.raises(InputError, match=r"tokens \[2, 3, 4\] are influenced by token 3"):
         check_along(made(leaking, hf.AutoModel))
 
 

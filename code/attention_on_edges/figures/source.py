@@ -64,8 +64,6 @@ def _source(item: Any) -> str:
 def _computation(code: str) -> str:
     gone: list[Any] = []
     for node in ast.walk(ast.parse(code)):
-        if isinstance(node, ast.FunctionDef):
-            gone += [each for each in node.decorator_list if ast.unparse(each).startswith("_")]
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node) is not None:
             gone.append(node.body[0])
         elif _checks_arguments(node):

@@ -1,6 +1,6 @@
 """Chapters 7 and 8: how decoded sequences are scored."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ def exact_match(predictions: Sequences, references: Sequences) -> float:
 
     Like all scores here, of nothing there is none: ``ValueError``.
     """
-    pairs = paired(predictions, references, Sequence)
+    pairs = paired(predictions, references, Sized)
     return sum(list(p) == list(r) for p, r in pairs) / len(pairs)
 
 
@@ -25,7 +25,7 @@ def token_accuracy(predictions: Sequences, references: Sequences) -> float:
     Predictions are free-running, not teacher-forced. A pair counts as many positions as the longer sequence
     has, so missing and extra tokens are errors.
     """
-    pairs = paired(predictions, references, Sequence)
+    pairs = paired(predictions, references, Sized)
     places = some("tokens", sum(max(len(p), len(r)) for p, r in pairs))
     return sum(a == b for p, r in pairs for a, b in zip(p, r, strict=False)) / places
 

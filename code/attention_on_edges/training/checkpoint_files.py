@@ -138,7 +138,7 @@ def load_checkpoint(path: Path, config: Mapping[str, Any]) -> dict[str, Any]:
             raise
         before = [other.name for other in checkpoints(path.parent) if other.name < path.name]
         rest = f"; {before[-1]} is before it, from which a run goes on if it is removed" if before else ""
-        raise CheckpointError(f"{path} is damaged{rest}") from error
+        raise CheckpointError(f"{path} is damaged, or of an older version{rest}") from error
     ours = json.loads(json.dumps(config))
     if theirs != ours:
         raise CheckpointError(f"{path} is of another configuration: {difference(theirs, ours)}")

@@ -75,7 +75,6 @@ class AttentionGraph:
     device: torch.device
     _given_runs: tuple[Tensor, Tensor] | None
     _given_lists: tuple[Tensor, Tensor] | None
-    _key: tuple[Packed, torch.device] | None  # by which graphs are equal
     _known: Known
 
     def __init__(self, src: Tensor, dst: Tensor, num_src: int, num_dst: int | None = None):
@@ -404,7 +403,6 @@ class AttentionGraph:
             device = held[0].device
         elif device is not None and device.index is None and device.type != "cpu":
             device = torch.empty(0, device=device).device  # "cuda" is one of several
-        key = None if lengths is None or device is None else (lengths, device)
         vars(self).update(
             num_src=check_count("num_src", num_src),
             num_dst=num_src if num_dst is None else check_count("num_dst", num_dst),
@@ -413,9 +411,13 @@ class AttentionGraph:
             device=device,
             _given_runs=None if intervals is None else (_own(intervals[0]), _own(intervals[1])),
             _given_lists=None if edges is None else (_own(edges[0]), _own(edges[1])),
-            _key=key,
-            _known={} if key is None else shared(key),
         )
+        vars(self)["_known"] = {} if lengths is None else shared(self._key)
+
+    @property
+    def _key(self) -> tuple[Packed, torch.device] | None:
+        """By what graphs are equal and share what is known."""
+        return None if self.lengths is None else (self.lengths, self.device)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a graph does not change, so {name} cannot be set: make another one")
@@ -518,7 +520,7 @@ class AttentionGraph:
             return self
         form = "intervals" if self.in_intervals else "edges"
         graph = self._like(lengths=self.lengths, **{form: (first, second)})
-        graph._known.update({name: known for name, known in self._known.items() if isinstance(known, int)})
+        graph._known.update(self._numbers())
         return graph
 
     def restrict(self, active: Tensor) -> "AttentionGraph":
@@ -670,7 +672,7 @@ class AttentionGraph:
         loops = self._loops("with_self_loops")
         if self._runs:
             return self | loops
-        added = (loops - self).src
+        added = (loops - self)._src
         return self._like(edges=(torch.cat([self._src, added]), torch.cat([self._dst, added])))
 
     def without_self_loops(self) -> "AttentionGraph":
@@ -729,7 +731,7 @@ class AttentionGraph:
             return self._like(intervals=(start, torch.maximum(start, torch.minimum(runs[1], runs[3]))))
         few, many = (other, self) if self._runs else (self, other)
         common = few._find_in(many)
-        return self._like(edges=once(few.src[common], few.dst[common], self.num_dst))
+        return self._like(edges=once(few._src[common], few._dst[common], self.num_dst))
 
     def __sub__(self, other: "AttentionGraph") -> "AttentionGraph":
         """Edges of this graph that another one over the same tokens has not; each once, ordered by sender."""
@@ -866,19 +868,29 @@ class AttentionGraph:
             return dgl.graph(ends, num_nodes=self.num_src)
         return dgl.heterograph({("src", "attends", "dst"): ends}, {"src": self.num_src, "dst": self.num_dst})
 
+    def _numbers(self) -> Known:
+        """What is known of the graph itself, wherever it is."""
+        return {name: x for name, x in self._known.items() if isinstance(x, int) and name != "prepared"}
+
     def __getstate__(self) -> dict[str, Any]:
         """Without what has been derived from it, which is made anew, unless edges in lists were prepared."""
-        light = {}
+        known: Known = {}
         if "prepared" in self._known and not self.in_intervals:
-            light = {name: x for name, x in self._known.items() if isinstance(x, (int, tuple, Tensor))}
+            tensors = (Tensor, tuple)  # a cost is a tuple, too, of a machine and a device
+            known = {
+                name: x for name, x in self._known.items() if isinstance(x, tensors) and "_cost" not in name
+            }
+            known |= self._numbers() | {"prepared": True}
         place = torch.empty(0, device=self.device)  # which loading may map to another
-        return vars(self) | {"_known": light, "_key": None, "device": place}
+        held = self._given_runs, self._given_lists
+        return {"sides": (self.num_src, self.num_dst), "held": held, "known": known, "place": place,
+                "same": self.self_attention, "lengths": self.lengths}  # fmt: skip
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        device = state["device"].device
-        key = None if state["lengths"] is None else (state["lengths"], device)
-        known = state["_known"] if key is None else shared(key)
-        vars(self).update(state, device=device, _key=key, _known=known)
+        (num_src, num_dst), (runs, lists) = state["sides"], state["held"]
+        one_set, device = state["same"], state["place"].device
+        self._hold(num_src, None if one_set else num_dst, runs, lists, state["lengths"], device)
+        self._known.update(state["known"])
 
     def __repr__(self) -> str:
         sides = f"{self.num_src}" if self.self_attention else f"{self.num_src} -> {self.num_dst}"
@@ -898,13 +910,13 @@ def ascends(graph: AttentionGraph) -> bool:
 
 @per_graph
 def _spans(graph: AttentionGraph) -> tuple[Tensor, Tensor]:
-    assert graph.lengths is not None  # asked of no other
+    assert graph.lengths is not None  # only called on those
     return graph.lengths.spans(graph.device)
 
 
 @per_graph
 def _lists_of_runs(graph: AttentionGraph) -> tuple[Tensor, Tensor]:
-    assert graph._runs is not None  # asked of no other
+    assert graph._runs is not None  # only called on those
     start, stop = graph._runs
     dst, place = places(stop - start)
     src, order = (start[dst] + place).sort(stable=True)
@@ -913,7 +925,7 @@ def _lists_of_runs(graph: AttentionGraph) -> tuple[Tensor, Tensor]:
 
 @per_graph
 def _count(graph: AttentionGraph) -> int:
-    assert graph._runs is not None  # asked of no other
+    assert graph._runs is not None  # only called on those
     if graph.lengths is not None:
         return graph.lengths.num_edges()
     return int((graph._runs[1] - graph._runs[0]).sum())

@@ -88,6 +88,8 @@ def _find(graph: Any, name: str, find: Callable[..., Any], numbers: tuple[int, .
     with _lock:
         if _shared.get(graph._key) is graph._known:
             _sizes[graph._key] = _sizes.get(graph._key, 0) + size_of(found)
+            if _sizes[graph._key] > BYTES:
+                del _shared[graph._key], _sizes[graph._key]  # too large to be kept; the others stay
             while sum(_sizes.values()) > BYTES:
                 _forget_oldest()
 

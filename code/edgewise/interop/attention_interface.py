@@ -1,6 +1,7 @@
 """Models of Hugging Face's transformers on a graph, through their ``AttentionInterface``."""
 
 import asyncio
+import copy
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 from edgewise.graphs import AttentionGraph
 from edgewise.graphs.per_graph import per_graph
 from edgewise.message_passing import attention_weights, propagate_attention
-from edgewise.validation import InputError, check_bool, kind_of
+from edgewise.validation import InputError, check_bool, check_count, kind_of
 
 HARMLESS = {
     "is_causal", "position_ids", "cache_position", "use_cache", "num_items_in_batch",
@@ -84,7 +85,7 @@ def attend_along(
         raise TypeError(f"graph must be an AttentionGraph or a function, got {type(graph).__name__}")
     _register()
     inner = _model_in(model)
-    stacks = _check_promise(inner)
+    stacks = _check_supported(inner)
     along = _Along(inner, graph, edge_bias, engine, check_bool("need_weights", need_weights))
     _mine.set((*_mine.get(), along))
     _anybodys.append(along)
@@ -96,7 +97,8 @@ def attend_along(
         along.given, along.weights = None, {}
     asked = set(along.numbers)
     silent = ([i for i, layer in enumerate(m) if asked.isdisjoint(layer.modules())] for m in stacks)
-    if (along.called or asked) and (missing := min(silent, key=len, default=[])):
+    missing = min(silent, key=len, default=[])
+    if missing and (along.called or (asked and len(missing) == len(stacks[0]))):
         raise InputError(f"layers {missing} of {_kind(inner)} did not ask transformers' AttentionInterface")
 
 
@@ -195,10 +197,11 @@ _last: WeakKeyDictionary[nn.Module, _Along] = WeakKeyDictionary()
 def _open() -> tuple[_Along, ...]:
     """The ``with`` blocks around, innermost first; of this thread and task those that have not ended.
 
-    What has ended in those that this one was started from stays, so that a call after its end is refused.
+    Blocks inherited from a parent task are kept after they end, so that calls through them are refused.
     """
-    mine, here = _mine.get(), _here()
+    mine = _mine.get()
     if any(each.given is None for each in mine):
+        here = _here()
         mine = tuple(each for each in mine if each.given is not None or each.owner != here)
         _mine.set(mine)
     return mine[::-1]
@@ -225,7 +228,7 @@ def _along_of(module: nn.Module) -> _Along | None:
 
 
 LEAKING: dict[str, str] = {"mobilebert": "embeddings of neighbours"}
-"""Families of models in which tokens hear of others past attention, found by :func:`check_along`, and how."""
+"""Families of models in which tokens reach others past attention, found by :func:`check_along`, and how."""
 
 
 def _kind(model: nn.Module) -> str:
@@ -233,8 +236,8 @@ def _kind(model: nn.Module) -> str:
     return str(config.model_type)
 
 
-def _check_promise(model: nn.Module) -> list[nn.ModuleList]:
-    """Return the stacks of a model's layers; refuse a model that a graph would not be all of."""
+def _check_supported(model: nn.Module) -> list[nn.ModuleList]:
+    """Return the stacks of a model's layers; refuse a model whose tokens also mix outside attention."""
     config: Any = model.config
     kind, text = _kind(model), config.get_text_config()
     modules = [*model.modules()]
@@ -242,9 +245,7 @@ def _check_promise(model: nn.Module) -> list[nn.ModuleList]:
     if (config.is_encoder_decoder and not encoder) or getattr(config, "add_cross_attention", False):
         raise InputError(f"{kind} attends from one text to another; attend_along is for a single text")
     if getattr(text, "index_topk", None):
-        raise InputError(
-            f"{kind} selects by an index of its own whom tokens attend to, which a graph would lose"
-        )
+        raise InputError(f"{kind} picks by an indexer of its own (index_topk) which tokens attend to which")
     if kind in LEAKING:
         raise InputError(f"{kind} mixes tokens past its attention: {LEAKING[kind]}")
     count = getattr(text, "num_hidden_layers", 0)
@@ -257,43 +258,31 @@ def _check_promise(model: nn.Module) -> list[nn.ModuleList]:
 
 
 def check_along(model: nn.Module, num_tokens: int = 7) -> None:
-    """See that in a model inside of :func:`attend_along` no token hears of another without an edge.
+    """See that in a copy of a model inside of :func:`attend_along` no token is reached without an edge.
 
     The embedding of one token is made NaN, on a graph where each attends to itself alone: whoever else turns
-    NaN has heard of it. For models of a single text; parameters, buffers, mode and random state stay.
+    NaN was influenced by it. For models of a single text.
 
     Raises
     ------
     InputError
-        If another token has, or if ``attend_along`` refuses the model.
+        If another token was, or if ``attend_along`` refuses the model.
     """
-    inner: Any = _model_in(model)
-    embedding, modes = inner.get_input_embeddings(), {m: m.training for m in inner.modules()}
-    buffers = {name: x.clone() for name, x in inner.named_buffers()}
-    place, device = num_tokens // 2, embedding.weight.device
-
-    def silence(module: nn.Module, given: Any, output: Tensor) -> Tensor:
-        marked = output.clone()
-        marked[:, place] = torch.nan
-        return marked
-
-    hook = embedding.register_forward_hook(silence)
-    try:
-        ids = torch.arange(1, num_tokens + 1, device=device)[None]
-        without = {"use_cache": False} if hasattr(inner.config, "use_cache") else {}
-        loops = AttentionGraph.from_cu_seqlens(range(num_tokens + 1)).to(device)
-        with torch.no_grad(), torch.random.fork_rng(), attend_along(inner.eval(), loops, engine="scatter"):
-            states = inner(ids, **without)[0]
-    finally:
-        hook.remove()
-        for module, training in modes.items():
-            module.training = training
-        for name, x in inner.named_buffers():
-            x.copy_(buffers[name])
-    heard = states.isnan().flatten(2).any(2).any(0).nonzero().flatten().tolist()
-    if heard != [place]:
+    own: Any = _model_in(model)
+    inner = copy.deepcopy(own.base_model).eval()
+    position = check_count("num_tokens", num_tokens, 2) // 2
+    embedding = inner.get_input_embeddings()
+    middle = torch.tensor([position], device=embedding.weight.device)
+    embedding.register_forward_hook(lambda module, given, output: output.index_fill(1, middle, torch.nan))
+    ids = torch.arange(1, num_tokens + 1, device=middle.device)[None]
+    no_cache = {"use_cache": False} if hasattr(inner.config, "use_cache") else {}
+    loops = AttentionGraph.from_cu_seqlens(range(num_tokens + 1)).to(middle.device)
+    with torch.no_grad(), torch.random.fork_rng(), attend_along(inner, loops, engine="scatter"):
+        states = inner(ids, **no_cache)[0]  # [1, n, d]
+    reached = states[0].isnan().any(1).nonzero().flatten().tolist()
+    if reached != [position]:
         raise InputError(
-            f"in {_kind(inner)} tokens {heard} heard of token {place}, which has no edge to them"
+            f"in {_kind(inner)} tokens {reached} are influenced by token {position} without an edge"
         )
 
 
@@ -313,9 +302,17 @@ def _model_in(model: nn.Module) -> nn.Module:
     return inner
 
 
-@per_graph
 def _within(graph: AttentionGraph, window: int) -> AttentionGraph:
     """Without edges from ``window`` places before the receiver, and farther."""
+    packed = graph.lengths
+    if packed is None or not (graph.self_attention or len(packed.senders) == 1):
+        return _cut_before(graph, window)
+    left = window - 1 if packed.left is None else min(packed.left, window - 1)
+    return AttentionGraph.of_packed(packed._replace(left=left), graph.device)
+
+
+@per_graph
+def _cut_before(graph: AttentionGraph, window: int) -> AttentionGraph:
     senders = None if graph.self_attention else [0, graph.num_src]
     near = AttentionGraph.from_cu_seqlens([0, graph.num_dst], senders, window=(window - 1, -1))
     return graph & near.to(graph.device)
@@ -390,28 +387,16 @@ def _along_graph(
 
 
 def _mask(own: Callable[..., Any], *, config: Any, **given: Any) -> Any:
+    """``transformers``' mask function: in a ``with`` no mask, if there is nothing that a graph would lose."""
     along = next((each for each in _open() if id(config) in each.configs), None)
     if along is None:
         return own(config=config, **given)
     along.called, along.local = True, given.get("local_size") or along.local
-    return _no_mask(**given)
-
-
-def _no_mask(
-    *,
-    q_length: int,
-    kv_length: int,
-    q_offset: int | Tensor = 0,
-    kv_offset: int = 0,
-    attention_mask: Tensor | None = None,
-    **_: Any,
-) -> None:
-    """``transformers``' mask function: nothing, if there is nothing that a graph would lose."""
-    if attention_mask is not None and not bool(attention_mask.all()):
+    mask, tokens = given.get("attention_mask"), int(given.get("q_offset", 0)) + given["q_length"]
+    if mask is not None and not bool(mask.all()):
         raise InputError(
             "attention_mask marks padding, which a graph leaves out: pack the tokens, or cut edges"
         )
-    if int(q_offset) + q_length != kv_offset + kv_length:
-        raise InputError(
-            f"the cache holds {kv_length} keys for {int(q_offset) + q_length} tokens: use one that grows"
-        )
+    if tokens != given.get("kv_offset", 0) + given["kv_length"]:
+        raise InputError(f"the cache holds {given['kv_length']} keys for {tokens} tokens: use one that grows")
+    return None

@@ -140,14 +140,14 @@ def prepare(graph: AttentionGraph, num_heads: int, head_dim: int, edge_dim: int 
     if edge_dim:
         attr, proj = q.new_zeros(graph.num_edges, edge_dim), q.new_zeros(edge_dim, heads, width)
     bias = q.new_zeros(graph.num_edges, heads) if not graph.in_intervals and attr is None else None
-    before = {**graph._known}
+    before = "prepared" in graph._known
     graph._known["prepared"] = True
     try:
         with torch.no_grad():
             propagate_attention(graph, q, k, k, edge_bias=bias, edge_attr=attr, edge_proj=proj)
-    except BaseException:  # nothing is half prepared
-        graph._known.clear()
-        graph._known.update(before)
+    except BaseException:
+        if not before:
+            del graph._known["prepared"]
         raise
     return graph
 
@@ -155,7 +155,7 @@ def prepare(graph: AttentionGraph, num_heads: int, head_dim: int, edge_dim: int 
 def _finite(*tensors: Tensor, bias: OnEdges) -> bool:
     """Whether all numbers are finite, asked of a CPU alone: it would halt a GPU or end a compiled program.
 
-    Biases of minus infinity are; others show in the output, but for half precision.
+    Biases of -inf are fine; +inf and NaN show up in the output, except in half precision.
     """
     if tensors[0].device.type != "cpu" or torch.compiler.is_compiling() or in_a_transform():
         return True
