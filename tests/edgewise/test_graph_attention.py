@@ -219,8 +219,10 @@ def hooked(linear):
     return linear
 
 
-def adapted(dropout):
-    config = LoraConfig(target_modules=["0"], lora_dropout=dropout, r=1, init_lora_weights=False)
+def adapted(dropout, bias=False):
+    config = LoraConfig(
+        target_modules=["0"], lora_dropout=dropout, r=1, init_lora_weights=False, lora_bias=bias
+    )
     return inject_adapter_in_model(config, nn.Sequential(nn.Linear(2, 4, bias=False)))[0]
 
 
@@ -272,6 +274,7 @@ def mapped(edge):
         (lambda: mapped(nn.Linear(2, 4)), ValueError, "must be an nn.Linear .* without bias"),
         (lambda: mapped(nn.Sequential(nn.Linear(2, 4, bias=False))), ValueError, "must be an nn.Linear"),
         (lambda: mapped(hooked(nn.Linear(2, 4, bias=False))), ValueError, "dropout or hooks.*edge_bias"),
+        (lambda: mapped(adapted(0.0, bias=True)), ValueError, "without bias"),
         (lambda: mapped(adapted(0.1)), ValueError, "LoRA are fine. without bias, dropout or hooks"),
         (lambda: to_torch(changed(GraphAttention(4, 2), "value")), TypeError, "value must be a plain Linear"),
         (lambda: from_pyg(changed(TransformerConv(4, 2), "lin_key")), TypeError, "must be a plain Linear"),

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgewise import GraphAttention, cost
+from edgewise import GraphAttention, cost, prepare
 from edgewise import graphs as makers
 from edgewise.graphs import AttentionGraph, batch, bipartite, causal, complete, window
 from edgewise.graphs import dgl as dgl_import
@@ -188,6 +189,25 @@ def test_nothing_that_is_written_into_what_a_graph_hands_out_changes_it(graph, s
     for name in ("num_src", "src", "lengths", "anything"):
         with pytest.raises(AttributeError):
             setattr(graph, name, 1)
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, STATES["travelled"]])
+def test_copies_made_in_inference_mode_serve_training(again):
+    x = torch.ones(3, 4, requires_grad=True)
+    cut = window(3, 1, 0).restrict(torch.tensor([True, False, True]))
+    for graph in (causal(3), cut, AttentionGraph(long([0]), long([1]), 3)):
+        with torch.inference_mode():
+            graph = again(graph)
+        GraphAttention(4, 2, engine="scatter")(graph, x).sum().backward()
+
+
+def test_what_fails_to_be_prepared_is_not():
+    with pytest.raises(ValueError, match="edge_dim must be at least 0"):
+        prepare(TWICE, 1, 1, edge_dim=-1)
+    full = mock.patch("edgewise.message_passing.operation.propagate_attention", side_effect=MemoryError)
+    with full, pytest.raises(MemoryError):
+        prepare(TWICE, 1, 1)
+    assert "prepared" not in TWICE._known
 
 
 def test_device_move_keeps_the_graph():

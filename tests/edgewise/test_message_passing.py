@@ -350,8 +350,12 @@ class TestPlan:
         newest = plan_tiles(complete([5]))
         assert plan_tiles(complete([5])) is newest
         assert plan_tiles(complete([4])) is not last
-        monkeypatch.setattr(per_graph, "GRAPHS", 0)
-        assert plan_tiles(complete([5])) is not newest
+        newest = plan_tiles(complete([5]))
+        plan_tiles(complete([400, 3]))  # too large to be kept, and no reason to forget others
+        assert plan_tiles(complete([5])) is newest
+        monkeypatch.setattr(per_graph, "GRAPHS", len(per_graph._shared))
+        complete([6])
+        assert len(per_graph._shared) == per_graph.GRAPHS
 
     def test_tall_and_wide_tiles_do_not_share_a_bucket(self):
         plan = plan_tiles(bipartite([300, 3], [3, 300]))
