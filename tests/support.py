@@ -171,14 +171,9 @@ def planned(graph, num_heads, head_dim):
     """The graph on the meta device, with the plan that was made for it on the CPU."""
     plan, places = plan_tiles(graph), [x.to("meta") for x in score_places(graph)]
     there = graph.to("meta")
-    there._known.update(
-        graph._known
-        | {
-            "plan_tiles": replace(plan, lay_out=lambda: plan.tensors.to(torch.device("meta"))),
-            "score_places": places,
-            f"_cost {num_heads} {head_dim}": cost(graph, num_heads, head_dim)._replace(engine="tiles"),
-        }
-    )
+    taken = cost(graph, num_heads, head_dim)._replace(engine="tiles")
+    there._known.update(graph._known | {"score_places": places, f"_cost {num_heads} {head_dim}": taken})
+    there._known["plan_tiles"] = replace(plan, lay_out=lambda: plan.tensors.to(torch.device("meta")))
     return there
 
 

@@ -185,7 +185,7 @@ def check_ids(name: str, ids: Tensor, size: int) -> None:
     if not isinstance(ids, Tensor) or ids.dtype != torch.int64:
         raise TypeError(f"{name} must be a tensor of int64, got {kind_of(ids)}")
     check_real_device(name, ids)
-    if ids.device.type in LATER:
+    if ids.is_cuda:
         assert_soon(ids == ids.clamp(0, size - 1), f"{name} must lie in 0..{size - 1}")
     elif ids.numel():
         low, high = (int(x) for x in ids.aminmax())
@@ -194,13 +194,9 @@ def check_ids(name: str, ids: Tensor, size: int) -> None:
             raise ValueError(f"{name} must lie in 0..{size - 1}, got {worst}")
 
 
-LATER = ("cuda", "meta")
-"""Devices that are not waited for."""
-
-
 def assert_soon(holds: Tensor, message: str) -> None:
     """Raise a ``ValueError`` unless something holds; a GPU, which would have to halt, stops later."""
-    if holds.device.type in LATER:
+    if holds.is_cuda:
         torch._assert_async(holds.all(), message)
     elif not bool(holds.all()):
         raise ValueError(message)

@@ -56,7 +56,7 @@ def test_a_block_mask_is_the_mask(graph):
 def test_a_long_text_has_few_blocks_and_the_rows_of_its_mask():
     graph = window(65_536, 300, 20)
     blocks = graph.to_block_mask()
-    assert not graph.has_edge_lists
+    assert "_lists_of_runs" not in graph._known
     assert max(x.numel() for x in (blocks.kv_indices, blocks.full_kv_indices)) == 512**2
     for row in torch.randint(65_536, (20,)).tolist():
         counts = (blocks.kv_num_blocks, blocks.full_kv_num_blocks)

@@ -54,7 +54,7 @@ class StepLayer(nn.Module):
         if not self.dot:
             return self.gat(graph, x)
         q, k, v = self.qkv(x).unflatten(-1, (3, self.num_heads, -1)).unbind(1)
-        engine = "scatter" if graph.has_edge_lists else "auto"  # a plan for each new graph would not pay
+        engine = "auto" if graph.in_intervals else "scatter"  # a plan for each new graph would not pay
         return propagate_attention(graph, q, k, v, engine=engine).flatten(1)
 
     def _update(self, x: Tensor, new: Tensor, last: bool = False) -> Tensor:

@@ -24,7 +24,7 @@ from edgewise.graphs.dgl import load_dgl
 from edgewise.graphs.ordering import cuthill_mckee, once, places
 from edgewise.graphs.packing import Packed
 from edgewise.graphs.per_graph import Known, per_graph, shared
-from edgewise.validation import LATER, assert_soon, check_bool, check_count, check_counts, check_ids, kind_of
+from edgewise.validation import assert_soon, check_bool, check_count, check_counts, check_ids, kind_of
 
 if TYPE_CHECKING:
     import networkx
@@ -110,7 +110,7 @@ class AttentionGraph:
         check_ids("start", start, check_count("num_src", num_src) + 1)
         check_ids("stop", stop, num_src + 1)
         _check_lists("start and stop", start, stop)
-        if start.device.type in LATER:
+        if start.is_cuda:
             assert_soon(start <= stop, "start must not exceed stop")
         elif bool((start > stop).any()):
             bad = int((start > stop).nonzero()[0])
@@ -499,11 +499,6 @@ class AttentionGraph:
             raise ValueError(
                 "a matrix has one entry for each pair of tokens, the graph two edges of the same pair"
             )
-
-    @property
-    def has_edge_lists(self) -> bool:
-        """Whether the graph's edges exist as lists, as given or once derived."""
-        return self._given_lists is not None or _lists_of_runs.__name__ in self._known
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> "AttentionGraph":
         """Return the same graph on another device."""
