@@ -91,6 +91,8 @@ def in_dgl(device: str = "cpu") -> dict[str, Callable[..., Tensor]]:
     return {name: partial(_of_any_edges, way) for name, way in ways.items()}
 
 
-def _of_any_edges(way: Callable[..., Tensor], graph: AttentionGraph, *fields: Tensor) -> Tensor:
+def _of_any_edges(
+    way: Callable[..., Tensor], graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor
+) -> Tensor:
     """Where no message is sent, DGL makes no field of sums, which are zero."""
-    return (way if graph.num_edges else scatter)(graph, *fields)
+    return (way if graph.num_edges else scatter)(graph, q, k, v)

@@ -13,4 +13,10 @@ from support import check_propagation, edge_graphs, interval_graphs
 def test_each_is_dense_attention_on_any_graph(graph, heads, width, large_scores):
     assert len(in_dgl()) == 3
     for attend in in_dgl().values():
-        check_propagation(graph, attend, heads, width, 100.0 if large_scores else None)
+        check_propagation(
+            graph,
+            lambda graph, q, k, v, way=attend: way(graph, q=q, k=k, v=v),
+            heads,
+            width,
+            100.0 if large_scores else None,
+        )
