@@ -365,28 +365,10 @@ class AttentionGraph:
         return cls(src, dst, graph.num_src_nodes(), None if same else graph.num_dst_nodes())
 
     @classmethod
-    def _of(
-        cls,
-        num_src: int,
-        num_dst: int | None,
-        intervals: tuple[Tensor, Tensor] | None = None,
-        edges: tuple[Tensor, Tensor] | None = None,
-        lengths: Packed | None = None,
-        device: torch.device | None = None,
-    ) -> "AttentionGraph":
-        """Build without checks, of tensors that nobody else has, what is right by construction.
-
-        Parameters
-        ----------
-        num_src, num_dst : int
-            Tokens of each side; ``num_dst`` is ``None`` for self-attention.
-        intervals, edges : tuple of two Tensor
-            One of the two: ``start`` and ``stop`` for each receiver, or ``src`` and ``dst``.
-        lengths, device : Packed and torch.device, optional
-            What determines the whole graph, alone or with the intervals that follow from it.
-        """
+    def _of(cls, num_src: int, num_dst: int | None, *held: Any, **form: Any) -> "AttentionGraph":
+        """Build without checks, of what is right by construction, as :meth:`_hold` takes it."""
         graph = cls.__new__(cls)
-        graph._hold(num_src, num_dst, intervals, edges, lengths, device)
+        graph._hold(num_src, num_dst, *held, **form)
         return graph
 
     def _hold(
@@ -398,6 +380,17 @@ class AttentionGraph:
         lengths: Packed | None = None,
         device: torch.device | None = None,
     ) -> None:
+        """Hold tensors that nobody else has.
+
+        Parameters
+        ----------
+        num_src, num_dst : int
+            Tokens of each side; ``num_dst`` is ``None`` for self-attention.
+        intervals, edges : tuple of two Tensor
+            One of the two: ``start`` and ``stop`` for each receiver, or ``src`` and ``dst``.
+        lengths, device : Packed and torch.device, optional
+            What determines the whole graph, alone or with the intervals that follow from it.
+        """
         held = intervals or edges
         if held is not None:
             device = held[0].device

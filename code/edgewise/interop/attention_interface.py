@@ -112,10 +112,8 @@ class _Along:
         self.modules = WeakSet(model.modules())
         self.configs = {id(module.config) for module in self.modules if hasattr(module, "config")}
         self.given: tuple[Graphs, Biases | None, str] | None = (graph, edge_bias, engine)  # until its end
-        self.called, self.numbers = (
-            False,
-            WeakKeyDictionary[nn.Module, int](),
-        )  # of the layers that have asked
+        self.called = False  # for a mask
+        self.numbers = WeakKeyDictionary[nn.Module, int]()  # of the layers that have asked
         self.owner = _here()
         given = (getattr(module, "layer_idx", None) for module in model.modules())
         self.next = 1 + max((number for number in given if number is not None), default=-1)
