@@ -23,6 +23,7 @@ WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 # Some time after the screen has changed its size, the theme lets the keyboard reach what scrolls.
 REACHED = """() => [...document.querySelectorAll("pre, .cell_output > .output")].every(box =>
     (box.tabIndex === 0) === (box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight))"""
+ALL = [*PAGES, "genindex.html", "search.html"]
 FRAMES = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 
@@ -48,7 +49,7 @@ def visit(browser, address, **options):
     return tab
 
 
-@pytest.fixture(scope="module", params=[*PAGES, "genindex.html", "search.html"])
+@pytest.fixture(scope="module", params=ALL)
 def page(request, browser, site):
     tab = visit(browser, site + request.param)
     tab.name = request.param
@@ -186,7 +187,7 @@ KINDS = """() => {
 }"""
 
 
-def violations(tab, contrast_alone=False):
+def violations(tab):
     """What axe-core finds of WCAG 2.2 A and AA."""
     tab.evaluate("axe => { (0, eval)(axe); }", AXE)
     rest = {"runOnly": WCAG, "rules": {"color-contrast": {"enabled": False}}}
@@ -196,9 +197,9 @@ def violations(tab, contrast_alone=False):
             const run = async (where, options) =>
                 (await axe.run(where, {{ ...common, ...options }})).violations;
             const contrast = await run({{ include: ({KINDS})() }}, {{ runOnly: ["color-contrast"] }});
-            return rest ? [...contrast, ...await run(document, rest)] : contrast;
+            return [...contrast, ...await run(document, rest)];
         }}""",
-        None if contrast_alone else rest,
+        rest,
     )
     return [(fault["id"], [node["target"] for node in fault["nodes"]][:5]) for fault in found]
 
@@ -231,36 +232,22 @@ FAINT = """() => {
 }"""
 
 
-DAILY = ("index", "01-attention", "08-translation", "lab", "using")
-"""Pages that are looked at in two looks in every run; others in one, and all in four in the nightly run."""
-
-
-@pytest.mark.parametrize(
-    "look", [pytest.param(x, marks=[pytest.mark.nightly] * (x != "narrow-dark")) for x in LOOKS]
-)
+@pytest.mark.parametrize("look", ["one", *(pytest.param(x, marks=pytest.mark.nightly) for x in LOOKS)])
 def test_page_is_open_to_everybody(page, look):
-    check_look(page, look)
+    """In one look, every second page wide and light, the others narrow and dark; in all by night.
 
-
-@pytest.mark.parametrize("name", DAILY)
-def test_some_are_in_light_too(browser, site, name):
-    tab = visit(browser, f"{site}book/{name}.html")
-    check_look(tab, "wide-light")
-    tab.context.close()
-
-
-def check_look(page, look):
-    """Nothing sticks out; axe-core finds no violation of WCAG 2.2 A or AA, nor of contrast in light."""
-    size, scheme = LOOKS[look]
+    Nothing sticks out; axe-core finds no violation of WCAG 2.2 A or AA.
+    """
+    looks = ("wide-light", "narrow-dark")
+    size, scheme = LOOKS[looks[ALL.index(page.name) % 2] if look == "one" else look]
     page.set_viewport_size(size)
     page.emulate_media(color_scheme=scheme)
     page.evaluate(FRAMES)
     page.wait_for_function("scheme => document.documentElement.dataset.theme === scheme", arg=scheme)
     assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
     assert page.evaluate(FAINT) == []
-    if look in ("narrow-dark", "wide-light"):
-        page.wait_for_function(REACHED, polling=50)
-        assert violations(page, contrast_alone=look == "wide-light") == []
+    page.wait_for_function(REACHED, polling=50)
+    assert violations(page) == []
 
 
 @pytest.mark.parametrize("look", ["wide-light", "narrow-dark"])

@@ -338,8 +338,8 @@ def _register() -> None:
     def get_mask(self: Any, name: str) -> Callable[..., Any]:
         return partial(_mask, masks(self, name)) if _anybodys else masks(self, name)
 
-    AttentionInterface.get_interface = get_interface  # type: ignore[method-assign]
-    AttentionMaskInterface.__getitem__ = get_mask  # type: ignore[method-assign]
+    AttentionInterface.get_interface = get_interface
+    AttentionMaskInterface.__getitem__ = get_mask
 
 
 def _attention(own: Callable[..., Any], module: nn.Module, *given: Any, **options: Any) -> Any:
