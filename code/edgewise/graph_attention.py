@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from edgewise.graphs import AttentionGraph
-from edgewise.message_passing.arguments import check_bias, check_graph, check_states
+from edgewise.graphs.attention_graph import check_graph
+from edgewise.message_passing.arguments import check_bias, check_states
 from edgewise.message_passing.operation import ENGINES, KERNELS, attention_weights, propagate_attention
 from edgewise.message_passing.precision import HALF
 from edgewise.validation import (

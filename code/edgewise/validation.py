@@ -160,10 +160,12 @@ def kind_of(x: object) -> str:
 
 def check_floats(name: str, x: object) -> None:
     """Raise ``TypeError`` unless ``x`` is a floating-point tensor."""
-    if not isinstance(x, Tensor) or not x.is_floating_point():
+    if not isinstance(x, Tensor) or not x.is_floating_point() or x.itemsize < 2:
         raise TypeError(f"{name} must be a floating-point tensor, got {kind_of(x)}")
     if x.is_nested:
         raise TypeError(f"{name} is a nested tensor; its rows are wanted, torch.cat({name}.unbind())")
+    if x.layout != torch.strided:
+        raise TypeError(f"{name} must be a dense tensor, got one of layout {x.layout}")
 
 
 def check_tokens(name: str, ids: Tensor, size: int) -> None:

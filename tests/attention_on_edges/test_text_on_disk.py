@@ -121,6 +121,7 @@ def resumed(folder):
     return [(parameters_to_vector(run.model.parameters()).tolist(), run.losses) for run in (whole, parts)]
 
 
+@pytest.mark.nightly
 def test_a_run_resumes_bit_for_bit_in_one_process_and_in_two(own_cache, tmp_path):
     for whole, parts in [resumed(tmp_path / "one"), *in_team(resumed, tmp_path / "two")]:
         assert whole == parts

@@ -279,6 +279,8 @@ def mapped(edge):
         (lambda: to_torch(changed(GraphAttention(4, 2), "value")), TypeError, "value must be a plain Linear"),
         (lambda: from_pyg(changed(TransformerConv(4, 2), "lin_key")), TypeError, "must be a plain Linear"),
         (lambda: plain(three, torch.nested.nested_tensor([GOOD])), TypeError, r"torch\.cat\(query\.unbind"),
+        (lambda: plain(three, GOOD.to_sparse()), TypeError, "dense tensor, .* layout torch.sparse_coo"),
+        (lambda: plain(three, GOOD.to(torch.float8_e4m3fn)), TypeError, "got torch.float8"),
         (lambda: from_pyg(TransformerConv(-1, 2)), ValueError, "does not know its widths yet"),
     ],
 )

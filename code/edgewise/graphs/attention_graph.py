@@ -24,7 +24,15 @@ from edgewise.graphs.dgl import load_dgl
 from edgewise.graphs.ordering import cuthill_mckee, once, places
 from edgewise.graphs.packing import Packed
 from edgewise.graphs.per_graph import Known, per_graph, shared
-from edgewise.validation import assert_soon, check_bool, check_count, check_counts, check_ids, kind_of
+from edgewise.validation import (
+    assert_soon,
+    check_bool,
+    check_count,
+    check_counts,
+    check_each,
+    check_ids,
+    kind_of,
+)
 
 if TYPE_CHECKING:
     import networkx
@@ -157,7 +165,7 @@ class AttentionGraph:
         cu_k: Tensor | Sequence[int] | None = None,
         *,
         causal: bool = False,
-        window: tuple[int, int] = (-1, -1),
+        window: int | tuple[int, int] = -1,
         num_tokens: int | tuple[int, int] | None = None,
     ) -> "AttentionGraph":
         """Packed sequences with FlashAttention's arguments, in its meaning.
@@ -171,7 +179,7 @@ class AttentionGraph:
             same place, as in decoding with a cache. Without it both are the same tokens.
         causal : bool
             Whether a token attends to nothing after its own place.
-        window : tuple of two int
+        window : int or tuple of two int
             How many places before and after it a token attends to; -1 for all.
         num_tokens : int or tuple of two int, optional
             Tokens, or queries and keys. With it nothing is read from a GPU before the graph is trained on,
@@ -183,7 +191,7 @@ class AttentionGraph:
             If offsets are not integers that begin with 0 and never fall, there are not as many on both sides,
             or a side of the window is below -1.
         """
-        left, right = (None if check_count("window", x, -1) < 0 else x for x in window)
+        left, right = (None if x < 0 else x for x in check_each("window", window, 2, "side", -1))
         right = 0 if check_bool("causal", causal) else right
         tokens = num_tokens if isinstance(num_tokens, tuple) else (num_tokens, num_tokens)
         for count in tokens if num_tokens is not None else ():
@@ -323,6 +331,8 @@ class AttentionGraph:
         Row ``j`` has an entry at ``i`` where ``j`` attends to ``i``, so that ``matrix @ x`` adds up what the
         receivers get. ``matrix.tocoo().data`` fits as biases.
         """
+        if not hasattr(matrix, "tocoo"):
+            raise TypeError(f"matrix must be sparse, such as scipy.sparse.csr_array, got {kind_of(matrix)}")
         entries = matrix.tocoo()
         num_dst, num_src = entries.shape
         if check_bool("self_attention", self_attention) and num_dst != num_src:
@@ -391,6 +401,8 @@ class AttentionGraph:
         lengths, device : Packed and torch.device, optional
             What determines the whole graph, alone or with the intervals that follow from it.
         """
+        if max(num_src, num_dst or 0) >= 2**31:  # pairs of tokens are numbered in int64
+            raise ValueError(f"a graph has fewer than 2**31 tokens, got {max(num_src, num_dst or 0)}")
         held = intervals or edges
         if held is not None:
             device = held[0].device
@@ -609,7 +621,7 @@ class AttentionGraph:
         ValueError
             If a slice has a step.
         """
-        if (src.step or 1) != 1 or (dst.step or 1) != 1:
+        if any(not isinstance(s, slice) or s.step not in (None, 1) for s in (src, dst)):
             raise ValueError(f"src and dst must be slices without a step, got {src} and {dst}")
         (first_src, last_src), (first_dst, last_dst) = (
             (s.indices(n)[0], max(s.indices(n)[:2])) for s, n in ((src, self.num_src), (dst, self.num_dst))
@@ -763,8 +775,7 @@ class AttentionGraph:
         return self._runs + other._runs if self._runs and other._runs else None
 
     def _has_tokens_of(self, other: "AttentionGraph") -> bool:
-        if not isinstance(other, AttentionGraph):
-            raise TypeError(f"&, |, - and same_edges take graphs, got {type(other).__name__}")
+        check_graph(other, "the other one")
         return all(getattr(self, x) == getattr(other, x) for x in ("num_src", "num_dst", "self_attention"))
 
     def to_mask(self) -> Tensor:
@@ -885,6 +896,13 @@ class AttentionGraph:
         form = "intervals" if self.in_intervals else "edges"
         count = "?" if self.device.type == "meta" else self.num_edges
         return f"AttentionGraph({sides} tokens, {count} edges, held as {form})"
+
+
+def check_graph(graph: object, name: str = "graph") -> None:
+    """Raise a ``TypeError`` unless it is a graph."""
+    if not isinstance(graph, AttentionGraph):
+        hint = "; AttentionGraph.from_edge_index makes one of pairs" if isinstance(graph, Tensor) else ""
+        raise TypeError(f"{name} must be an AttentionGraph, got {type(graph).__name__}{hint}")
 
 
 @per_graph

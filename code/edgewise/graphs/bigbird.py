@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from edgewise.graphs.attention_graph import AttentionGraph
+from edgewise.graphs.attention_graph import AttentionGraph, check_graph
 from edgewise.graphs.constructors import Sizes, spread, window
 from edgewise.graphs.edge_lists import from_pairs
 from edgewise.graphs.packing import device_of
@@ -66,7 +66,9 @@ def random_links(
     number = "per_token (random tokens that each token attends to)", per_token, 0
     start, stop, most = (x.cpu() for x in spread(sizes, number))
     n = len(start)
-    known = window(n, 0, 0) if besides is None else besides.to("cpu")
+    besides = window(n, 0, 0) if besides is None else besides
+    check_graph(besides, "besides")
+    known = besides.to("cpu")
     if not known.self_attention or known.num_src != n:
         raise ValueError(f"besides must be a graph over the same {n} tokens, got {known}")
     most = torch.minimum(most, stop - start)

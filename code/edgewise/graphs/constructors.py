@@ -6,7 +6,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from edgewise.graphs.attention_graph import AttentionGraph
+from edgewise.graphs.attention_graph import AttentionGraph, check_graph
 from edgewise.graphs.edge_lists import from_pairs
 from edgewise.graphs.ordering import places
 from edgewise.graphs.packing import Packed, device_of
@@ -141,9 +141,8 @@ def batch(graphs: Sequence[AttentionGraph]) -> AttentionGraph:
     graphs = list(graphs)
     if not graphs:
         raise ValueError("batch needs at least one graph, got none")
-    for graph in graphs:
-        if not isinstance(graph, AttentionGraph):
-            raise TypeError(f"batch takes graphs, got {type(graph).__name__}")
+    for i, graph in enumerate(graphs):
+        check_graph(graph, f"graphs[{i}]")
     same = graphs[0].self_attention
     if any(g.self_attention != same for g in graphs):
         raise ValueError("batch takes graphs of self-attention or of cross-attention, not both at once")

@@ -1,11 +1,12 @@
 """Products of graphs, and with them images, volumes and videos: tokens on a grid, row by row."""
 
+import math
 from functools import reduce
 
 import torch
 from torch import Tensor
 
-from edgewise.graphs.attention_graph import AttentionGraph
+from edgewise.graphs.attention_graph import AttentionGraph, check_graph
 from edgewise.graphs.constructors import Sizes, complete, window
 from edgewise.graphs.ordering import once
 from edgewise.validation import check_counts, check_each
@@ -21,6 +22,8 @@ def product(outer: AttentionGraph, inner: AttentionGraph) -> AttentionGraph:
     ``h`` rows of ``w`` tokens is
     ``product(window(h, 0, 0), complete(w)) | product(complete(h), window(w, 0, 0))``.
     """
+    check_graph(outer, "outer")
+    check_graph(inner, "inner")
     n, num_dst = inner.num_src, outer.num_dst * inner.num_dst
     sides = outer.num_src * n, None if outer.self_attention and inner.self_attention else num_dst
     if outer._runs and inner._runs:
@@ -86,5 +89,6 @@ def grid_blocks(shape: Sizes, block: Sizes, shift: Sizes = 0) -> AttentionGraph:
     shifts = check_each("shift", shift, len(axes), "axis")
     if any(s >= b for s, b in zip(shifts, blocks, strict=True)):
         raise ValueError(f"shift must be less than block on each axis, got {shifts} and {blocks}")
+    complete(math.prod(axes))  # more tokens than a graph may have are refused before they are cut
     cuts = [[0, *range(s, n, b), n] for n, b, s in zip(axes, blocks, shifts, strict=True)]
     return reduce(product, [complete(torch.tensor(cut).diff()) for cut in cuts], complete(1))

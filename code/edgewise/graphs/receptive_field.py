@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from edgewise.graphs.attention_graph import AttentionGraph
+from edgewise.graphs.attention_graph import AttentionGraph, check_graph
 from edgewise.validation import check_count
 
 
@@ -22,10 +22,12 @@ def receptive_field(graph: AttentionGraph, layers: int) -> Tensor:
     ValueError
         If the graph is not self-attention or ``layers`` is negative.
     """
+    check_graph(graph)
     if not graph.self_attention:
         raise ValueError(f"graph must be self-attention, over one set of tokens, got {graph}")
     step = graph.to_mask().float()
-    known = [torch.eye(graph.num_src, dtype=torch.bool, device=graph.device)]
-    for _ in range(check_count("layers", layers)):
-        known.append(known[-1] | (step @ known[-1].float() > 0))
-    return torch.stack(known)
+    known = torch.eye(graph.num_src, dtype=torch.bool, device=graph.device)
+    known = known.repeat(check_count("layers", layers) + 1, 1, 1)
+    for i in range(layers):
+        known[i + 1] = known[i] | (step @ known[i].float() > 0)
+    return known

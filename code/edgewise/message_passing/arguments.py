@@ -7,15 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.graphs import AttentionGraph
+from edgewise.graphs.attention_graph import check_graph
 from edgewise.message_passing.precision import HALF
 from edgewise.validation import check_floats, check_real, is_plain
-
-
-def check_graph(graph: AttentionGraph) -> None:
-    """Raise a ``TypeError`` unless it is a graph."""
-    if not isinstance(graph, AttentionGraph):
-        hint = "; AttentionGraph.from_edge_index makes one of pairs" if isinstance(graph, Tensor) else ""
-        raise TypeError(f"graph must be an AttentionGraph, got {type(graph).__name__}{hint}")
 
 
 def check_states(

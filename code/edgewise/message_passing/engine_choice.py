@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from edgewise.graphs import AttentionGraph
+from edgewise.graphs.attention_graph import check_graph
 from edgewise.graphs.per_graph import per_graph
-from edgewise.message_passing.arguments import check_graph
 from edgewise.message_passing.pattern import count_edges, runs_sparse
 from edgewise.message_passing.precision import HALF, OnEdges
 from edgewise.message_passing.tile_plan import FILLS, is_one_tile, plan_tiles

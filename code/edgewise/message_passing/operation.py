@@ -7,11 +7,11 @@ from torch import Tensor
 from torch.linalg import vector_norm
 
 from edgewise.graphs import AttentionGraph
+from edgewise.graphs.attention_graph import check_graph
 from edgewise.message_passing.arguments import (
     as_many_heads,
     check_bias,
     check_features,
-    check_graph,
     check_tensors,
     scaled,
 )
