@@ -55,6 +55,9 @@ def test_no_bit_may_flip(tmp_path):
         path.write_bytes(changed)
         with pytest.raises(files.CheckpointError, match="is damaged"):
             files.load_checkpoint(path, CONFIG)
+    path.write_bytes(content)
+    with pytest.raises(files.CheckpointError, match="is damaged, renamed"):
+        files.load_checkpoint(path.rename(tmp_path / "step-00000002.pt"), CONFIG)
 
 
 def test_what_is_no_file_of_steps_is_passed_over(tmp_path):

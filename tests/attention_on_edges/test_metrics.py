@@ -3,6 +3,7 @@ import math
 import pytest
 
 from attention_on_edges.corpora.preparation import moses, plain
+from attention_on_edges.corpora.tokenization import BPE
 from attention_on_edges.runs import metrics, scores
 from attention_on_edges.runs.metrics import alignment_error_rate, bleu, exact_match, token_accuracy
 from attention_on_edges.studies.bleu import paired_tests
@@ -30,6 +31,8 @@ ONE_FOR_A_LIST = {
     "exact match": lambda: exact_match(TEXT, TEXT),
     "numbers": lambda: token_accuracy([1, 2], [1, 2]),
     "none in it": lambda: bleu([TEXT, None], [TEXT, TEXT]),
+    "a set": lambda: bleu({TEXT}, [TEXT]),
+    "pieces": lambda: BPE.train([TEXT], 256).numbers(TEXT),
     "moses": lambda: moses(TEXT, "en"),
     "plain": lambda: plain(TEXT, "en"),
     "decoding": lambda: scores.decode(None, TranslationDataset({}, ["a", "b"]), ["a", "b"]),

@@ -72,6 +72,9 @@ class TestStudy:
         assert results.figures("h 1", "loss") == [results.rows[0]["loss"]]
         with pytest.raises(ValueError, match="variant must be one of h 1; got 'h 3'"):
             results.figures("h 3", "loss")
+        (tmp_path / "studies" / "small.json").rename(tmp_path / "studies" / "other.json")
+        with pytest.raises(InputError, match=r"other\.json is the study 'small'"):
+            load_study("other")
 
     def test_variants_are_compared_by_their_ranges(self):
         def results(task="sort", updates=5):

@@ -45,6 +45,7 @@ REFUSED = {
     r"layers \[0\] of minimax did not ask": lambda: hf.MiniMaxConfig(
         **GROUPED, num_local_experts=2, layer_types=["linear_attention", "full_attention"]
     ),
+    "llama scales all tokens": lambda: hf.LlamaConfig(**GROUPED, token_dropout=True),
     "llama picks by an indexer of its own": lambda: hf.LlamaConfig(**GROUPED, index_topk=4),
     "mobilebert mixes tokens past its attention": lambda: hf.MobileBertConfig(vocab_size=40),
     r"jamba has layers with a convolution": lambda: hf.JambaConfig(
@@ -314,6 +315,18 @@ class TestTheGraphIsTheCalls:
 
         late = []
         asyncio.run(all_of_them())
+
+    def test_a_task_that_first_runs_after_the_end(self):
+        model = made(CONFIGS["Llama"]())
+
+        async def late():
+            with attend_along(model, WINDOWS[0]):
+                task = asyncio.create_task(asyncio.to_thread(passed, model))
+            return await task
+
+        attention_interface._last.clear()  # or other models' calls would tell
+        with pytest.raises(InputError, match="after the end of its `with"):
+            asyncio.run(late())
 
     @pytest.mark.parametrize("where", ["a thread", "a task"])
     def test_a_generator_that_is_closed_elsewhere(self, called, where):

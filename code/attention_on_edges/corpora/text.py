@@ -5,6 +5,7 @@ import re
 import tarfile
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ def listed(name: str, given: object, of: type | tuple[type, ...] = str) -> list[
         If it is a text or no list, or something else is in it.
     """
     what = "texts" if of is str else "sequences"
-    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+    if isinstance(given, (str, bytes, AbstractSet)) or not isinstance(given, Iterable):
         raise TypeError(f"{name} must be a list of {what}, got {type(given).__name__}: {given!r:.40}")
     found = list(given)
     for number, each in enumerate(found):

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from attention_on_edges.corpora.text import listed
 from edgewise.validation import InputError, check_count
 
 
@@ -51,7 +52,8 @@ class BPE:
             initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
             show_progress=False,
         )
-        tokenizer.train_from_iterator((f" {line}" for line in lines), trainer)
+        given = listed("lines", lines) if isinstance(lines, str) else lines
+        tokenizer.train_from_iterator((" " + line for line in given), trainer)
         return cls(tokenizer)
 
     @classmethod
@@ -83,11 +85,12 @@ class BPE:
 
     def split(self, text: str) -> list[str]:
         """Text to pieces."""
-        return self._tokenizer.encode(f" {text}").tokens
+        return self._tokenizer.encode(" " + text).tokens
 
     def numbers(self, texts: Sequence[str]) -> list[list[int]]:
         """Texts to the numbers of their pieces in :attr:`symbols`, many at a time."""
-        return [found.ids for found in self._tokenizer.encode_batch([f" {text}" for text in texts])]
+        spaced = [" " + text for text in listed("texts", texts)]
+        return [found.ids for found in self._tokenizer.encode_batch(spaced)]
 
     def join(self, pieces: Sequence[str]) -> str:
         """Pieces to text; the inverse of :meth:`split`. Bytes that form no character become U+FFFD."""

@@ -76,8 +76,10 @@ def alignment_error_rate(found: Sequence[Links], sure: Sequence[Links], possible
     sure, possible : sequence of set of pairs
         S and P of the gold standard; a sure link counts as possible too.
     """
-    hits = sum(len(a & s) + len(a & (s | p)) for a, s, p in zip(found, sure, possible, strict=True))
-    total = some("links", sum(len(a) + len(s) for a, s in zip(found, sure, strict=True)))
+    gold = paired(sure, possible, set)
+    links = [(a, s, s | p) for (a, s), (_, p) in zip(paired(found, sure, set), gold, strict=True)]
+    total = some("links", sum(len(a) + len(s) for a, s, _ in links))
+    hits = sum(len(a & s) + len(a & p) for a, s, p in links)
     return 1 - hits / total
 
 

@@ -102,7 +102,10 @@ class Results:
         rows = [row for row in self.rows if row["variant"] == variant]
         if not rows:
             raise ValueError(f"variant must be one of {', '.join(self.variants)}; got {variant!r}")
-        return [row[figure] for row in rows if "diverged_at" not in row]
+        found = [row[figure] for row in rows if "diverged_at" not in row]
+        if not found:
+            raise ValueError(f"all runs of {variant!r} have diverged")
+        return found
 
     def difference(self, variant: str, other: str, figure: str) -> Difference:
         """Compare one metric of two variants that had the same data and budget.
@@ -148,7 +151,10 @@ class Results:
             {row["seed"]: row[figure] for row in self.rows if row["variant"] == name and figure in row}
             for name in (variant, other)
         )
-        found = ttest_rel(*zip(*[(one[seed], two[seed]) for seed in one if seed in two], strict=True))
+        pairs = [(one[seed], two[seed]) for seed in one if seed in two]
+        if not pairs:
+            raise ValueError(f"{variant!r} and {other!r} have no seed in common")
+        found = ttest_rel(*zip(*pairs, strict=True))
         low, high = map(float, found.confidence_interval(0.95))
         return (low + high) / 2, low, high
 
@@ -286,4 +292,7 @@ def load_study(name: str) -> Results:
     if not path.is_file():
         there = ", ".join(sorted(p.stem for p in folder.glob("*.json"))) or "none"
         raise UnknownNameError(f"no study {name!r} in {folder}; there are: {there}")
-    return Results(**read_json(path, is_sealed=True))
+    found = Results(**read_json(path, is_sealed=True))
+    if found.config["name"] != name:
+        raise InputError(f"{path} is the study {found.config['name']!r}")
+    return found

@@ -96,7 +96,8 @@ def rename_durably(fresh: Path, path: Path) -> None:
 def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any], config: Mapping[str, Any]) -> None:
     """Write the state of a run after ``step`` updates into its folder; keep the checkpoint before it.
 
-    The file is a SHA-256 of what follows, which PyTorch wrote: one bit that flips makes another state.
+    The file is a SHA-256 of its name and of what follows, which PyTorch wrote: one bit that flips makes
+    another state.
 
     Parameters
     ----------
@@ -112,10 +113,14 @@ def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any], config: M
     folder.mkdir(parents=True, exist_ok=True)
     buffer = io.BytesIO()
     torch.save({"config": json.dumps(config), "state": dict(state)}, buffer)
-    data = buffer.getvalue()
-    write_atomically(folder / f"step-{step:08d}.pt", hashlib.sha256(data).digest() + data)
+    path, data = folder / f"step-{step:08d}.pt", buffer.getvalue()
+    write_atomically(path, _digest(path, data) + data)
     for old in checkpoints(folder)[:-KEPT]:
         old.unlink()
+
+
+def _digest(path: Path, data: bytes) -> bytes:
+    return hashlib.sha256(path.name.encode() + data).digest()
 
 
 def load_checkpoint(path: Path, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -129,7 +134,7 @@ def load_checkpoint(path: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     try:
         content = path.read_bytes()
         digest, data = content[:32], content[32:]
-        if hashlib.sha256(data).digest() != digest:
+        if _digest(path, data) != digest:
             raise ValueError("it does not have its checksum")
         found = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
         theirs, state = json.loads(found["config"]), found["state"]
@@ -138,7 +143,7 @@ def load_checkpoint(path: Path, config: Mapping[str, Any]) -> dict[str, Any]:
             raise
         before = [other.name for other in checkpoints(path.parent) if other.name < path.name]
         rest = f"; {before[-1]} is before it, from which a run goes on if it is removed" if before else ""
-        raise CheckpointError(f"{path} is damaged, or of an older version{rest}") from error
+        raise CheckpointError(f"{path} is damaged, renamed, or of an older version{rest}") from error
     ours = json.loads(json.dumps(config))
     if theirs != ours:
         raise CheckpointError(f"{path} is of another configuration: {difference(theirs, ours)}")

@@ -31,6 +31,7 @@ from edgewise.validation import (
     check_counts,
     check_each,
     check_ids,
+    check_real_device,
     kind_of,
 )
 
@@ -318,6 +319,7 @@ class AttentionGraph:
             raise TypeError(f"mask must be a tensor of bool (True = attends), got {kind_of(mask)}")
         if mask.dim() != 2:
             raise ValueError(f"mask must be [num_dst, num_src], got {list(mask.shape)}")
+        check_real_device("mask", mask)
         num_dst, num_src = mask.shape
         if check_bool("self_attention", self_attention) and num_dst != num_src:
             raise ValueError(f"self-attention needs a square mask, got {list(mask.shape)}")
@@ -424,10 +426,10 @@ class AttentionGraph:
         """By what graphs are equal and share what is known."""
         return None if self.lengths is None else (self.lengths, self.device)
 
-    def __setattr__(self, name: str, value: object) -> None:
+    def __setattr__(self, name: str, value: object = None) -> None:
         raise AttributeError(f"a graph does not change, so {name} cannot be set: make another one")
 
-    __delattr__ = __setattr__  # type: ignore[assignment]
+    __delattr__ = __setattr__
 
     def _like(self, **form: Any) -> "AttentionGraph":
         """Build a graph over the same tokens."""

@@ -46,7 +46,8 @@ def attend_along(
 
     The graph says who attends to whom, in place of causality and padding; of its edges, a sliding window of
     the model still leaves out what it always does. Positions remain the model's: packed texts need
-    ``position_ids``. The rows of a batch share the graph. Calls of other threads and tasks are not concerned.
+    ``position_ids``. So does what sound or pixels pass before the first layer. The rows of a batch share the
+    graph. Calls of other threads and tasks are not concerned.
 
     With a cache, receivers are the new tokens, and senders all tokens in it, the new ones last; a sliding
     layer's cache forgets the oldest, so count from the end. A function makes the graph of each step: ``lambda
@@ -225,7 +226,7 @@ def _along_of(module: nn.Module) -> _Along | None:
     return along
 
 
-LEAKING: dict[str, str] = {"mobilebert": "embeddings of neighbours"}
+LEAKING = {"mobilebert": "embeddings of neighbours", "pegasus_x": "an encoder that attends in blocks"}
 """Families of models in which tokens reach others past attention, found by :func:`check_along`, and how."""
 
 
@@ -244,6 +245,8 @@ def _check_supported(model: nn.Module) -> list[nn.ModuleList]:
         raise InputError(f"{kind} attends from one text to another; attend_along is for a single text")
     if getattr(text, "index_topk", None):
         raise InputError(f"{kind} picks by an indexer of its own (index_topk) which tokens attend to which")
+    if getattr(config, "token_dropout", False):
+        raise InputError(f"{kind} scales all tokens by how many are masked: set token_dropout=False")
     if kind in LEAKING:
         raise InputError(f"{kind} mixes tokens past its attention: {LEAKING[kind]}")
     count = getattr(text, "num_hidden_layers", 0)
@@ -266,10 +269,11 @@ def check_along(model: nn.Module, num_tokens: int = 7) -> None:
     InputError
         If another token was, or if ``attend_along`` refuses the model.
     """
-    own: Any = _model_in(model)
-    inner = copy.deepcopy(own.base_model).eval()
+    whole: Any = copy.deepcopy(_model_in(model)).eval()
+    inner, embedding = whole.base_model, whole.get_input_embeddings()
     position = check_count("num_tokens", num_tokens, 2) // 2
-    embedding = inner.get_input_embeddings()
+    if not isinstance(embedding, nn.Embedding):
+        raise InputError(f"check_along is for models of a text; {_kind(inner)} embeds something else")
     middle = torch.tensor([position], device=embedding.weight.device)
     embedding.register_forward_hook(lambda module, given, output: output.index_fill(1, middle, torch.nan))
     ids = torch.arange(1, num_tokens + 1, device=middle.device)[None]
@@ -329,7 +333,7 @@ def _register() -> None:
 
     def get_interface(self: Any, attn_implementation: str, default: Callable[..., Any]) -> Callable[..., Any]:
         own = theirs(self, attn_implementation, default)
-        concerned = _anybodys or (not torch.compiler.is_compiling() and _last)
+        concerned = _anybodys or (not torch.compiler.is_compiling() and (_last or _mine.get()))
         if not concerned:
             return own
         programs = "torch._dynamo" in sys.modules  # importing it takes a second, and slows what is eager

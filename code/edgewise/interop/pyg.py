@@ -38,10 +38,11 @@ def from_pyg(conv: Any, engine: str = "auto") -> GraphAttention:
     check_plain("conv", conv, TransformerConv)
     if conv.beta:
         raise ValueError("a TransformerConv with beta=True has a gate, which GraphAttention has not")
-    if conv.aggr not in ("add", "sum") or conv.flow != "source_to_target":
+    sums = type(conv.aggr_module).__name__ == "SumAggregation"
+    if not sums or conv.flow != "source_to_target":
         raise ValueError(
             "GraphAttention adds up messages from sources to targets; the TransformerConv has "
-            f"aggr={conv.aggr!r} and flow={conv.flow!r}"
+            f"aggr={conv.aggr_module} and flow={conv.flow!r}"
         )
     if any(isinstance(p, nn.UninitializedParameter) for p in conv.parameters()):
         raise ValueError("the TransformerConv does not know its widths yet: pass a graph through it first")

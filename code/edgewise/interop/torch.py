@@ -61,8 +61,10 @@ def from_torch(module: nn.Module, engine: str = "auto") -> Any:
         return _with_parts(layer, module)
     if type(module) is nn.TransformerEncoder:
         check_plain("module", module, nn.TransformerEncoder)
-        layers = (from_torch(layer, engine) for layer in module.layers)
-        return GraphEncoder(layers, copy.deepcopy(module.norm)).train(module.training)
+        made = {layer: from_torch(layer, engine) for layer in module.layers}  # one may be there twice
+        encoder = GraphEncoder((made[layer] for layer in module.layers), copy.deepcopy(module.norm))
+        encoder.training = module.training
+        return encoder
     raise TypeError(
         "module must be an nn.MultiheadAttention, nn.TransformerEncoderLayer or nn.TransformerEncoder, "
         f"got {kind_of(module)}"
@@ -122,12 +124,14 @@ def to_torch(module: nn.Module) -> Any:
         return _with_parts(layer, module)
     if isinstance(module, GraphEncoder):
         check_plain("module", module, GraphEncoder)
-        layers = [to_torch(layer) for layer in module.layers]
+        made = {layer: to_torch(layer) for layer in module.layers}
+        layers = [made[layer] for layer in module.layers]
         norm = copy.deepcopy(module.norm)
         none: Any = nn.Identity()
         encoder = nn.TransformerEncoder(none, 0, norm, enable_nested_tensor=False)
         encoder.layers, encoder.num_layers = nn.ModuleList(layers), len(layers)
-        return encoder.train(module.training)
+        encoder.training = module.training
+        return encoder
     if not isinstance(module, GraphAttention):
         raise TypeError(f"module must be a GraphAttention or come from from_torch, got {kind_of(module)}")
     check_plain("module", module, GraphAttention)
@@ -143,6 +147,11 @@ def to_torch(module: nn.Module) -> Any:
         batch_first=True, device=first.weight.device, dtype=first.weight.dtype,
     )  # fmt: skip
     parts = (module.query, module.key, module.value)
+    groups: Any = [[x.bias for x in parts], [x.weight for x in parts][: 3 * (new.in_proj_weight is not None)]]
+    if any(len({(x.dtype, x.requires_grad) for x in xs if x is not None}) > 1 for xs in groups):
+        raise ValueError(
+            "query, key and value become one tensor: they must all be learned or none, in one dtype"
+        )
     apart = new.q_proj_weight, new.k_proj_weight, new.v_proj_weight
     weights = apart if new.in_proj_weight is None else new.in_proj_weight.chunk(3)
     for theirs, ours in zip(weights, parts, strict=True):
@@ -159,7 +168,8 @@ def to_torch(module: nn.Module) -> Any:
 def _with_parts(new: nn.Module, old: nn.Module) -> nn.Module:
     for name in PARTS:
         setattr(new, name, copy.deepcopy(getattr(old, name)))
-    return new.train(old.training)
+    new.training = old.training
+    return new
 
 
 def take(linear: nn.Linear, weight: Tensor, bias: Tensor | None) -> None:
