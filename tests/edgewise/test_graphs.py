@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from edgewise import GraphAttention, cost, prepare
 from edgewise import graphs as makers
@@ -195,10 +196,20 @@ def test_nothing_that_is_written_into_what_a_graph_hands_out_changes_it(graph, s
 def test_copies_made_in_inference_mode_serve_training(again):
     x = torch.ones(3, 4, requires_grad=True)
     cut = window(3, 1, 0).restrict(torch.tensor([True, False, True]))
-    for graph in (causal(3), cut, AttentionGraph(long([0]), long([1]), 3)):
+    for graph in (causal(3), cut, prepare(AttentionGraph(long([0]), long([1]), 3), 2, 2)):
         with torch.inference_mode():
             graph = again(graph)
-        GraphAttention(4, 2, engine="scatter")(graph, x).sum().backward()
+        bias = torch.zeros(graph.num_edges, 2, requires_grad=True)
+        for engine in ("scatter", "csr", "tiles"):
+            GraphAttention(4, 2, engine=engine)(graph, x, edge_bias=bias).sum().backward()
+
+
+def test_what_is_found_where_tensors_are_not_real_is_not_kept():
+    with FakeTensorMode():
+        window(8, 2, 0).reverse()
+    torch.func.functionalize(lambda x: window(8, 2, 0).reverse().src + x)(torch.zeros(1))
+    assert window(8, 2, 0)._known == {}
+    assert window(8, 2, 0).reverse().same_edges(window(8, 0, 2))
 
 
 def test_what_fails_to_be_prepared_is_not():

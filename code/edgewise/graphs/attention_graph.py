@@ -583,7 +583,8 @@ class AttentionGraph:
     def select_receivers(self, receivers: Tensor) -> "AttentionGraph":
         """Return the graph into some receivers, renumbered in their order; senders do not change.
 
-        Edges keep their order; copies of one edge follow each other.
+        Edges that were given keep their order; copies of one edge follow each other. Those of a graph in
+        interval form are ordered by sender, as ever.
 
         Parameters
         ----------
@@ -816,6 +817,7 @@ class AttentionGraph:
         ValueError
             If there is not one row per edge, or two edges have the same sender and the same receiver.
         """
+        edge_values = torch.as_tensor(edge_values)
         if len(edge_values) != self.num_edges:
             raise ValueError(
                 f"edge_values must have one row per edge ({self.num_edges}), got {len(edge_values)}"
@@ -833,6 +835,7 @@ class AttentionGraph:
         ValueError
             If it is no such matrix.
         """
+        matrix = torch.as_tensor(matrix)
         if matrix.shape[-2:] != (self.num_dst, self.num_src):
             expected = f"[..., {self.num_dst}, {self.num_src}]"
             raise ValueError(f"matrix must be {expected}, receivers by senders, got {list(matrix.shape)}")
@@ -891,7 +894,8 @@ class AttentionGraph:
         (num_src, num_dst), (runs, lists) = state["sides"], state["held"]
         one_set, device = state["same"], state["place"].device
         self._hold(num_src, None if one_set else num_dst, runs, lists, state["lengths"], device)
-        self._known.update(state["known"])
+        real = not torch.is_inference_mode_enabled()  # whose tensors would not serve training
+        self._known.update({name: x for name, x in state["known"].items() if real or isinstance(x, int)})
 
     def __repr__(self) -> str:
         sides = f"{self.num_src}" if self.self_attention else f"{self.num_src} -> {self.num_dst}"
@@ -933,9 +937,9 @@ def _lists_of_runs(graph: AttentionGraph) -> tuple[Tensor, Tensor]:
 
 @per_graph
 def _count(graph: AttentionGraph) -> int:
-    assert graph._runs is not None  # only called on those
     if graph.lengths is not None:
         return graph.lengths.num_edges()
+    assert graph._runs is not None  # only called on those
     return int((graph._runs[1] - graph._runs[0]).sum())
 
 

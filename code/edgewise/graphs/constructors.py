@@ -88,6 +88,7 @@ def spread(sizes: Sizes, *numbers: tuple[str, object, int]) -> list[Tensor]:
     all tokens is cut to one more than these.
     """
     lengths = check_counts("sizes", sizes)
+    complete(lengths)  # refuses more tokens than a graph may have
     size, n = torch.tensor(lengths, dtype=torch.int64, device=device_of(sizes)), sum(lengths)
     given = [check_each(name, values, len(lengths), "sequence", least) for name, values, least in numbers]
     cut = [size.new_tensor([min(x, n + 1) for x in values]) for values in given]

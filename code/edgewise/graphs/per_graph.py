@@ -75,15 +75,17 @@ def per_graph(find: Callable[..., Value]) -> Callable[..., Value]:
                 torch._dynamo.graph_break(msg=OUTSIDE)  # with fullgraph an error that says so
             programs = torch.compiler.is_compiling() or "torch._dynamo" in sys.modules
             outside = torch.compiler.disable(_find, reason=OUTSIDE) if programs else _find
-            outside(graph, name, find, numbers)
+            return outside(graph, name, find, numbers)
         return graph._known[name]
 
     return ask
 
 
-def _find(graph: Any, name: str, find: Callable[..., Any], numbers: tuple[int, ...]) -> None:
+def _find(graph: Any, name: str, find: Callable[..., Any], numbers: tuple[int, ...]) -> Any:
     with torch.inference_mode(False):
-        found = find(graph, *numbers)
+        found, like = find(graph, *numbers), torch.empty(0)
+    if type(like) is not Tensor or torch._is_functional_tensor(like):
+        return found  # of a mode in which tensors are not real, which is not kept
     graph._known[name] = found
     with _lock:
         if _shared.get(graph._key) is graph._known:
@@ -92,6 +94,7 @@ def _find(graph: Any, name: str, find: Callable[..., Any], numbers: tuple[int, .
                 del _shared[graph._key], _sizes[graph._key]  # too large to be kept; the others stay
             while sum(_sizes.values()) > BYTES:
                 _forget_oldest()
+    return found
 
 
 def size_of(found: Any) -> int:

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.graphs import AttentionGraph
-from edgewise.graphs.per_graph import per_graph
 from edgewise.message_passing import attention_weights, propagate_attention
 from edgewise.validation import InputError, check_bool, check_count, kind_of
 
@@ -95,7 +94,7 @@ def attend_along(
     finally:  # perhaps in another thread or task, which closes a generator: see _open
         _mine.set(tuple(each for each in _mine.get() if each is not along))
         _anybodys.remove(along)
-        along.given, along.weights = None, {}
+        along.given, along.cut, along.weights = None, None, {}
     asked = set(along.numbers)
     silent = ([i for i, layer in enumerate(m) if asked.isdisjoint(layer.modules())] for m in stacks)
     missing = min(silent, key=len, default=[])
@@ -118,6 +117,7 @@ class _Along:
         self.owner = _here()
         given = (getattr(module, "layer_idx", None) for module in model.modules())
         self.next = 1 + max((number for number in given if number is not None), default=-1)
+        self.cut: tuple[AttentionGraph, int, AttentionGraph] | None = None  # the last one by a window
         self.local: int | None = None  # the window or chunk of the model's masks
 
     def _number(self, module: nn.Module) -> int:
@@ -131,6 +131,18 @@ class _Along:
             self.numbers[module] = self.next if number is None else number
             self.next += number is None
         return self.numbers[module]
+
+    def _within(self, graph: AttentionGraph, window: int) -> AttentionGraph:
+        """Without edges from ``window`` places before the receiver, and farther."""
+        packed = graph.lengths
+        if packed is not None and (graph.self_attention or len(packed.senders) == 1):
+            left = window - 1 if packed.left is None else min(packed.left, window - 1)
+            return AttentionGraph.of_packed(packed._replace(left=left), graph.device)
+        if self.cut is None or self.cut[:2] != (graph, window):
+            senders = None if graph.self_attention else [0, graph.num_src]
+            near = AttentionGraph.from_cu_seqlens([0, graph.num_dst], senders, window=(window - 1, -1))
+            self.cut = graph, window, graph & near.to(graph.device)
+        return self.cut[2]
 
     def attend(
         self,
@@ -154,7 +166,7 @@ class _Along:
                 f"the graph has {taken.num_dst} receivers and {taken.num_src} senders, "
                 f"the row {len(q)} and {len(k)}"
             )
-        near = taken if window is None else _within(taken, window)
+        near = taken if window is None else self._within(taken, window)
         if bias is not None and near.num_edges < taken.num_edges:
             raise InputError(f"edge_bias is of edges that the model's window of {window} leaves out")
         if bias is not None:
@@ -302,22 +314,6 @@ def _model_in(model: nn.Module) -> nn.Module:
     if not any(isinstance(x, AttentionInterface) for file in files for x in vars(sys.modules[file]).values()):
         raise InputError(f"{inner.config.model_type} does not ask transformers' AttentionInterface")
     return inner
-
-
-def _within(graph: AttentionGraph, window: int) -> AttentionGraph:
-    """Without edges from ``window`` places before the receiver, and farther."""
-    packed = graph.lengths
-    if packed is None or not (graph.self_attention or len(packed.senders) == 1):
-        return _cut_before(graph, window)
-    left = window - 1 if packed.left is None else min(packed.left, window - 1)
-    return AttentionGraph.of_packed(packed._replace(left=left), graph.device)
-
-
-@per_graph
-def _cut_before(graph: AttentionGraph, window: int) -> AttentionGraph:
-    senders = None if graph.self_attention else [0, graph.num_src]
-    near = AttentionGraph.from_cu_seqlens([0, graph.num_dst], senders, window=(window - 1, -1))
-    return graph & near.to(graph.device)
 
 
 @cache
