@@ -19,8 +19,10 @@ from edgewise.validation import (
     check_floats,
     check_probability,
     check_real,
-    is_hooked,
 )
+
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+"""What a module of PyTorch has of hooks; by name, as compilers follow."""
 
 OUTPUTS = ("project", "concat", "mean")
 """What becomes of the heads: concatenated and projected, concatenated, or their mean."""
@@ -251,9 +253,9 @@ def edge_matrix(edge: nn.Module, q: Tensor) -> Tensor:
     changed = any(getattr(x, "p", 0) or getattr(x, "bias", None) is not None for x in (linear, *added))
     if (
         kind is not nn.Linear
-        or "forward" in vars(linear)
+        or "forward" in linear.__dict__
         or changed
-        or any(map(is_hooked, (edge, linear, *added)))
+        or any(getattr(x, kind) for x in (edge, linear, *added) for kind in HOOKS)
     ):
         raise ValueError(
             "the layer's edge must be an nn.Linear (parametrizations and LoRA are fine) without bias, "

@@ -73,7 +73,7 @@ def choose(
     if in_a_transform():
         return "scatter"
     new = not graph.in_intervals and "prepared" not in graph._known
-    if (features or new) and _are_few(graph, q.shape[1] * q.shape[2], bool(features)):
+    if (features or new) and _are_few(graph, q.shape[1] * q.shape[2], len(features) > 0):
         return "scatter"
     if features:
         return "triton" if _on_gpu_with_triton(graph) else "csr"
