@@ -83,7 +83,7 @@ def per_graph(find: Callable[..., Value]) -> Callable[..., Value]:
 
 def _find(graph: Any, name: str, find: Callable[..., Any], numbers: tuple[int, ...]) -> Any:
     with torch.inference_mode(False):
-        found, like = find(graph, *numbers), torch.empty(0)
+        found, like = find(graph, *numbers), torch.empty(0, device="cpu")
     if type(like) is not Tensor or torch._is_functional_tensor(like):
         return found  # of a mode in which tensors are not real, which is not kept
     graph._known[name] = found
