@@ -9,7 +9,8 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 
 from edgewise.graphs import random_links, window
-from edgewise.message_passing import propagate_attention, triton_engine, triton_kernels
+from edgewise.propagation import propagate_attention
+from edgewise.propagation.triton import triton_engine, triton_kernels
 
 CASES = [  # graph; dtype; heads; those of keys; biases: dtype, where they begin; attributes; dropout
     *((random_links(n, 2), float32, 16, 16, None, 0, 3, 0.0) for n in (200, 400)),

@@ -12,9 +12,9 @@ from attention_on_edges.live import page as live
 from attention_on_edges.live.element import read
 from attention_on_edges.runs import artifacts
 from attention_on_edges.runs.running import load_translator
+from attention_on_edges.runs.study_results import Results
 from attention_on_edges.studies.cutting_edges import CutTranslation, prune
 from attention_on_edges.studies.measurements import digest_of_weights
-from attention_on_edges.studies.results import Results
 from browser import chromium
 from places import ROOT
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from edgewise.graphs import AttentionGraph, bipartite, causal, complete, window
-from edgewise.message_passing import cost, propagate_attention
-from edgewise.message_passing.tile_plan import plan_tiles, score_places
+from edgewise.propagation import cost, propagate_attention
+from edgewise.propagation.tiles.tile_plan import plan_tiles, score_places
 
 TRITON = pytest.param("triton", marks=pytest.mark.triton)
 """The engine for GPUs, in Triton's interpreter where there is none."""

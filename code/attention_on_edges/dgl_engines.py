@@ -10,7 +10,7 @@ from torch import Tensor
 
 from edgewise.graphs import AttentionGraph, dgl_available, load_dgl
 from edgewise.graphs.per_graph import per_graph
-from edgewise.message_passing.scatter import scatter
+from edgewise.propagation.scatter import scatter
 
 
 @per_graph

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from attention_on_edges.attention import MultiHeadAttention
-from edgewise.message_passing.precision import HALF
+from edgewise.propagation.precision import HALF
 from edgewise.validation import check_bool, check_count, check_ends, check_probability, check_tokens
 
 

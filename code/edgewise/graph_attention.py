@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from edgewise.graphs import AttentionGraph
-from edgewise.graphs.attention_graph import check_graph
-from edgewise.message_passing.arguments import check_bias, check_states
-from edgewise.message_passing.operation import ENGINES, KERNELS, attention_weights, propagate_attention
-from edgewise.message_passing.precision import HALF
+from edgewise.graphs.held_edges import check_graph
+from edgewise.propagation.arguments import check_bias, check_states
+from edgewise.propagation.operation import ENGINES, KERNELS, attention_weights, propagate_attention
+from edgewise.propagation.precision import HALF
 from edgewise.validation import (
     check_bool,
     check_choice,

@@ -7,23 +7,23 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from attention_on_edges.bench import long_texts
-from attention_on_edges.bench.baselines import PaddedAttention
-from attention_on_edges.bench.engines import Workload, engines_case
-from attention_on_edges.bench.harness import Case, format_rows, interleave, measure
-from attention_on_edges.bench.many_graphs import NATURAL, conclude, fit, under_a_mask
-from attention_on_edges.bench.memory import alone
-from attention_on_edges.bench.training import TRAININGS, padded_around
 from attention_on_edges.cli.app import app
 from attention_on_edges.cli.benchmarking import ON_GPU, SUBJECTS
 from attention_on_edges.layers import Dropout
 from attention_on_edges.models.padded import PaddedTransformer
 from attention_on_edges.models.transformer import make_model
 from attention_on_edges.pool import GraphPool
+from attention_on_edges.runs.baselines import PaddedAttention
+from attention_on_edges.runs.engine_cases import Workload, engines_case
+from attention_on_edges.runs.harness import Case, format_rows, interleave, measure
+from attention_on_edges.studies import long_texts
+from attention_on_edges.studies.many_graphs import NATURAL, conclude, fit, under_a_mask
+from attention_on_edges.studies.memory import alone
+from attention_on_edges.studies.training_speed import TRAININGS, padded_around
 from book_support import random_pairs, small_model
 from edgewise.graphs import complete, window
-from edgewise.message_passing import propagate_attention
-from edgewise.message_passing.engine_choice import TERMS, expand
+from edgewise.propagation import propagate_attention
+from edgewise.propagation.engine_choice import TERMS, expand
 from places import ROOT
 from support import random_fields
 
@@ -37,7 +37,7 @@ class TestHarness:
     def test_a_row_tells_what_is_known_and_why_a_contestant_failed(self, monkeypatch):
         times = {"quick": 0.5, "slow": 2.0, "one large matrix product": 2 * 1024**3 / 100}
         monkeypatch.setattr(
-            "attention_on_edges.bench.harness.interleave",
+            "attention_on_edges.runs.harness.interleave",
             lambda running, repeats: {name: times[name] for name in running},
         )
 

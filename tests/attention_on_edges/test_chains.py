@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from attention_on_edges.studies import chains as study
-from attention_on_edges.studies.fitting import FitConfig, fit
+from attention_on_edges.runs import chains as study
+from attention_on_edges.runs.fitting import FitConfig, fit
 from attention_on_edges.tutorial import NoamOpt
 
 

@@ -7,9 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from attention_on_edges.runs.fitting import FitConfig
 from attention_on_edges.studies import citations
 from attention_on_edges.studies.citations import Links, adjacency, measure_links
-from attention_on_edges.studies.fitting import FitConfig
 
 ONES = [torch.tensor([[0, 1]])] * 4
 

@@ -18,9 +18,10 @@ from attention_on_edges.corpora.text import check_alphabet
 from attention_on_edges.corpora.tokenization import BPE
 from attention_on_edges.corpora.tokenizer_config import TokenizerConfig
 from attention_on_edges.runs import artifacts
+from attention_on_edges.runs.study_results import Study
 from attention_on_edges.training.checkpoint_files import checkpoints
 from book_support import FEW, TINY
-from edgewise.message_passing import ENGINES
+from edgewise.propagation import ENGINES
 from edgewise.validation import InputError
 
 
@@ -62,7 +63,7 @@ def test_train_stops_resumes_and_leaves_an_artifact(tmp_path):
 
 
 def test_a_study_writes_its_figures(tmp_path, monkeypatch):
-    monkeypatch.setitem(studies.STUDIES, "s", studies.Study("s", "Why?", (TINY,)))
+    monkeypatch.setitem(studies.STUDIES, "s", Study("s", "Why?", (TINY,)))
     assert call("study", "s", "--out", tmp_path).output == f"{tmp_path / 's.json'}\n"
 
 

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from attention_on_edges import corpora, runs
-from attention_on_edges.bench.many_graphs import ORDERS
 from attention_on_edges.corpora.files import json_digest
 from attention_on_edges.corpora.preparation import prepared
 from attention_on_edges.decoding import greedy
 from attention_on_edges.pool import GraphPool
 from attention_on_edges.runs import EXPERIMENTS, Experiment, UniversalConfig, artifacts
-from attention_on_edges.studies import load_study
+from attention_on_edges.runs.study_results import load_study
+from attention_on_edges.studies.many_graphs import ORDERS
 from attention_on_edges.tasks import ANSWERS, get_dataset
 from book_support import corpus_of, torch_greedy, torch_twin
 from support import assert_equal_as_stated

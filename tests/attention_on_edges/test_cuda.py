@@ -19,7 +19,7 @@ from attention_on_edges.tutorial import NoamOpt
 from book_support import FEW, VOCAB, random_pairs, small_model
 from edgewise import GraphAttention
 from edgewise.graphs import AttentionGraph, bipartite, causal, complete, window
-from edgewise.message_passing import ENGINES, KERNELS, propagate_attention
+from edgewise.propagation import ENGINES, KERNELS, propagate_attention
 from support import TRITON, assert_equal_as_stated, random_fields
 
 devices = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])

@@ -12,7 +12,7 @@ from attention_on_edges.live.chapter_elements import cut_lines
 from attention_on_edges.models import dense
 from attention_on_edges.pool import GraphPool
 from attention_on_edges.runs import artifacts
-from attention_on_edges.studies import load_study
+from attention_on_edges.runs.study_results import load_study
 from attention_on_edges.studies.cutting_edges import KINDS, CutTranslation
 from browser import PHONE, SCREEN
 from edgewise.graphs import causal, complete

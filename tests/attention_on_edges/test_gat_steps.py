@@ -5,9 +5,9 @@ from dataclasses import replace
 import torch
 from torch.nn.functional import elu
 
-from attention_on_edges.studies import gat_steps
-from attention_on_edges.studies.fitting import FitConfig
-from attention_on_edges.studies.gat_steps import STEPS, StepLayer, nodes_right, train_steps
+from attention_on_edges.runs import gat_steps
+from attention_on_edges.runs.fitting import FitConfig
+from attention_on_edges.runs.gat_steps import STEPS, StepLayer, nodes_right, train_steps
 from edgewise.graphs import complete
 
 GENERATOR = torch.Generator().manual_seed(0)

@@ -5,10 +5,9 @@ import torch
 
 from attention_on_edges.decoding import greedy
 from attention_on_edges.models import dense
-from attention_on_edges.runs import ModelConfig
-from attention_on_edges.studies import lens
+from attention_on_edges.runs import ModelConfig, lens
+from attention_on_edges.runs.lens import as_words, decoder_states, encoder_states
 from attention_on_edges.studies.cutting_edges import KINDS, CutTranslation
-from attention_on_edges.studies.lens import as_words, decoder_states, encoder_states
 
 SOURCES = [[3, 4, 5, 6], [7, 3], [8, 9, 10, 4, 5], [11, 6, 6]]
 

@@ -16,7 +16,7 @@ from attention_on_edges.decoding import beam_search, greedy
 from attention_on_edges.live import page as live
 from attention_on_edges.live.element import read
 from attention_on_edges.runs import artifacts
-from attention_on_edges.studies import load_study
+from attention_on_edges.runs.study_results import load_study
 from attention_on_edges.studies.cutting_edges import CutTranslation, prune
 from book_support import PLAIN, noisy
 from browser import PHONE, SCREEN

@@ -14,7 +14,8 @@ from attention_on_edges.pool import GraphPool
 from attention_on_edges.runs import ModelConfig, artifacts
 from attention_on_edges.runs.json_files import read_json
 from attention_on_edges.runs.metrics import bleu, tokenized_bleu
-from attention_on_edges.studies import MEASUREMENTS, alignment, load_study, measurements, syntax
+from attention_on_edges.runs.study_results import load_study
+from attention_on_edges.studies import MEASUREMENTS, alignment, measurements, syntax
 from attention_on_edges.studies import heads as heads_study
 from attention_on_edges.studies.bleu import measure_bleu
 

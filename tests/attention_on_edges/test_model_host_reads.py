@@ -12,7 +12,7 @@ from attention_on_edges.pool import GraphPool
 from attention_on_edges.training import LabelSmoothing
 from attention_on_edges.training.loss import batch_loss
 from edgewise import AttentionGraph, causal, propagate_attention
-from edgewise.message_passing import precision
+from edgewise.propagation import precision
 from support import Operations, assert_steps_read_nothing, planned
 
 

@@ -10,7 +10,7 @@ import torch
 from attention_on_edges.models.transformer import make_model
 from attention_on_edges.pool import GraphPool
 from edgewise.graphs import bipartite, causal, complete
-from edgewise.message_passing import propagate_attention
+from edgewise.propagation import propagate_attention
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "code"))
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles
 
 from attention_on_edges.corpora.graph_data import Molecule, molecules, read_molecule
+from attention_on_edges.runs.fitting import FitConfig
 from attention_on_edges.studies import solubility
-from attention_on_edges.studies.fitting import FitConfig
 from attention_on_edges.studies.solubility import (
     BONDS,
     BOTH,

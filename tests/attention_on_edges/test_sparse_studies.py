@@ -13,12 +13,13 @@ from attention_on_edges.models.reader import Reader
 from attention_on_edges.models.sparse_translator import on_source_graph, partitions
 from attention_on_edges.models.transformer import make_model
 from attention_on_edges.pool import GraphPool
+from attention_on_edges.runs.fitting import FitConfig
+from attention_on_edges.sparse_graphs import binary_partition, dependency_tree, receptive_field
 from attention_on_edges.studies import grammar_edges, recall
-from attention_on_edges.studies.fitting import FitConfig
 from attention_on_edges.studies.grammar_edges import WORD_GRAPHS, Tags, measure_tagger, shared_links
 from attention_on_edges.studies.recall import FIRST, GAP, NUM_HUBS, NUM_QUESTIONS, TASKS, LongData
 from edgewise import causal, complete, window
-from edgewise.graphs import bigbird, binary_partition, dependency_tree, receptive_field
+from edgewise.graphs import bigbird
 
 GRAPHS = {
     "complete": complete,

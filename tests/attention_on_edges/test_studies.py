@@ -6,9 +6,9 @@ import pytest
 
 from attention_on_edges import runs, tasks
 from attention_on_edges.runs import Experiment, ModelConfig, artifacts
-from attention_on_edges.studies import STUDIES, Study, load_study, run_study
-from attention_on_edges.studies import results as studies
-from attention_on_edges.studies.results import Results
+from attention_on_edges.runs import study_results as studies
+from attention_on_edges.runs.study_results import Results, Study, load_study, run_study
+from attention_on_edges.studies import STUDIES
 from attention_on_edges.training import TrainingConfig
 from book_support import TINY
 from edgewise.validation import InputError

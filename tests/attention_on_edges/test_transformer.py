@@ -13,7 +13,7 @@ from attention_on_edges.models.transformer import make_model
 from attention_on_edges.pool import GraphPool
 from book_support import VOCAB, random_pairs, small_model
 from edgewise.graphs import AttentionGraph
-from edgewise.message_passing import ENGINES
+from edgewise.propagation import ENGINES
 from support import assert_equal_as_stated
 
 lengths = st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=4)

@@ -17,7 +17,7 @@ import transformers as hf
 from torch.nn.parallel import DistributedDataParallel
 
 from edgewise import AttentionGraph, attend_along, causal, check_along, complete, window
-from edgewise.interop import attention_interface
+from edgewise.interop import transformers_models
 from edgewise.validation import InputError
 
 SIZES = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
@@ -236,7 +236,7 @@ def test_who_hears_past_the_graph_is_found(monkeypatch):
     check_along(model)
     assert model.training
     assert torch.equal(torch.get_rng_state(), state)
-    monkeypatch.setattr(attention_interface, "LEAKING", {})
+    monkeypatch.setattr(transformers_models, "LEAKING", {})
     narrow = {"embedding_size": 16, "intra_bottleneck_size": 16, "true_hidden_size": 16}
     leaking = hf.MobileBertConfig(vocab_size=40, num_hidden_layers=1, **narrow)
     with pytest.raises(InputError, match=r"tokens \[2, 3, 4\] are influenced by token 3"):
@@ -324,7 +324,7 @@ class TestTheGraphIsTheCalls:
                 task = asyncio.create_task(asyncio.to_thread(passed, model))
             return await task
 
-        attention_interface._last.clear()  # or other models' calls would tell
+        transformers_models._last.clear()  # or other models' calls would tell
         with pytest.raises(InputError, match="after the end of its `with"):
             asyncio.run(late())
 

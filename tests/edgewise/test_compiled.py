@@ -9,9 +9,12 @@ from torch._dynamo.backends.debugging import aot_eager
 
 from edgewise import GraphAttention, causal, from_torch, window
 from edgewise.graphs import random_links
-from edgewise.message_passing import csr, propagate_attention, tile_plan, tiles
-from edgewise.message_passing.pattern import edge_order, pattern_of
-from edgewise.message_passing.precision import all_tensors
+from edgewise.propagation import propagate_attention
+from edgewise.propagation.csr import csr_engine as csr
+from edgewise.propagation.csr.pattern import edge_order, pattern_of
+from edgewise.propagation.precision import all_tensors
+from edgewise.propagation.tiles import tile_plan
+from edgewise.propagation.tiles import tiles_engine as tiles
 from support import TRITON, random_fields
 
 GRAPHS = {

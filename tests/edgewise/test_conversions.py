@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgewise.graphs import AttentionGraph, batch, causal, complete, load_dgl, random_links, window
-from edgewise.message_passing import ENGINES, propagate_attention
+from edgewise.propagation import ENGINES, propagate_attention
 from support import edge_graphs, edges, interval_graphs, random_fields, sizes
 
 G = AttentionGraph

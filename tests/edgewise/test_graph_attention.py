@@ -316,7 +316,7 @@ def test_a_changed_map_of_edges_is_what_its_edges_get(make):
         q, k, v = (f(x).unflatten(1, (2, 2)) for f in (layer.query, layer.key, layer.value))
         extra, graph = layer.edge(attr).unflatten(1, (2, 2)), complete(5)
         scores = (q[graph.dst] * (k[graph.src] + extra)).sum(-1) / 2**0.5
-        shares = edgewise.message_passing.softmax_over_in_edges(graph, scores)
+        shares = edgewise.propagation.softmax_over_in_edges(graph, scores)
         sums = torch.zeros(5, 2, 2).index_add(0, graph.dst, shares[..., None] * (v[graph.src] + extra))
         torch.testing.assert_close(layer(graph, x, edge_attr=attr), layer.out(sums.flatten(1)))
 

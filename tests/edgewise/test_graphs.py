@@ -17,7 +17,7 @@ from edgewise.graphs import AttentionGraph, batch, bipartite, causal, complete, 
 from edgewise.graphs import dgl as dgl_import
 from edgewise.graphs.dgl import dgl_available
 from edgewise.graphs.per_graph import per_graph
-from edgewise.message_passing import plan_tiles
+from edgewise.propagation import plan_tiles
 from support import edge_graphs, edges, interval_graphs, sizes
 
 counts, reach, tokens = st.integers(0, 8), st.integers(0, 4), st.integers(1, 6)
@@ -215,7 +215,7 @@ def test_what_is_found_where_tensors_are_not_real_is_not_kept():
 def test_what_fails_to_be_prepared_is_not():
     with pytest.raises(ValueError, match="edge_dim must be at least 0"):
         prepare(TWICE, 1, 1, edge_dim=-1)
-    full = mock.patch("edgewise.message_passing.operation.propagate_attention", side_effect=MemoryError)
+    full = mock.patch("edgewise.propagation.operation.propagate_attention", side_effect=MemoryError)
     with full, pytest.raises(MemoryError):
         prepare(TWICE, 1, 1)
     assert "prepared" not in TWICE._known
@@ -270,7 +270,6 @@ def test_it_travels_without_what_was_derived_from_it(graph):
         ("causal", makers.random_links, [5, 1]),
         ("causal", makers.dilated, [5, 1, 1]),
         ("causal", makers.bigbird, [5, 1, 1, 1]),
-        ("causal", makers.binary_partition, [5, 1]),
         ("causal", AttentionGraph.from_lengths, [[3]]),
         ("causal", AttentionGraph.from_cu_seqlens, [[0, 3]]),
         ("self_attention", AttentionGraph.from_intervals, [long([0]), long([1]), 1]),

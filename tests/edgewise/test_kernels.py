@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from torch._subclasses import FakeTensorMode
 
 from edgewise.graphs import AttentionGraph, bipartite, causal, complete, random_links, window
-from edgewise.message_passing import propagate_attention
+from edgewise.propagation import propagate_attention
 from support import edge_graphs, interval_graphs, random_fields
 
 block_mask = importlib.import_module("edgewise.graphs.block_mask")
-kernels = importlib.import_module("edgewise.message_passing.varlen")
-operation = importlib.import_module("edgewise.message_passing.operation")
-engine_choice = importlib.import_module("edgewise.message_passing.engine_choice")
+kernels = importlib.import_module("edgewise.propagation.varlen")
+operation = importlib.import_module("edgewise.propagation.operation")
+engine_choice = importlib.import_module("edgewise.propagation.engine_choice")
 
 
 def mask_of(blocks, graph):

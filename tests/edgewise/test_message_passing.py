@@ -22,14 +22,14 @@ from edgewise.graphs import (
     random_links,
     window,
 )
-from edgewise.message_passing import ENGINES, cost, operation, plan_tiles, prepare, propagate_attention
-from edgewise.message_passing import tile_plan as planning
+from edgewise.propagation import ENGINES, cost, operation, plan_tiles, prepare, propagate_attention
+from edgewise.propagation.tiles import tile_plan as planning
 from support import TRITON, edge_graphs, interval_graphs, random_fields
 from support import check_propagation as check
 
 graphs = st.one_of(edge_graphs(), interval_graphs())
-sparse = importlib.import_module("edgewise.message_passing.pattern")
-triton_engine = importlib.import_module("edgewise.message_passing.triton_engine")
+sparse = importlib.import_module("edgewise.propagation.csr.pattern")
+triton_engine = importlib.import_module("edgewise.propagation.triton.triton_engine")
 engines = pytest.mark.parametrize("engine", [*ENGINES, TRITON])
 PIECES = pytest.param("triton in pieces", marks=pytest.mark.triton)
 
@@ -206,7 +206,7 @@ def test_biases_that_are_not_finite_do_what_they_do_to_a_dense_softmax(way, valu
 @given(graph=st.one_of(graphs, edge_graphs(max_tokens=40)))
 def test_tiles_of_any_height_give_the_same_result(rows, graph):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(importlib.import_module("edgewise.message_passing.tile_cuts"), "ROWS", rows)
+        patch.setattr(importlib.import_module("edgewise.propagation.tiles.tile_cuts"), "ROWS", rows)
         patch.setattr(planning, "BUCKET_RATIO", 1.1)
         patch.setattr(planning, "SINGLE", 0)
         patch.setattr(planning, "DENSE", 0)

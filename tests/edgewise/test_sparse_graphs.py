@@ -13,9 +13,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from edgewise import AttentionGraph, batch, bipartite, complete, graphs, window
-from edgewise.graphs import binary_partition, from_runs, random_links, receptive_field
-from edgewise.message_passing import propagate_attention
-from support import edge_graphs, interval_graphs, sizes, trees
+from edgewise.graphs import from_runs, random_links
+from edgewise.propagation import propagate_attention
+from support import edge_graphs, interval_graphs, sizes
 
 tokens, small, steps, seeds = st.integers(0, 24), st.integers(0, 6), st.integers(1, 6), st.integers(0, 9)
 either = st.booleans()
@@ -43,10 +43,6 @@ DEFINED = {
     "global tokens": (
         graphs.global_tokens, st.tuples(tokens, small, either),
         lambda n, count, c: lambda j, i: min(i, j) < count and (i <= j or not c),
-    ),
-    "tree": (
-        graphs.dependency_tree, st.tuples(trees()),
-        lambda heads: lambda j, i: i == j or heads[j] == i or heads[i] == j,
     ),
 }  # fmt: skip
 
@@ -208,54 +204,6 @@ class TestRandomLinks:
         assert not torch.equal(first.to_mask(), other.to_mask())
 
 
-class TestBinaryPartition:
-    @staticmethod
-    def covered(n, k, token, is_causal):
-        """What the rule gives, worked out with lists of spans: (level, number) of a token's senders."""
-        senders = [(0, token)]
-        sides = [-1] if is_causal else [-1, 1]
-        for side in sides:
-            level, spans = 0, list(range(token - 1, -1, -1) if side < 0 else range(token + 1, n))
-            while spans:
-                taken = min(k, len(spans))
-                last = spans[taken - 1]
-                if taken < len(spans) and last // 2 == (last + side) // 2:  # the rest is no whole span
-                    taken += 1
-                senders += [(level, span) for span in spans[:taken]]
-                spans = list(dict.fromkeys(span // 2 for span in spans[taken:]))
-                level += 1
-        return senders
-
-    @given(tokens, st.integers(1, 5), either)
-    def test_follows_the_rule(self, n, k, is_causal):
-        names = [(0, token) for token in range(n)]
-        level, count = 1, n
-        while count > 1:
-            count = -(-count // 2)
-            names += [(level, span) for span in range(count)]
-            level += 1
-        graph = binary_partition(n, k, is_causal)
-        assert graph.num_src == len(names)
-        start, stop = graphs.partition_spans(n)
-        for s, (level, span) in enumerate(names[n:]):
-            assert (int(start[s]), int(stop[s])) == (span * 2**level, min((span + 1) * 2**level, n))
-        numbers = {name: number for number, name in enumerate(names)}
-        expected = torch.zeros(len(names), len(names), dtype=torch.bool)
-        for token in range(n):
-            expected[token, [numbers[name] for name in self.covered(n, k, token, is_causal)]] = True
-        for s in range(len(start)):
-            expected[n + s, int(start[s]) : int(stop[s])] = True
-        assert torch.equal(graph.to_mask(), expected)
-
-    @given(tokens, st.integers(1, 5), either)
-    def test_joins_every_pair_of_tokens_within_two_hops(self, n, k, is_causal):
-        once, twice = receptive_field(binary_partition(n, k, is_causal), 2)[1:, :n, :n]
-        everyone = torch.ones(n, n, dtype=torch.bool)
-        assert torch.equal(twice, everyone.tril() if is_causal else everyone)
-        if n > 4 * k + 4:
-            assert not torch.equal(once, twice)
-
-
 class TestReordering:
     @given(edge_graphs().filter(lambda graph: graph.self_attention), st.booleans(), st.randoms())
     def test_states_and_attributes_of_edges_go_along(self, graph, given_, rng):
@@ -274,19 +222,6 @@ class TestReordering:
         assert int((found.src - found.dst).abs().max()) <= 6 < int((shuffled.src - shuffled.dst).abs().max())
 
 
-class TestReach:
-    def test_a_receptive_field_includes_the_token_without_a_self_loop(self):
-        graph = AttentionGraph(torch.tensor([0, 1]), torch.tensor([1, 2]), 3)
-        after = receptive_field(graph, 2)
-        assert torch.equal(after[1], torch.tensor([[1, 0, 0], [1, 1, 0], [0, 1, 1]]).bool())
-        assert torch.equal(after[2], torch.ones(3, 3).tril().bool())
-
-    @given(st.integers(1, 20), st.integers(1, 4), st.integers(0, 5))
-    def test_a_window_reaches_one_reach_farther_per_layer(self, n, reach, layers):
-        for count, field in enumerate(receptive_field(window(n, reach, reach), layers)):
-            assert torch.equal(field, window(n, count * reach, count * reach).to_mask())
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -296,10 +231,6 @@ class TestReach:
         (lambda: from_runs(*torch.tensor([[1], [2], [4]]), 3), r"stop must lie in 0\.\.3, got 4"),
         (lambda: from_runs(torch.tensor([0, 1]), *torch.tensor([[0], [1]]), 3), "as long as the others"),
         (lambda: random_links(5, 1, besides=complete(4)), "graph over the same 5 tokens"),
-        (lambda: binary_partition(5, 0), r"k \(spans .* each level and side\) .* 1, got 0"),
-        (lambda: graphs.dependency_tree([-1, -1]), r"one root \(-1\), got 2 roots: \[0, 1\]"),
-        (lambda: graphs.dependency_tree([-1, 2, 1]), r"no path leads from the root to words \[1, 2\]"),
-        (lambda: graphs.dependency_tree([-1, 2]), r"heads\[1\], the place .* in 0\.\.1 or be -1"),
         (lambda: graphs.global_tokens([2, 3], [1] * 3), r"one per sequence \(2\), got 3 numbers"),
         (lambda: graphs.grid_window((2, 3), [1] * 3), r"radius must be .* one per axis \(2\), got 3 numbers"),
         (lambda: graphs.grid_blocks(4, 0), "block must be at least 1, got 0"),
@@ -310,7 +241,6 @@ class TestReach:
         (lambda: graphs.within(torch.tensor([[math.nan, 1]]), 1), r"got \[1, 2\] with \[nan\]"),
         (lambda: graphs.within(torch.zeros(3, 2), -1.0), r"radius must be at least 0, got -1\.0"),
         (lambda: complete(2) | complete(3), "over the same tokens"),
-        (lambda: receptive_field(bipartite(2, 2), 1), "over one set of tokens"),
         (lambda: complete(3).reorder(torch.tensor([0, 2, 2])), r"order must be a permutation of 0\.\.2"),
         (lambda: complete(3).reorder(torch.tensor([0, 3, 1])), r"order must lie in 0\.\.2, got 3"),
         (lambda: bipartite(2, 2).reorder(), "the same tokens"),

@@ -23,9 +23,10 @@ from attention_on_edges.cli.options import Device
 from attention_on_edges.cli.translating import translate
 from attention_on_edges.dgl_engines import in_dgl
 from attention_on_edges.runs import artifacts
+from attention_on_edges.runs.study_results import run_study
 from attention_on_edges.training import StoppedError, Trainer
 from attention_on_edges.training.distributed import process_group, rank
-from edgewise.message_passing import ENGINES
+from edgewise.propagation import ENGINES
 from edgewise.validation import check_choice
 
 gc.freeze()  # imported modules stay; collecting them would cost every command half a second
@@ -110,7 +111,7 @@ def study(
         if name in studies.MEASUREMENTS:
             write(studies.run_measurement(studies.MEASUREMENTS[name], out))
             return
-        studies.run_study(studies.STUDIES[name], out, device)
+        run_study(studies.STUDIES[name], out, device)
         write(out / f"{name}.json")
 
 

@@ -7,12 +7,15 @@ from typing import Annotated, Any
 import torch
 import typer
 
-from attention_on_edges import studies
-from attention_on_edges.bench.against_pyg import pyg_plan
-from attention_on_edges.bench.engines import engines_plan
-from attention_on_edges.bench.harness import Row, format_rows
-from attention_on_edges.bench.long_texts import long_plan
-from attention_on_edges.bench.many_graphs import (
+from attention_on_edges.cli.one_line_errors import one_line_errors, tell, write
+from attention_on_edges.cli.options import Device
+from attention_on_edges.runs import artifacts
+from attention_on_edges.runs.engine_cases import engines_plan
+from attention_on_edges.runs.harness import Row, format_rows
+from attention_on_edges.runs.study_results import Results
+from attention_on_edges.studies.against_pyg import pyg_plan
+from attention_on_edges.studies.long_texts import long_plan
+from attention_on_edges.studies.many_graphs import (
     conclude,
     graphs_plan,
     law_plan,
@@ -21,10 +24,7 @@ from attention_on_edges.bench.many_graphs import (
     predictions_plan,
     unseen_plan,
 )
-from attention_on_edges.bench.training import training_plan
-from attention_on_edges.cli.one_line_errors import one_line_errors, tell, write
-from attention_on_edges.cli.options import Device
-from attention_on_edges.runs import artifacts
+from attention_on_edges.studies.training_speed import training_plan
 from edgewise.validation import UnknownNameError, check_choice
 
 SUBJECTS: dict[str, tuple[str, Any]] = {
@@ -79,7 +79,7 @@ def bench(
             rows += runs[workload](torch.device(device), repeats)
             if out is not None:
                 seconds = {"seconds": time.monotonic() - began}
-                tell(f"Wrote {studies.Results(config, rows, facts | seconds).write(out)}")
+                tell(f"Wrote {Results(config, rows, facts | seconds).write(out)}")
         found = f"{artifacts.device_name(device)}\n{format_rows(rows, across=subject in ACROSS)}"
         found += f"\n{conclude(rows, facts, out)}" if subject == "law" else ""
         for line in found.split("\n"):

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from attention_on_edges.figures import PALETTE
 from attention_on_edges.live.element import Element, png
+from attention_on_edges.runs.lens import as_words, decoder_states, encoder_states, rows_of, translate_from
 from attention_on_edges.runs.translator import Translator
-from attention_on_edges.studies.lens import as_words, decoder_states, encoder_states, rows_of, translate_from
 
 LIKELIEST, NUMBERS = 5, 3
 """Words told of a state, and numbers told of a vector."""

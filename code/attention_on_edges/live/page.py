@@ -10,7 +10,7 @@ from typing import Any
 from attention_on_edges.live.chapter_elements import lines_of
 from attention_on_edges.live.element import compact, read
 from attention_on_edges.runs import artifacts
-from attention_on_edges.studies import load_study
+from attention_on_edges.runs.study_results import load_study
 
 IN_PAGE = ("base.js", "words_and_links.js", "front_picture.js", "front.js")
 LOADED = ("engine.js", "front_cuts.js", "front_answers.js")

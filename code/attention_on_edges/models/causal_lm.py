@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.graphs import AttentionGraph, causal
-from edgewise.message_passing import propagate_attention
+from edgewise.propagation import propagate_attention
 from edgewise.validation import check_bool, check_count, check_ids, check_real, check_tokens
 
 

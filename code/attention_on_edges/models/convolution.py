@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.graphs import bipartite
-from edgewise.message_passing import propagate_attention
+from edgewise.propagation import propagate_attention
 
 
 class ConvolutionAttention(nn.Module):

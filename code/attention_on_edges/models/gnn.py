@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
 
 from edgewise.graphs import AttentionGraph
-from edgewise.message_passing import propagate_attention, softmax_over_in_edges
-from edgewise.message_passing.precision import HALF
+from edgewise.propagation import propagate_attention, softmax_over_in_edges
+from edgewise.propagation.precision import HALF
 from edgewise.validation import check_choice, check_count, check_floats, check_real
 
 AGGREGATORS = ("sum", "mean", "max", "attention")

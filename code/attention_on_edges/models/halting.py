@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from edgewise.message_passing.precision import widest
+from edgewise.propagation.precision import widest
 from edgewise.validation import check_choice, check_count, check_real
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attention_on_edges.pool import Batch
 from edgewise.graphs import AttentionGraph
-from edgewise.message_passing import attention_weights
+from edgewise.propagation import attention_weights
 
 
 class Round(NamedTuple):

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from attention_on_edges.models.recording import current_recording
 from attention_on_edges.models.transformer import State, Transformer
 from attention_on_edges.pool import Batch
-from edgewise.graphs import AttentionGraph, binary_partition, complete, partition_spans, window
+from attention_on_edges.sparse_graphs import binary_partition, partition_spans
+from edgewise.graphs import AttentionGraph, complete, window
 from edgewise.validation import check_choice
 
 

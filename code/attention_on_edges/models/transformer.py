@@ -23,7 +23,7 @@ from attention_on_edges.models.halting import Pondering
 from attention_on_edges.models.recording import current_recording, recorded
 from attention_on_edges.pool import Batch
 from edgewise.graphs import AttentionGraph
-from edgewise.message_passing import ENGINES, propagate_attention
+from edgewise.propagation import ENGINES, propagate_attention
 from edgewise.validation import check_bool, check_choice, check_count
 
 State = dict[str, Tensor]
@@ -136,7 +136,7 @@ class Transformer(nn.Module):
     generator : Generator
         States to predictions.
     engine : str
-        How attention is executed; see :func:`edgewise.message_passing.propagate_attention`. An attribute too.
+        How attention is executed; see :func:`edgewise.propagation.propagate_attention`. An attribute too.
     """
 
     def __init__(

@@ -18,7 +18,7 @@ from attention_on_edges.models.recording import current_recording
 from attention_on_edges.models.transformer import Decoder, Encoder, Output, PreFunc, State, Transformer
 from attention_on_edges.pool import Batch
 from edgewise.graphs import AttentionGraph
-from edgewise.message_passing import ENGINES
+from edgewise.propagation import ENGINES
 from edgewise.validation import check_bool, check_choice, check_count
 
 

@@ -13,7 +13,7 @@ from attention_on_edges.layers import evaluating
 from attention_on_edges.models.transformer import Transformer
 from attention_on_edges.pool import GraphPool
 from attention_on_edges.runs.metrics import Links, alignment_error_rate
-from attention_on_edges.studies.results import Rows
+from attention_on_edges.runs.study_results import Rows
 from attention_on_edges.training import LabelSmoothing
 
 Spans = list[range]

@@ -3,15 +3,15 @@
 from dataclasses import replace
 
 from attention_on_edges.corpora.tokenizer_config import TokenizerConfig
+from attention_on_edges.runs.chains import PRICES, chain_runs
 from attention_on_edges.runs.experiment import Experiment, ModelConfig, SparseConfig
-from attention_on_edges.studies.chains import PRICES, chain_runs
+from attention_on_edges.runs.fitting import FitConfig, FitRun
+from attention_on_edges.runs.gat_steps import step_runs
+from attention_on_edges.runs.study_results import Study
 from attention_on_edges.studies.citations import link_runs
-from attention_on_edges.studies.fitting import FitConfig, FitRun
-from attention_on_edges.studies.gat_steps import step_runs
 from attention_on_edges.studies.grammar_edges import WORD_GRAPHS, measure_tagger
 from attention_on_edges.studies.language_model import language_parts
 from attention_on_edges.studies.recall import HUB_GRAPHS, LONG_GRAPHS, TASKS, measure_reader, measure_tuned
-from attention_on_edges.studies.results import Study
 from attention_on_edges.studies.solubility import readout_runs
 from attention_on_edges.studies.specific_edges import specific_parts
 from attention_on_edges.studies.steps import adaptive_runs

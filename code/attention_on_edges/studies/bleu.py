@@ -7,7 +7,7 @@ from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest, Result
 
 from attention_on_edges.runs.metrics import paired
-from attention_on_edges.studies.results import Rows
+from attention_on_edges.runs.study_results import Rows
 
 Translations = Mapping[str, list[str]]
 """Each model's translations of one test set."""

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize, softplus
 
 from attention_on_edges.corpora.graph_data import citations, symmetric_graph
-from attention_on_edges.studies.fitting import FitConfig, FitRun, fit
+from attention_on_edges.runs.fitting import FitConfig, FitRun, fit
 from edgewise import GraphTransformerLayer
 from edgewise.graphs import AttentionGraph
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from attention_on_edges.models.transformer import Transformer
+from attention_on_edges.runs.study_results import Rows
 from attention_on_edges.studies.cutting_edges import (
     ABLATIONS,
     KINDS,
@@ -18,7 +19,6 @@ from attention_on_edges.studies.cutting_edges import (
     mean_values,
     prune,
 )
-from attention_on_edges.studies.results import Rows
 
 SENTENCES, DRAWS = 200, 3
 

@@ -9,8 +9,9 @@ import torch
 
 from attention_on_edges.corpora.gold_annotations import Parse, treebank
 from attention_on_edges.models.reader import Questions, Reader
-from attention_on_edges.studies.fitting import FitConfig, fit
-from edgewise.graphs import AttentionGraph, batch, complete, dependency_tree, window
+from attention_on_edges.runs.fitting import FitConfig, fit
+from attention_on_edges.sparse_graphs import dependency_tree
+from edgewise.graphs import AttentionGraph, batch, complete, window
 
 UNKNOWN = 0
 """Id of words that occur at most once in training."""

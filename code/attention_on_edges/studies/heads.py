@@ -16,8 +16,8 @@ from attention_on_edges.models.transformer import Transformer
 from attention_on_edges.pool import Batch, GraphPool
 from attention_on_edges.runs.metrics import bleu
 from attention_on_edges.runs.scores import translate
+from attention_on_edges.runs.study_results import Rows
 from attention_on_edges.studies.bleu import paired_tests
-from attention_on_edges.studies.results import Rows
 from attention_on_edges.training import LabelSmoothing
 
 GRAPHS = ("enc", "dec", "cross")

@@ -12,7 +12,7 @@ from torch import Tensor
 from attention_on_edges import corpora
 from attention_on_edges.corpora.smollm import DIGEST, language_model
 from attention_on_edges.models.next_word import START, NextWord
-from attention_on_edges.studies.fitting import Part
+from attention_on_edges.runs.fitting import Part
 from edgewise import AttentionGraph, attend_along, causal
 from edgewise.graphs import window
 

@@ -16,14 +16,14 @@ from attention_on_edges.models.sparse_translator import on_source_graph, source_
 from attention_on_edges.models.transformer import Transformer
 from attention_on_edges.runs import artifacts
 from attention_on_edges.runs.artifacts import Artifact
+from attention_on_edges.runs.lens import measure_lens
 from attention_on_edges.runs.running import restore, search_of
 from attention_on_edges.runs.scores import tokenised, translate, validated_search
+from attention_on_edges.runs.study_results import Results, Rows
 from attention_on_edges.studies.alignment import CHOSEN_ON, measure_alignment
 from attention_on_edges.studies.bleu import measure_bleu, paired_tests
 from attention_on_edges.studies.enough_edges import SENTENCES, measure_circuits
 from attention_on_edges.studies.heads import measure_pruning
-from attention_on_edges.studies.lens import measure_lens
-from attention_on_edges.studies.results import Results, Rows
 from attention_on_edges.studies.syntax import measure_syntax
 
 VALIDATED = ", validated search"

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from attention_on_edges.models.reader import Questions, Reader
-from attention_on_edges.studies.fitting import FitConfig, fit
-from edgewise.graphs import AttentionGraph, batch, bigbird, binary_partition, complete, global_tokens, window
+from attention_on_edges.runs.fitting import FitConfig, fit
+from attention_on_edges.sparse_graphs import binary_partition
+from edgewise.graphs import AttentionGraph, batch, bigbird, complete, global_tokens, window
 
 HUB, SPAN, GAP, FIRST = range(1, 5)
 """Ids: the first tokens of a text, additional tokens of a graph, filler, and the first id for tasks."""

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import mse_loss, one_hot
 
 from attention_on_edges.corpora.graph_data import Molecule, load_rdkit, molecules
-from attention_on_edges.studies.fitting import FitConfig, FitRun, Part, fit
+from attention_on_edges.runs.fitting import FitConfig, FitRun, Part, fit
 from edgewise import GraphAttention, GraphTransformerLayer
 from edgewise.graphs import AttentionGraph, batch
 

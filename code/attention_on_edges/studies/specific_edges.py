@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from attention_on_edges.runs import artifacts
+from attention_on_edges.runs.fitting import Part
 from attention_on_edges.runs.running import restore
 from attention_on_edges.studies.cutting_edges import MARGIN, CutTranslation, ablating, mean_values, prune
-from attention_on_edges.studies.fitting import Part
 from attention_on_edges.studies.measurements import digest_of_weights
 
 WORDS = ("own", "runner-up", "of the sentence", "random")

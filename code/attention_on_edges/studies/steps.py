@@ -11,8 +11,8 @@ from torch import Tensor
 
 from attention_on_edges.pool import GraphPool
 from attention_on_edges.runs.experiment import Experiment, UniversalConfig
+from attention_on_edges.runs.fitting import Part
 from attention_on_edges.runs.running import start
-from attention_on_edges.studies.fitting import Part
 from attention_on_edges.training.trainer import evaluate
 
 

@@ -9,9 +9,9 @@ from attention_on_edges.corpora.gold_annotations import Parse
 from attention_on_edges.corpora.text_dataset import TextDataset
 from attention_on_edges.models.transformer import Transformer
 from attention_on_edges.pool import GraphPool
+from attention_on_edges.runs.study_results import Rows
+from attention_on_edges.sparse_graphs import dependency_tree
 from attention_on_edges.studies.alignment import pool_words, split_words
-from attention_on_edges.studies.results import Rows
-from edgewise.graphs import dependency_tree
 
 Tree = set[frozenset[int]]
 """Undirected edges between words."""

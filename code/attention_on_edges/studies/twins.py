@@ -11,8 +11,8 @@ from attention_on_edges.models.padded import PaddedTransformer
 from attention_on_edges.models.transformer import Output, Transformer
 from attention_on_edges.pool import Batch
 from attention_on_edges.runs.experiment import Experiment
+from attention_on_edges.runs.fitting import Part
 from attention_on_edges.runs.running import start
-from attention_on_edges.studies.fitting import Part
 
 
 def in_matrices(model: Transformer) -> PaddedTransformer:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from attention_on_edges.training.smoothing import LabelSmoothing
-from edgewise.message_passing.precision import widest, without_second_derivatives
+from edgewise.propagation.precision import widest, without_second_derivatives
 
 CHUNK = 1 << 21
 """Logits in a chunk: eight megabytes in float32, which stay in a third-level cache."""

@@ -11,23 +11,18 @@ from edgewise.graphs.constructors import batch, bipartite, causal, complete, dil
 from edgewise.graphs.dgl import dgl_available, load_dgl
 from edgewise.graphs.edge_lists import from_runs
 from edgewise.graphs.grids import grid_blocks, grid_window, product
-from edgewise.graphs.partition import binary_partition, partition_spans
 from edgewise.graphs.per_graph import clear_cache
 from edgewise.graphs.points import nearest, within
-from edgewise.graphs.receptive_field import receptive_field
-from edgewise.graphs.trees import dependency_tree
 from edgewise.graphs.variants import prefix_lm, sinks
 
 __all__ = [
     "AttentionGraph",
     "batch",
     "bigbird",
-    "binary_partition",
     "bipartite",
     "causal",
     "clear_cache",
     "complete",
-    "dependency_tree",
     "dgl_available",
     "dilated",
     "from_runs",
@@ -36,11 +31,9 @@ __all__ = [
     "grid_window",
     "load_dgl",
     "nearest",
-    "partition_spans",
     "prefix_lm",
     "product",
     "random_links",
-    "receptive_field",
     "sinks",
     "window",
     "within",

@@ -3,9 +3,10 @@
 import torch
 from torch import Tensor
 
-from edgewise.graphs.attention_graph import AttentionGraph, check_graph
+from edgewise.graphs.attention_graph import AttentionGraph
 from edgewise.graphs.constructors import Sizes, spread, window
 from edgewise.graphs.edge_lists import from_pairs
+from edgewise.graphs.held_edges import check_graph
 from edgewise.graphs.packing import device_of
 from edgewise.validation import check_bool, check_count
 

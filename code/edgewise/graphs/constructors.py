@@ -6,8 +6,9 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from edgewise.graphs.attention_graph import AttentionGraph, check_graph
+from edgewise.graphs.attention_graph import AttentionGraph
 from edgewise.graphs.edge_lists import from_pairs
+from edgewise.graphs.held_edges import check_graph
 from edgewise.graphs.ordering import places
 from edgewise.graphs.packing import Packed, device_of
 from edgewise.validation import check_bool, check_count, check_counts, check_each

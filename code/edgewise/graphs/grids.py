@@ -6,8 +6,9 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-from edgewise.graphs.attention_graph import AttentionGraph, check_graph
+from edgewise.graphs.attention_graph import AttentionGraph
 from edgewise.graphs.constructors import Sizes, complete, window
+from edgewise.graphs.held_edges import check_graph
 from edgewise.graphs.ordering import once
 from edgewise.validation import check_counts, check_each
 

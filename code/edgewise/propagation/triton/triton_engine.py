@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs import AttentionGraph
-from edgewise.graphs.attention_graph import ascends
+from edgewise.graphs.held_edges import ascends
 from edgewise.graphs.per_graph import per_graph
-from edgewise.message_passing.precision import OnEdges, all_tensors, given, without_second_derivatives
+from edgewise.propagation.precision import OnEdges, all_tensors, given, without_second_derivatives
 from edgewise.validation import InputError
 
 CHUNK = 256
@@ -47,7 +47,7 @@ def triton(
 ) -> Tensor:
     """Attend in kernels that walk along each list of edges; sums are float32, or float64 of float64.
 
-    Keys and values may have fewer heads. Attributes as in :func:`edgewise.message_passing.csr.csr`.
+    Keys and values may have fewer heads. Attributes as in :func:`edgewise.propagation.csr.csr_engine.csr`.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def _kernels() -> Any:
     """The kernels, unless Triton is not installed."""
     if find_spec("triton") is None:
         return None
-    from edgewise.message_passing import triton_kernels
+    from edgewise.propagation.triton import triton_kernels
 
     return triton_kernels
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.graphs import AttentionGraph
-from edgewise.message_passing import attention_weights, propagate_attention
+from edgewise.propagation import attention_weights, propagate_attention
 from edgewise.validation import InputError, check_bool, check_count, kind_of
 
 HARMLESS = {

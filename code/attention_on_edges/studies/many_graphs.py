@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from attention_on_edges.bench.harness import Case, Row, Run, in_turns, measure
-from attention_on_edges.bench.memory import KEEPING, alone
 from attention_on_edges.corpora.graph_data import citations, molecules, symmetric_graph
+from attention_on_edges.runs.harness import Case, Row, Run, in_turns, measure
+from attention_on_edges.studies.memory import KEEPING, alone
 from edgewise.graphs import AttentionGraph, batch, window
-from edgewise.message_passing import cost, plan_tiles, propagate_attention
-from edgewise.message_passing.engine_choice import TERMS, expand, predict, price
-from edgewise.message_passing.pattern import count_edges
-from edgewise.message_passing.triton_engine import has_triton
+from edgewise.propagation import cost, plan_tiles, propagate_attention
+from edgewise.propagation.csr.pattern import count_edges
+from edgewise.propagation.engine_choice import TERMS, expand, predict, price
+from edgewise.propagation.triton.triton_engine import has_triton
 
 Make = Callable[[], AttentionGraph]
 

@@ -16,12 +16,12 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from edgewise.graphs import AttentionGraph
-from edgewise.graphs.attention_graph import check_graph
+from edgewise.graphs.held_edges import check_graph
 from edgewise.graphs.per_graph import per_graph
-from edgewise.message_passing.pattern import count_edges, runs_sparse
-from edgewise.message_passing.precision import HALF, OnEdges
-from edgewise.message_passing.tile_plan import FILLS, is_one_tile, plan_tiles
-from edgewise.message_passing.triton_engine import has_triton
+from edgewise.propagation.csr.pattern import count_edges, runs_sparse
+from edgewise.propagation.precision import HALF, OnEdges
+from edgewise.propagation.tiles.tile_plan import FILLS, is_one_tile, plan_tiles
+from edgewise.propagation.triton.triton_engine import has_triton
 from edgewise.validation import check_count
 
 TERMS = {
@@ -31,7 +31,7 @@ TERMS = {
 """What each line counts: all but the last per head, and with ``d`` per number of a head."""
 
 LAW: dict[str, dict[str, float]] = json.loads(
-    (files("edgewise.message_passing") / "prices.json").read_text("utf-8")
+    (files("edgewise.propagation") / "prices.json").read_text("utf-8")
 )["nanoseconds"]
 """Nanoseconds of a forward and backward pass in float32 that each term takes, by engine."""
 

@@ -14,7 +14,7 @@ from torch.nn.functional import embedding_bag
 from torch.sparse import sampled_addmm
 
 from edgewise.graphs import AttentionGraph
-from edgewise.message_passing.pattern import (
+from edgewise.propagation.csr.pattern import (
     Pattern,
     edge_order,
     heads_at_once,
@@ -22,14 +22,14 @@ from edgewise.message_passing.pattern import (
     pattern_of,
     runs_sparse,
 )
-from edgewise.message_passing.precision import (
+from edgewise.propagation.precision import (
     OnEdges,
     all_tensors,
     given,
     in_full_precision,
     without_second_derivatives,
 )
-from edgewise.message_passing.scatter import scatter
+from edgewise.propagation.scatter import scatter
 
 SAFE = 20.0
 """Scores between this and its negative need no maximum: their exponentials neither over- nor underflow."""

@@ -11,9 +11,9 @@ from torch.nn.functional import cross_entropy, elu
 
 from attention_on_edges.layers import PositionwiseFeedForward
 from attention_on_edges.models.gnn import GATLayer
-from attention_on_edges.studies.fitting import FitConfig, FitRun, fit
+from attention_on_edges.runs.fitting import FitConfig, FitRun, fit
 from edgewise.graphs import AttentionGraph, complete
-from edgewise.message_passing import propagate_attention
+from edgewise.propagation import propagate_attention
 
 STEPS = ("dot product", "output matrix", "residual", "norm", "feed-forward")
 """What separates a layer of GAT from one of the Transformer, in the chapter's order."""

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attention_on_edges.bench.baselines import PaddedAttention
-from attention_on_edges.bench.harness import Case, Run, in_turns
 from attention_on_edges.dgl_engines import in_dgl
+from attention_on_edges.runs.baselines import PaddedAttention
+from attention_on_edges.runs.harness import Case, Run, in_turns
 from edgewise.graphs import AttentionGraph, causal, complete, window
-from edgewise.message_passing import ENGINES, KERNELS, propagate_attention
+from edgewise.propagation import ENGINES, KERNELS, propagate_attention
 
 PADDED = "padded"
 

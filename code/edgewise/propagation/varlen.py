@@ -7,7 +7,7 @@ from torch import Tensor
 
 from edgewise.graphs import AttentionGraph
 from edgewise.graphs.per_graph import per_graph
-from edgewise.message_passing.precision import HALF, OnEdges
+from edgewise.propagation.precision import HALF, OnEdges
 from edgewise.validation import InputError
 
 

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from attention_on_edges.bench.harness import Row, Run
-from attention_on_edges.bench.memory import KEEPING, alone, peak
-from edgewise.graphs import AttentionGraph, bigbird, binary_partition, complete, window
-from edgewise.graphs.partition import num_levels
-from edgewise.message_passing import propagate_attention
+from attention_on_edges.runs.harness import Row, Run
+from attention_on_edges.sparse_graphs.partition import binary_partition, num_levels
+from attention_on_edges.studies.memory import KEEPING, alone, peak
+from edgewise.graphs import AttentionGraph, bigbird, complete, window
+from edgewise.propagation import propagate_attention
 
 LENGTHS = tuple(2**power for power in range(10, 19))
 """1,024 to 262,144 tokens."""

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.graphs import AttentionGraph
-from edgewise.graphs.attention_graph import check_graph
-from edgewise.message_passing.precision import HALF
+from edgewise.graphs.held_edges import check_graph
+from edgewise.propagation.precision import HALF
 from edgewise.validation import check_floats, check_real, is_plain
 
 

@@ -14,8 +14,8 @@ from attention_on_edges.layers import Embeddings, Generator, PositionalEncoding,
 from attention_on_edges.models.halting import HaltingUnit
 from attention_on_edges.models.transformer import Encoder, Output
 from attention_on_edges.models.universal import Encoding, UTransformer
-from attention_on_edges.studies.fitting import FitConfig, FitRun, fit
-from attention_on_edges.studies.gat_steps import STEPS, NodeBatch, StepModel
+from attention_on_edges.runs.fitting import FitConfig, FitRun, fit
+from attention_on_edges.runs.gat_steps import STEPS, NodeBatch, StepModel
 from edgewise.graphs import AttentionGraph
 
 TOKENS, VALUES, DEEPEST = 16, 16, 6

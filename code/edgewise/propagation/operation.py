@@ -7,21 +7,15 @@ from torch import Tensor
 from torch.linalg import vector_norm
 
 from edgewise.graphs import AttentionGraph
-from edgewise.graphs.attention_graph import check_graph
-from edgewise.message_passing.arguments import (
-    as_many_heads,
-    check_bias,
-    check_features,
-    check_tensors,
-    scaled,
-)
-from edgewise.message_passing.csr import csr
-from edgewise.message_passing.engine_choice import choose, in_a_transform
-from edgewise.message_passing.precision import Engine, OnEdges, in_full_precision, without_autocast
-from edgewise.message_passing.scatter import edge_softmax, scatter
-from edgewise.message_passing.tiles import tiles
-from edgewise.message_passing.triton_engine import triton
-from edgewise.message_passing.varlen import varlen
+from edgewise.graphs.held_edges import check_graph
+from edgewise.propagation.arguments import as_many_heads, check_bias, check_features, check_tensors, scaled
+from edgewise.propagation.csr.csr_engine import csr
+from edgewise.propagation.engine_choice import choose, in_a_transform
+from edgewise.propagation.precision import Engine, OnEdges, in_full_precision, without_autocast
+from edgewise.propagation.scatter import edge_softmax, scatter
+from edgewise.propagation.tiles.tiles_engine import tiles
+from edgewise.propagation.triton.triton_engine import triton
+from edgewise.propagation.varlen import varlen
 from edgewise.validation import check_choice, check_count, check_probability
 
 ENGINES: dict[str, Engine] = {"scatter": scatter, "csr": csr, "tiles": tiles}

@@ -12,12 +12,12 @@ from unittest import mock
 import torch
 from torch import Tensor, nn
 
-from attention_on_edges.bench.engines import drawn
-from attention_on_edges.bench.harness import Case, Row, Run, in_turns
-from attention_on_edges.bench.many_graphs import FITTED, molecules_side_by_side
+from attention_on_edges.runs.engine_cases import drawn
+from attention_on_edges.runs.harness import Case, Row, Run, in_turns
+from attention_on_edges.studies.many_graphs import FITTED, molecules_side_by_side
 from edgewise.graphs import AttentionGraph, complete, window
 from edgewise.interop import from_pyg, from_torch
-from edgewise.message_passing import prepare
+from edgewise.propagation import prepare
 
 DIM, HEADS = 128, 4
 

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from edgewise.graphs import AttentionGraph
 from edgewise.graphs.per_graph import per_graph
-from edgewise.message_passing.layout import Bucket, Layout, PackedLayout, Placement, pack, unpack
-from edgewise.message_passing.precision import widest
-from edgewise.message_passing.tile_cuts import Cut, cut_graph
+from edgewise.propagation.precision import widest
+from edgewise.propagation.tiles.tile_cuts import Cut, cut_graph
+from edgewise.propagation.tiles.tile_layout import Bucket, Layout, PackedLayout, Placement, pack, unpack
 
 MOST_WASTE = 8
 """Scores per edge that a plan may compute."""

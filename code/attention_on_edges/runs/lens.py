@@ -9,7 +9,7 @@ from attention_on_edges.decoding import greedy
 from attention_on_edges.layers import DecoderLayer
 from attention_on_edges.models.dense import causal_mask, encoder_layer
 from attention_on_edges.models.transformer import Transformer
-from attention_on_edges.studies.results import Rows
+from attention_on_edges.runs.study_results import Rows
 
 SUBLAYERS = ("self-attention", "cross-attention", "feed-forward")
 """Of a decoder layer, in their order."""

@@ -4,16 +4,10 @@ Every layer calls :func:`propagate_attention`. Its engines give the same values 
 they differ in speed by two orders of magnitude.
 """
 
-from edgewise.message_passing.engine_choice import cost
-from edgewise.message_passing.operation import (
-    ENGINES,
-    KERNELS,
-    attention_weights,
-    prepare,
-    propagate_attention,
-)
-from edgewise.message_passing.scatter import edge_softmax, softmax_over_in_edges
-from edgewise.message_passing.tile_plan import plan_tiles
+from edgewise.propagation.engine_choice import cost
+from edgewise.propagation.operation import ENGINES, KERNELS, attention_weights, prepare, propagate_attention
+from edgewise.propagation.scatter import edge_softmax, softmax_over_in_edges
+from edgewise.propagation.tiles.tile_plan import plan_tiles
 
 __all__ = [
     "ENGINES",

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs import AttentionGraph
-from edgewise.message_passing.precision import in_full_precision
+from edgewise.propagation.precision import in_full_precision
 
 
 def edge_softmax(

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs import AttentionGraph
-from edgewise.graphs.attention_graph import ascends
+from edgewise.graphs.held_edges import ascends
 from edgewise.graphs.per_graph import per_graph
 
 STACKED = {"cpu": 2**19}

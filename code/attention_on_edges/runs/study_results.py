@@ -12,9 +12,9 @@ import torch
 
 from attention_on_edges.runs import artifacts
 from attention_on_edges.runs.experiment import Experiment
+from attention_on_edges.runs.fitting import Part
 from attention_on_edges.runs.json_files import read_json, sealed, unsealed, write_json
 from attention_on_edges.runs.running import start
-from attention_on_edges.studies.fitting import Part
 from attention_on_edges.training import DivergedError
 from attention_on_edges.training.checkpoint_files import naming
 from edgewise.validation import InputError, UnknownNameError

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from attention_on_edges.bench.baselines import PaddedAttention
-from attention_on_edges.bench.harness import Case, Run, in_turns
-from attention_on_edges.bench.memory import alone, peak
 from attention_on_edges.models.padded import PaddedTransformer
 from attention_on_edges.models.transformer import make_model
 from attention_on_edges.pool import Batch, GraphPool
+from attention_on_edges.runs.baselines import PaddedAttention
+from attention_on_edges.runs.harness import Case, Run, in_turns
+from attention_on_edges.studies.memory import alone, peak
 from attention_on_edges.training import LabelSmoothing, states_loss, take_step
 from attention_on_edges.tutorial import NoamOpt
 

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from edgewise.graphs.attention_graph import AttentionGraph, check_graph
+from edgewise.graphs.attention_graph import AttentionGraph
+from edgewise.graphs.held_edges import check_graph
 from edgewise.validation import check_count
 
 

@@ -15,8 +15,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from edgewise.graphs import AttentionGraph
 from edgewise.graphs.per_graph import per_graph
-from edgewise.message_passing.layout import Bucket, Layout, PackedLayout, Placement, unpack
-from edgewise.message_passing.precision import (
+from edgewise.propagation.precision import (
     HALF,
     OnEdges,
     all_tensors,
@@ -25,7 +24,8 @@ from edgewise.message_passing.precision import (
     without_autocast,
     without_second_derivatives,
 )
-from edgewise.message_passing.tile_plan import ALWAYS_AFFORDABLE, MOST_WASTE, plan_tiles, score_places
+from edgewise.propagation.tiles.tile_layout import Bucket, Layout, PackedLayout, Placement, unpack
+from edgewise.propagation.tiles.tile_plan import ALWAYS_AFFORDABLE, MOST_WASTE, plan_tiles, score_places
 
 
 def tiles(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor, bias: OnEdges, keep: OnEdges) -> Tensor:

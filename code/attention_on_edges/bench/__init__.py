@@ -1,1 +1,0 @@
-"""Every table of speed and memory: interleaved runs, medians, ratios."""

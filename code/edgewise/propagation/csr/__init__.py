@@ -1,0 +1,1 @@
+"""PyTorch's sparse kernels: edges listed by receiver and by sender."""

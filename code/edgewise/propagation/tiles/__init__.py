@@ -1,0 +1,1 @@
+"""Dense tiles: cut, planned, laid out, executed."""
