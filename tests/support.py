@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from edgewise.graphs import AttentionGraph, bipartite, causal, complete, window
-from edgewise.propagation import cost, propagate_attention
+from edgewise.propagation import propagate_attention
+from edgewise.propagation.engine_choice import Choice
 from edgewise.propagation.tiles.tile_plan import plan_tiles, score_places
 
 TRITON = pytest.param("triton", marks=pytest.mark.triton)
@@ -171,8 +172,8 @@ def planned(graph, num_heads, head_dim):
     """The graph on the meta device, with the plan that was made for it on the CPU."""
     plan, places = plan_tiles(graph), [x.to("meta") for x in score_places(graph)]
     there = graph.to("meta")
-    taken = cost(graph, num_heads, head_dim)._replace(engine="tiles")
-    there._known.update(graph._known | {"score_places": places, f"_cost {num_heads} {head_dim}": taken})
+    taken = {f"_choice {num_heads} {head_dim} False False": Choice("tiles", "it is told to")}
+    there._known.update(graph._known | taken | {"score_places": places})
     there._known["plan_tiles"] = replace(plan, lay_out=lambda: plan.tensors.to(torch.device("meta")))
     return there
 

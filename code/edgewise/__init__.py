@@ -17,7 +17,7 @@ torch.Size([7, 8])
 from edgewise.graph_attention import GraphAttention
 from edgewise.graphs import AttentionGraph, batch, bigbird, bipartite, causal, complete, dilated, window
 from edgewise.interop import attend_along, check_along, from_pyg, from_torch, to_torch
-from edgewise.propagation import attention_weights, cost, prepare, propagate_attention
+from edgewise.propagation import attention_weights, choice, prepare, propagate_attention
 from edgewise.transformer_layer import GraphTransformerLayer
 
 __version__ = "0.4.0"
@@ -33,8 +33,8 @@ __all__ = [
     "bipartite",
     "causal",
     "check_along",
+    "choice",
     "complete",
-    "cost",
     "dilated",
     "from_pyg",
     "from_torch",

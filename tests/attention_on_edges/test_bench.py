@@ -17,13 +17,12 @@ from attention_on_edges.runs.baselines import PaddedAttention
 from attention_on_edges.runs.engine_cases import Workload, engines_case
 from attention_on_edges.runs.harness import Case, format_rows, interleave, measure
 from attention_on_edges.studies import long_texts
-from attention_on_edges.studies.many_graphs import NATURAL, conclude, fit, under_a_mask
+from attention_on_edges.studies.many_graphs import NATURAL, under_a_mask
 from attention_on_edges.studies.memory import alone
 from attention_on_edges.studies.training_speed import TRAININGS, padded_around
 from book_support import random_pairs, small_model
 from edgewise.graphs import complete, window
 from edgewise.propagation import propagate_attention
-from edgewise.propagation.engine_choice import TERMS, expand
 from places import ROOT
 from support import random_fields
 
@@ -103,37 +102,6 @@ def test_a_benchmark_runs_at_a_small_size(subject, device, tmp_path):
 def test_the_script_for_a_gpu_runs_benchmarks_that_exist():
     named = re.findall(r"\bbench (\w+)", (ROOT / ".ci" / "gpu").read_text(encoding="utf-8"))
     assert sorted(named) == sorted(ON_GPU)
-
-
-TRUE_LAW = {"csr": [4.0, 0.1, 20.0, 1.0, 1e5], "tiles": [0.5, 0.1, 30.0, 2.0, 0.0]}
-
-
-class TestLaw:
-    def rows(self, laws=TRUE_LAW, count=40):
-        drawn = torch.Generator().manual_seed(0)
-        for i in range(count):
-            counts = (10 ** (2 + 3 * torch.rand(2, generator=drawn, dtype=torch.float64))).tolist()
-            for engine, true in laws.items():
-                terms = expand((*counts, 1 + i % 4), 1 + i % 8, 16 * (1 + i % 3))
-                seconds = 1e-9 * sum(a * b for a, b in zip(true, terms, strict=True))
-                yield {"workload": str(i), "contestant": engine, "terms": terms, "seconds": seconds}
-
-    def test_it_is_found_again_from_what_it_predicts(self):
-        rows = list(self.rows())
-        law = fit(rows)
-        assert {engine: list(found) for engine, found in law.items()} == {
-            e: list(t) for e, t in TERMS.items()
-        }
-        for engine, true in TRUE_LAW.items():
-            assert list(law[engine].values()) == pytest.approx(true, rel=0.02, abs=1e-3)
-        assert "off by 0% in the median, 0% at worst" in conclude(rows, {}, None)
-
-    def test_no_coefficient_is_negative(self):
-        """Nodes cannot save time: their term goes, and the others are fitted without it."""
-        laws = TRUE_LAW | {"csr": [4.0, 0.0, -0.5, 0.0, 1e5]}
-        rows = [row for row in self.rows(laws) if row["seconds"] > 0]
-        found = list(fit(rows)["csr"].values())
-        assert min(found) == found[2] == 0
 
 
 class TestAttention:

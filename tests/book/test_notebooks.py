@@ -60,7 +60,7 @@ def test_a_notebook_that_has_run_to_its_end_on_the_same_sources_is_not_run_again
 
 def test_a_notebook_depends_on_what_it_imports_at_any_distance_and_on_nothing_else():
     found = {path.name for path in assemble_pages.sources("from attention_on_edges.pool import GraphPool")}
-    assert {"pool.py", "constructors.py", "validation.py", "prices.json"} <= found
+    assert {"pool.py", "constructors.py", "validation.py"} <= found
     assert not found & {"beam.py", "base.js", "tasks.py"}
     assert "base.js" in {path.name for path in assemble_pages.sources("import attention_on_edges.live")}
     assert "checks.py" in {path.name for path in assemble_pages.sources("import subprocess")}

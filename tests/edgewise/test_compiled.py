@@ -104,7 +104,7 @@ def test_forty_sets_of_packed_lengths_compile_a_handful_of_times(engine, planned
         torch.testing.assert_close(found, layer(graph, x))
         found.sum().backward()
     assert len(counts) <= (6 if planned else 20)
-    assert max(counts) < 15
+    assert max(counts) < 20
 
 
 class OnGraph(nn.Module):

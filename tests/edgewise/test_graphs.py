@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from edgewise import GraphAttention, cost, prepare
+from edgewise import GraphAttention, choice, prepare
 from edgewise import graphs as makers
 from edgewise.graphs import AttentionGraph, batch, bipartite, causal, complete, window
 from edgewise.graphs import dgl as dgl_import
@@ -256,7 +256,7 @@ def from_intervals(start, stop, n, same=False):
 def test_it_travels_without_what_was_derived_from_it(graph):
     light, before = pickle.dumps(graph), edges(graph)
     plan_tiles(graph) if not graph.has_multi_edges else graph.has_multi_edges
-    cost(graph, 2, 4)
+    choice(graph, 2, 4)
     assert graph._known
     assert all(abs(len(pickle.dumps(each)) - len(light)) < 40 for each in (graph, copy.deepcopy(graph)))
     again = pickle.loads(light)

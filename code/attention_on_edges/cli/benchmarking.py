@@ -15,24 +15,14 @@ from attention_on_edges.runs.harness import Row, format_rows
 from attention_on_edges.runs.study_results import Results
 from attention_on_edges.studies.against_pyg import pyg_plan
 from attention_on_edges.studies.long_texts import long_plan
-from attention_on_edges.studies.many_graphs import (
-    conclude,
-    graphs_plan,
-    law_plan,
-    near_plan,
-    orders_plan,
-    predictions_plan,
-    unseen_plan,
-)
+from attention_on_edges.studies.many_graphs import graphs_plan, near_plan, orders_plan, unseen_plan
 from attention_on_edges.studies.training_speed import training_plan
 from edgewise.validation import UnknownNameError, check_choice
 
 SUBJECTS: dict[str, tuple[str, Any]] = {
     "engines": ("How fast is each engine?", engines_plan),
     "graphs": ("How fast is auto on graphs of many kinds?", graphs_plan),
-    "law": ("What will a graph cost?", law_plan),
-    "predictions": ("What will graphs cost that it has not seen?", predictions_plan),
-    "unseen": ("What do they cost?", unseen_plan),
+    "unseen": ("What do graphs cost that auto was not fitted to?", unseen_plan),
     "near": ("Which engine, where both take about as long?", near_plan),
     "orders": ("What is the order of nodes worth?", orders_plan),
     "pyg": ("How fast is a layer, beside PyG's?", pyg_plan),
@@ -81,6 +71,5 @@ def bench(
                 seconds = {"seconds": time.monotonic() - began}
                 tell(f"Wrote {Results(config, rows, facts | seconds).write(out)}")
         found = f"{artifacts.device_name(device)}\n{format_rows(rows, across=subject in ACROSS)}"
-        found += f"\n{conclude(rows, facts, out)}" if subject == "law" else ""
         for line in found.split("\n"):
             write(line)

@@ -1,11 +1,7 @@
-"""Graphs of many kinds: what attention on them takes, and the law that says so beforehand."""
+"""Graphs of many kinds: what attention on them takes, by which engine, in which order of the nodes."""
 
-import json
-import statistics
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import networkx
 import torch
@@ -16,9 +12,8 @@ from attention_on_edges.corpora.graph_data import citations, molecules, symmetri
 from attention_on_edges.runs.harness import Case, Row, Run, in_turns, measure
 from attention_on_edges.studies.memory import KEEPING, alone
 from edgewise.graphs import AttentionGraph, batch, window
-from edgewise.propagation import cost, plan_tiles, propagate_attention
-from edgewise.propagation.csr.pattern import count_edges
-from edgewise.propagation.engine_choice import TERMS, expand, predict, price
+from edgewise.propagation import choice, plan_tiles, propagate_attention
+from edgewise.propagation.engine_choice import EDGE, SLOT, TOKEN
 from edgewise.propagation.triton.triton_engine import has_triton
 
 Make = Callable[[], AttentionGraph]
@@ -99,7 +94,7 @@ FITTED: dict[str, Make] = {
     "6 texts of 250-350": partial(_texts, 250, 350, 6),
     "6 causal texts of 250-350": partial(_texts, 250, 350, 6, causal=True),
 }
-"""To which the law is fitted."""
+"""To which the numbers by which ``auto`` chooses were fitted."""
 
 
 def _cora() -> AttentionGraph:
@@ -148,7 +143,7 @@ UNSEEN: dict[str, Make] = {
     for name, make in NATURAL.items()
     for order, change in ORDERS.items()
 }
-"""Graphs for which the law's predictions were committed before anything was measured on them."""
+"""Graphs that the fit had not seen."""
 
 KINDS: dict[str, tuple[Callable[..., AttentionGraph], tuple[int, int], tuple[int, int]]] = {
     "texts": (lambda a, b: _texts(a // 2, a, b), (20, 100), (20, 150)),
@@ -164,16 +159,16 @@ NEAR, EVEN = 12, (0.8, 1.25)
 
 
 def near_graphs(count: int = NEAR) -> dict[str, AttentionGraph]:
-    """Draw graphs of all ``KINDS``, and keep those that the law calls about even."""
+    """Draw graphs of all ``KINDS``, and keep those on which both engines have about as much work."""
     drawn, found = torch.Generator().manual_seed(0), dict[str, AttentionGraph]()
     for kind, (make, *ranges) in KINDS.items():
         kept = len(found) + count
         while len(found) < kept:
             sizes = [int(torch.randint(low, high + 1, (), generator=drawn)) for low, high in ranges]
             graph = make(*sizes)
-            said = say(graph, 4, 32)
-            ratio = said["tiles"]["predicted"] / said["csr"]["predicted"] if "tiles" in said else 0
-            if EVEN[0] <= ratio <= EVEN[1]:
+            edges, nodes, scores, slots = work_of(graph)
+            ratio = (scores + SLOT * slots) / (EDGE * edges + TOKEN * nodes)
+            if plan_tiles(graph).affordable and EVEN[0] <= ratio <= EVEN[1]:
                 found[f"{kind}, {sizes[0]}, {sizes[1]}"] = graph
     return found
 
@@ -185,54 +180,32 @@ SMALL_ONES = ("grid, 400", "40 texts of 8-20", "60 texts of 10-25, shuffled")
 
 MASK = "a dense mask"
 
-SHAPES = ((4, 32), (8, 48), (2, 128))
-"""Heads and their width, to which the law is fitted."""
-
 
 def graphs_plan(small: bool = False) -> dict[str, Run]:
-    """Graphs to which the law is fitted, 4 heads of 32, by what it prices, by ``triton`` and by ``auto``."""
-    return _timed(FITTED, ((4, 32),), (*TERMS, "triton", "auto"), small)
-
-
-def law_plan(small: bool = False) -> dict[str, Run]:
-    """The same with heads of several widths, in any order, since a machine's speed drifts."""
-    runs = _timed(FITTED, SHAPES, tuple(TERMS), small)
-    order = torch.randperm(len(runs), generator=torch.Generator().manual_seed(0))
-    return {name: runs[name] for name in (list(runs)[i] for i in order.tolist())}
+    """Graphs that ``auto`` was fitted to, by both engines between which it chooses, ``triton`` and itself."""
+    return _timed(FITTED, ("csr", "tiles", "triton", "auto"), small)
 
 
 def unseen_plan(small: bool = False) -> dict[str, Run]:
-    """Graphs that the law has not seen, 4 heads of 32, by the two engines that it prices, and as a mask."""
-    return _timed(UNSEEN, ((4, 32),), (*TERMS, MASK), small)
+    """Graphs that it was not fitted to, by both engines and as a mask."""
+    return _timed(UNSEEN, ("csr", "tiles", MASK), small)
 
 
 def near_plan(small: bool = False) -> dict[str, Run]:
-    """Graphs of which the law says that both engines take about as long."""
+    """Graphs on which both engines have about as much work."""
     made = dict[str, Make]()
     for name, graph in near_graphs(1 if small else NEAR).items():
         made[name] = partial(lambda known: known, graph)
-    return _timed(made, ((4, 32),), tuple(TERMS), False)
+    return _timed(made, ("csr", "tiles"), False)
 
 
-def _timed(
-    graphs: dict[str, Make], shapes: Sequence[tuple[int, int]], engines: Sequence[str], small: bool
-) -> dict[str, Run]:
+def _timed(graphs: dict[str, Make], engines: Sequence[str], small: bool) -> dict[str, Run]:
+    """4 heads of 32."""
     return {
-        f"{name}, {heads} x {width}": in_turns(partial(graph_case, name, make, heads, width, engines))
-        for name, make in _few(graphs, small).items()
-        for heads, width in shapes
+        f"{name}, 4 x 32": in_turns(partial(graph_case, name, make, engines))
+        for name, make in graphs.items()
+        if not small or name in SMALL_ONES or name not in FITTED | UNSEEN
     }
-
-
-def predictions_plan(small: bool = False) -> dict[str, Run]:
-    """What the law says of them, with nothing measured: to be committed first."""
-
-    def predicted(name: str, make: Make, device: torch.device, repeats: int) -> list[Row]:
-        graph = make().to(device)
-        here = {"workload": f"{name}, 4 x 32", "edges": graph.num_edges, "nodes": graph.num_dst}
-        return [here | {"contestant": engine} | row for engine, row in say(graph, 4, 32).items()]
-
-    return {name: partial(predicted, name, make) for name, make in _few(UNSEEN, small).items()}
 
 
 def orders_plan(small: bool = False) -> dict[str, Run]:
@@ -254,39 +227,28 @@ def measure_orders(name: str, way: str, repeats: int) -> list[Row]:
     return measure(Case(f"{name}{way}", ways, first="as it comes"), repeats=repeats)
 
 
-def _few(graphs: dict[str, Make], small: bool) -> dict[str, Make]:
-    return {name: make for name, make in graphs.items() if not small or name in SMALL_ONES}
-
-
-def graph_case(
-    name: str, make: Make, heads: int, width: int, engines: Sequence[str], device: torch.device | str = "cpu"
-) -> Case:
+def graph_case(name: str, make: Make, engines: Sequence[str], device: torch.device | str = "cpu") -> Case:
     """Attention on a graph, forward and backward, plans and patterns made beforehand.
 
-    Rows hold what the law counts and what it predicts. Tiles run only if they are affordable, a dense mask
-    only for up to 5,000 tokens.
+    Rows hold what ``auto`` takes and how much work there is. Tiles run only if they are affordable, a dense
+    mask only for up to 5,000 tokens.
     """
     torch.manual_seed(0)
     graph = make().to(device)
-    said = say(graph, heads, width)
-    left_out = (TERMS.keys() - said.keys()) | ({MASK} if graph.num_src > 5000 else set())
+    edges, nodes, scores, slots = work_of(graph)
+    auto: Row = {"auto": choice(graph, 4, 32).engine, "edges": edges, "nodes": nodes}
+    facts = {"csr": auto, "tiles": auto | {"scores": scores, "slots": slots}}
+    left_out = {MASK} if graph.num_src > 5000 else set()
+    left_out |= set() if plan_tiles(graph).affordable else {"tiles"}
     left_out |= set() if has_triton(graph.device) else {"triton"}
-    ways = _both_ways(graph, heads, width, [engine for engine in engines if engine not in left_out])
-    facts = {engine: {"auto": said["csr"]["auto"]} for engine in engines} | said
-    return Case(f"{name}, {heads} x {width}", ways, first="csr", facts=lambda engine: facts[engine])
+    ways = _both_ways(graph, 4, 32, [engine for engine in engines if engine not in left_out])
+    return Case(f"{name}, 4 x 32", ways, first="csr", facts=lambda engine: facts.get(engine, auto))
 
 
-def say(graph: AttentionGraph, heads: int, width: int) -> dict[str, Row]:
-    """What the law counts and predicts of each engine that can run, and which one ``auto`` takes."""
-    counts = {"csr": count_edges(graph, heads)}
-    if plan_tiles(graph).affordable:
-        counts["tiles"] = plan_tiles(graph).counts
-    auto, rows = cost(graph, heads, width).engine, dict[str, Row]()
-    for engine, count in counts.items():
-        row = rows[engine] = {"auto": auto, "terms": expand(count, heads, width)}
-        if graph.device.type == "cpu":  # whose times the law was fitted to
-            row["predicted"] = predict(engine, count, heads, width)
-    return rows
+def work_of(graph: AttentionGraph) -> tuple[float, ...]:
+    """Edges and nodes, the mean of both sides, by which ``csr`` is counted; scores and slots of tiles."""
+    plan = plan_tiles(graph)
+    return graph.num_edges, (graph.num_dst + graph.num_src) / 2, plan.scores, plan.slots
 
 
 def _both_ways(
@@ -336,38 +298,3 @@ def under_a_mask(graph: AttentionGraph) -> Callable[..., Tensor]:
         return found.transpose(1, 2).reshape(-1, h, d)[slot]
 
     return attend
-
-
-def fit(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
-    """Nanoseconds of each term by engine, none negative, that keep the relative errors small."""
-    return {
-        engine: dict(zip(names, _fit([r for r in rows if r["contestant"] == engine]), strict=True))
-        for engine, names in TERMS.items()
-    }
-
-
-def _fit(rows: Sequence[Row]) -> list[float]:
-    """Least squares of relative errors; terms with negative coefficients go, the most negative first."""
-    terms = torch.tensor([row["terms"] for row in rows], dtype=torch.float64)
-    terms = terms / torch.tensor([[row["seconds"] * 1e9] for row in rows])
-    kept = list(range(terms.shape[1]))
-    while True:
-        found = torch.linalg.lstsq(terms[:, kept], torch.ones(len(rows), 1).double(), driver="gelsd").solution
-        if (found >= 0).all():
-            whole = torch.zeros(terms.shape[1], dtype=torch.float64)
-            whole[kept] = found[:, 0]
-            return [float(f"{x:.4g}") for x in whole]
-        kept.pop(int(found.argmin()))
-
-
-def conclude(rows: Sequence[Row], facts: dict[str, Any], out: Path | None) -> str:
-    """Fit the law, write it to a folder, and say how well it fits."""
-    law = fit(rows)
-    document = {"nanoseconds": law, "fitted": facts | {"workloads": len({row["workload"] for row in rows})}}
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "prices.json").write_text(json.dumps(document, indent=2) + "\n", "utf-8")
-    lines = [f"{engine}: " + ", ".join(f"{x} ns {name}" for name, x in law[engine].items()) for engine in law]
-    off = [abs(price(law[row["contestant"]], row["terms"]) / row["seconds"] - 1) for row in rows]
-    lines.append(f"off by {statistics.median(off):.0%} in the median, {max(off):.0%} at worst")
-    return "\n".join(lines)

@@ -215,9 +215,9 @@ class HeldEdges:
         """Without what has been derived from it, which is made anew, unless edges in lists were prepared."""
         known: Known = {}
         if "prepared" in self._known and not self.in_intervals:
-            tensors = (Tensor, tuple)  # a cost is a tuple, too, of a machine and a device
+            tensors = (Tensor, tuple)  # a choice is a tuple, too
             known = {
-                name: x for name, x in self._known.items() if isinstance(x, tensors) and "_cost" not in name
+                name: x for name, x in self._known.items() if isinstance(x, tensors) and "_choice" not in name
             }
             known |= self._numbers() | {"prepared": True}
         place = torch.empty(0, device=self.device)  # which loading may map to another

@@ -4,7 +4,7 @@ Every layer calls :func:`propagate_attention`. Its engines give the same values 
 they differ in speed by two orders of magnitude.
 """
 
-from edgewise.propagation.engine_choice import cost
+from edgewise.propagation.engine_choice import choice
 from edgewise.propagation.operation import ENGINES, KERNELS, attention_weights, prepare, propagate_attention
 from edgewise.propagation.scatter import edge_softmax, softmax_over_in_edges
 from edgewise.propagation.tiles.tile_plan import plan_tiles
@@ -13,7 +13,7 @@ __all__ = [
     "ENGINES",
     "KERNELS",
     "attention_weights",
-    "cost",
+    "choice",
     "edge_softmax",
     "plan_tiles",
     "prepare",

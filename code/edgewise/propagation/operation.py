@@ -64,7 +64,7 @@ def propagate_attention(
         Values [num_src, h, d_v], with as many heads as keys; ``d_v`` is often ``d``.
     engine : str
         ``tiles``, ``csr``, ``scatter``; ``triton``, kernels of our own on CUDA; ``varlen``, PyTorch's for
-        packed sentences there; or ``"auto"``: see :func:`cost`.
+        packed sentences there; or ``"auto"``: see :func:`choice`.
     scale : float, optional
         Of scores, in place of :math:`1 / \sqrt{d}`.
     edge_bias : Tensor, optional

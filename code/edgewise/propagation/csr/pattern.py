@@ -50,12 +50,6 @@ def heads_at_once(graph: AttentionGraph, num_heads: int) -> int:
     return num_heads if graph.num_edges * num_heads <= most else 1
 
 
-def count_edges(graph: AttentionGraph, num_heads: int) -> tuple[float, float, float]:
-    """Edges, nodes (the mean of both sides), and turns that heads take: what ``csr`` costs."""
-    turns = num_heads // heads_at_once(graph, num_heads)
-    return graph.num_edges, (graph.num_dst + graph.num_src) / 2, turns
-
-
 @per_graph
 def pattern_of(graph: AttentionGraph, heads: int) -> Pattern:
     """Return a graph's pattern with so many heads stacked; it is kept with the graph."""

@@ -76,11 +76,6 @@ class TilePlan:
         return 2**16 + 48 * self.slots + self.scores
 
     @property
-    def counts(self) -> tuple[float, float, float]:
-        """Scores, slots and calls: what tiles cost."""
-        return self.scores, self.slots, self.calls
-
-    @property
     def economical(self) -> bool:
         """Whether the plan stays within ``MOST_WASTE`` scores per edge."""
         return self.scores <= MOST_WASTE * self.edges
