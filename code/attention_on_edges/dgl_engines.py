@@ -10,7 +10,7 @@ from torch import Tensor
 
 from edgewise.graphs import AttentionGraph, dgl_available, load_dgl
 from edgewise.graphs.per_graph import per_graph
-from edgewise.propagation.scatter import scatter
+from edgewise.propagation import propagate_attention
 
 
 @per_graph
@@ -95,4 +95,4 @@ def _of_any_edges(
     way: Callable[..., Tensor], graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor
 ) -> Tensor:
     """Where no message is sent, DGL makes no field of sums, which are zero."""
-    return (way if graph.num_edges else scatter)(graph, q, k, v)
+    return way(graph, q, k, v) if graph.num_edges else propagate_attention(graph, q, k, v, engine="scatter")

@@ -9,8 +9,9 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from edgewise.graphs import AttentionGraph
 from edgewise.graphs.held_edges import check_graph
-from edgewise.propagation.arguments import check_bias, check_states
-from edgewise.propagation.operation import ENGINES, KERNELS, attention_weights, propagate_attention
+from edgewise.propagation.arguments import check_bias, check_features, check_states
+from edgewise.propagation.fields import Fields
+from edgewise.propagation.operation import ENGINES, KERNELS, attend, weigh
 from edgewise.propagation.precision import HALF
 from edgewise.validation import (
     check_bool,
@@ -184,19 +185,38 @@ class GraphAttention(nn.Module):
         q = self._heads(self.query(query), self.num_heads)
         k, v = (self._heads(x, self.num_kv_heads) for x in (self.key(senders), self.value(senders)))
         times = q.shape[1] // self.num_heads  # as heads, leading dimensions share the graph
-        on_edges = of_edges(self.edge, edge_attr, q, self.num_heads, self.edge_dim) | {"scale": self.scale}
         if edge_bias is not None:
             check_bias(graph, q[:, : self.num_heads], edge_bias)
-            on_edges["edge_bias"] = edge_bias if times == 1 else edge_bias.repeat(1, times)
-        dropout = self.dropout if self.training else 0.0
-        received = propagate_attention(graph, q, k, v, engine=self.engine, dropout=dropout, **on_edges)
+            edge_bias = edge_bias if times == 1 else edge_bias.repeat(1, times)
+        attr, proj = self._on_edges(edge_attr, q)
+        attr, proj = check_features(graph, q, v, self.engine, attr, proj)
+        fields = Fields(q, k, v, edge_bias, None, attr, proj)
+        received = attend(graph, fields, self.engine, self.scale, self.dropout if self.training else 0.0)
         heads = self._of_leading(received, query)  # [..., num_dst, h, d]
         joined = heads.mean(-2) if self.output == "mean" else heads.flatten(-2)
         y = joined if self.out is None else self.out(joined)
         y = y if self.skip is None else y + self.skip(query)
         if not need_weights:
             return y
-        return y, self._of_leading(attention_weights(graph, q, k, **on_edges)[..., None], query).squeeze(-1)
+        return y, self._of_leading(weigh(graph, fields, self.scale)[..., None], query).squeeze(-1)
+
+    def _on_edges(self, attr: Tensor | None, q: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """Attributes of edges, and their projection [c, h, d], which leading dimensions share."""
+        if (attr is None) != (self.edge is None):
+            needs = "edge_attr is needed" if attr is None else "it takes no edge_attr"
+            raise ValueError(f"the layer was made with edge_dim={self.edge_dim}: {needs}")
+        if attr is None or self.edge is None:
+            return None, None
+        check_floats("edge_attr", attr)
+        if attr.dim() != 2 or attr.shape[1] != self.edge_dim:
+            raise ValueError(
+                f"edge_attr must be [E, {self.edge_dim}], a row per edge, got {list(attr.shape)}"
+            )
+        whole = edge_matrix(self.edge, q)
+        kept = (torch.float32, q.dtype) if q.dtype in HALF else (q.dtype,)
+        attr, proj = (x if x.dtype in kept else x.to(q.dtype) for x in (attr, whole))
+        proj, times = proj.unflatten(-1, (self.num_heads, -1)), q.shape[1] // self.num_heads
+        return attr, proj if times == 1 else proj.repeat(1, times, 1)
 
     @staticmethod
     def _heads(x: Tensor, count: int) -> Tensor:
@@ -213,28 +233,6 @@ class GraphAttention(nn.Module):
         """Return the settings, for ``repr``."""
         settings = ("num_heads", "dropout", "output", "engine")
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in settings)
-
-
-def of_edges(
-    edge: nn.Module | None, attr: Tensor | None, q: Tensor, num_heads: int, edge_dim: int | None
-) -> dict[str, Any]:
-    """What :func:`propagate_attention` takes of edges with attributes: these, and what the map makes of each.
-
-    Queries [n, ... times h, d] may have leading dimensions among their heads, which share attributes.
-    """
-    if (attr is None) != (edge is None):
-        needs = "edge_attr is needed" if attr is None else "it takes no edge_attr"
-        raise ValueError(f"the layer was made with edge_dim={edge_dim}: {needs}")
-    if attr is None or edge is None:
-        return {}
-    check_floats("edge_attr", attr)
-    if attr.dim() != 2 or attr.shape[1] != edge_dim:
-        raise ValueError(f"edge_attr must be [E, {edge_dim}], a row per edge, got {list(attr.shape)}")
-    whole = edge_matrix(edge, q)
-    kept = (torch.float32, q.dtype) if q.dtype in HALF else (q.dtype,)
-    given, weight = (x if x.dtype in kept else x.to(q.dtype) for x in (attr, whole))
-    weight, times = weight.unflatten(-1, (num_heads, -1)), q.shape[1] // num_heads  # [c, h, d]
-    return {"edge_attr": given, "edge_proj": weight if times == 1 else weight.repeat(1, times, 1)}
 
 
 def edge_matrix(edge: nn.Module, q: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from edgewise.graphs import random_links
 from edgewise.propagation import propagate_attention
 from edgewise.propagation.csr import csr_engine as csr
 from edgewise.propagation.csr.pattern import edge_order, pattern_of
-from edgewise.propagation.precision import all_tensors
+from edgewise.propagation.fields import Fields, KernelFields, pack
 from edgewise.propagation.tiles import tile_plan
 from edgewise.propagation.tiles import tiles_engine as tiles
 from support import TRITON, random_fields
@@ -58,22 +58,22 @@ def test_gradients_are_as_precise_where_backward_is_inside_of_autocast(graph):
     torch.testing.assert_close(*found)
 
 
-@pytest.mark.parametrize("extra", ["", "bias", "keep"])
+@pytest.mark.parametrize("extra", ["", "bias", "factors"])
 def test_operators_do_what_a_compiler_is_told(extra, graph):
     """Schemas, shapes, strides, gradients, sizes that change."""
     fields = random_fields(graph, 2, 3)
     bias = torch.randn(graph.num_edges, 2, requires_grad=True) if extra == "bias" else None
-    keep = torch.rand(graph.num_edges, 2).round() if extra == "keep" else None
+    factors = torch.rand(graph.num_edges, 2).round() if extra == "factors" else None
     tensors = [*tile_plan.plan_tiles(graph).tensors, *(tile_plan.score_places(graph) if extra else ())]
-    torch.library.opcheck(tiles._operator, (all_tensors([*fields, bias, keep]), tensors))
+    torch.library.opcheck(tiles._operator, (pack(Fields(*fields, bias, factors)), tensors))
     of_attr = [torch.randn(len(x), *shape) for x, shape in ((fields[0], (2, 4)), (graph.src, (4,)))]
     for heads in (2, 1):  # at once, and in turns
-        on_edges = [x if x is None else x.detach().T.reshape(2 // heads, -1) for x in (bias, keep)]
-        given = all_tensors([*fields, *on_edges, *(of_attr if extra else [None, None])])
+        on_edges = [x if x is None else x.detach().T.reshape(2 // heads, -1) for x in (bias, factors)]
+        given = pack(KernelFields(*fields, *on_edges, *(of_attr if extra else [None, None])))
         of_graph = [*pattern_of(graph, heads)], heads, edge_order(graph, heads)
         torch.library.opcheck(csr._operator, (*of_graph, [x.clone().requires_grad_() for x in given]))
         output, of_edges, *results = csr._operator(*of_graph, given)
-        wanted = [x.dim() > 1 and place != csr.KEEP for place, x in enumerate(given)]
+        wanted = [x.dim() > 1 and x is not KernelFields._make(given).factors for x in given]
         backward = *of_graph, given, [*results, output, of_edges], wanted
         torch.library.opcheck(csr._backward_operator, backward, test_utils="test_faketensor")
 

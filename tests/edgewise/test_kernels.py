@@ -15,6 +15,7 @@ from torch._subclasses import FakeTensorMode
 
 from edgewise.graphs import AttentionGraph, bipartite, causal, complete, random_links, window
 from edgewise.propagation import propagate_attention
+from edgewise.propagation.fields import Fields
 from support import edge_graphs, interval_graphs, random_fields
 
 block_mask = importlib.import_module("edgewise.graphs.block_mask")
@@ -109,15 +110,16 @@ def test_auto_takes_the_kernel_for_packed_sequences_where_that_was_measured_to_p
     monkeypatch.setattr(engine_choice, "_windows", lambda: True)
     with FakeTensorMode():
         q, v = (torch.empty(graph.num_dst, 2, d, device="cuda", dtype=dtype) for d in (width, width + 8))
-    assert engine_choice.suits_varlen(graph, q, q, None, None) is taken
-    for others in ((v, None, None), (q, q, None), (q, None, q)):
-        assert not engine_choice.suits_varlen(graph, q, *others)
-    assert not engine_choice.suits_varlen(graph, torch.empty(q.shape, dtype=dtype), q, None, None)
+    fields = Fields(q, q, q)
+    assert engine_choice.suits_varlen(graph, fields) is taken
+    on_a_cpu = torch.empty(q.shape, dtype=dtype)
+    for other in ({"v": v}, {"bias": q}, {"factors": q}, {"attr": q}, {"q": on_a_cpu}):
+        assert not engine_choice.suits_varlen(graph, fields._replace(**other))
     with monkeypatch.context() as patch:
         patch.setattr(torch.compiler, "is_compiling", lambda: True)
-        assert not engine_choice.suits_varlen(graph, q, q, None, None)
+        assert not engine_choice.suits_varlen(graph, fields)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
-    assert not engine_choice.suits_varlen(graph, q, q, None, None)
+    assert not engine_choice.suits_varlen(graph, fields)
 
 
 def test_auto_takes_what_goes_through_transforms_inside_of_them(monkeypatch):

@@ -23,6 +23,7 @@ from edgewise.graphs import (
     window,
 )
 from edgewise.propagation import ENGINES, choice, operation, plan_tiles, prepare, propagate_attention
+from edgewise.propagation.fields import Fields
 from edgewise.propagation.tiles import tile_plan as planning
 from support import TRITON, edge_graphs, interval_graphs, random_fields
 from support import check_propagation as check
@@ -193,7 +194,7 @@ def test_biases_that_are_not_finite_do_what_they_do_to_a_dense_softmax(way, valu
             torch.testing.assert_close(*outputs, equal_nan=True)
             torch.testing.assert_close(*gradients, equal_nan=True)
             if way == "tiles" and value == -math.inf:  # nothing is computed anew by another engine
-                alone = ENGINES[way](graph, *fields, bias, torch.ones(graph.num_edges, 1))
+                alone = ENGINES[way](graph, Fields(*fields, bias, torch.ones(graph.num_edges, 1)))
                 torch.testing.assert_close(alone, propagate_attention(graph, *fields, edge_bias=bias))
                 assert all(bool(x.isfinite().all()) for x in torch.autograd.grad(alone.sum(), fields))
             wrong = outputs[0].isnan().flatten(1).any(1).nonzero().flatten().tolist()

@@ -6,7 +6,7 @@ they differ in speed by two orders of magnitude.
 
 from edgewise.propagation.engine_choice import choice
 from edgewise.propagation.operation import ENGINES, KERNELS, attention_weights, prepare, propagate_attention
-from edgewise.propagation.scatter import edge_softmax, softmax_over_in_edges
+from edgewise.propagation.scatter import softmax_over_in_edges
 from edgewise.propagation.tiles.tile_plan import plan_tiles
 
 __all__ = [
@@ -14,7 +14,6 @@ __all__ = [
     "KERNELS",
     "attention_weights",
     "choice",
-    "edge_softmax",
     "plan_tiles",
     "prepare",
     "propagate_attention",

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from edgewise.graphs import AttentionGraph
 from edgewise.graphs.held_edges import check_graph
+from edgewise.propagation.fields import Fields, OnEdges
 from edgewise.propagation.precision import HALF
 from edgewise.validation import check_floats, check_real, is_plain
 
@@ -24,6 +25,8 @@ def check_states(
         if not hint and len(x.shape) == 3 and x.shape[0] == tokens:
             hint = "; tokens are the last dimension but one, as with batch_first=True"
         raise ValueError(f"{name} must be {shape} for this graph and layer, got {list(x.shape)}{hint}")
+    if x.device != graph.device:
+        raise ValueError(f"{name} must be on the graph's device {graph.device}, got {x.device}")
     dtype = getattr(getattr(layer, "weight", None), "dtype", x.dtype)
     if x.dtype != dtype and is_plain(layer) and not torch.is_autocast_enabled(x.device.type):
         raise ValueError(f"{name} must be {dtype} as the layer's weights are, got {x.dtype}")
@@ -54,16 +57,26 @@ def check_tensors(graph: AttentionGraph, **tensors: Tensor) -> list[Tensor]:
     return list(tensors.values())
 
 
-def as_many_heads(q: Tensor, *others: Tensor) -> list[Tensor]:
+def check_scale(scale: float | None) -> float | None:
+    """Return ``scale``, a finite number if it is given."""
+    return scale if scale is None else check_real("scale", scale)
+
+
+def with_as_many_heads(fields: Fields) -> Fields:
     """Repeat heads of keys and values for as many as queries have."""
-    group = q.shape[1] // others[0].shape[1]
-    return [x if group == 1 else x.repeat_interleave(group, 1) for x in others]
+    group = fields.q.shape[1] // fields.k.shape[1]
+    if group == 1:
+        return fields
+    return fields._replace(k=fields.k.repeat_interleave(group, 1), v=fields.v.repeat_interleave(group, 1))
 
 
-def scaled(q: Tensor, scale: float | None) -> Tensor:
-    """Return queries [..., d] for scores over the root of d; float32 of half precision, as in engines."""
-    factor = 1.0 if scale is None else check_real("scale", scale) * math.sqrt(q.shape[-1])
-    return q if math.isclose(factor, 1, rel_tol=1e-12) else factor * (q.float() if q.dtype in HALF else q)
+def scaled(fields: Fields, scale: float | None) -> Fields:
+    """Scale queries for engines, whose scores are over the root of d; float32 of half precision, as there."""
+    factor = 1.0 if scale is None else scale * math.sqrt(fields.q.shape[-1])
+    if math.isclose(factor, 1, rel_tol=1e-12):
+        return fields
+    fields = fields.to(torch.float32) if fields.q.dtype in HALF else fields
+    return fields._replace(q=factor * fields.q)
 
 
 def check_bias(graph: AttentionGraph, q: Tensor, edge_bias: Tensor | None) -> None:
@@ -90,24 +103,24 @@ def _check_like(q: Tensor, name: str, x: Tensor, shape: Sequence[int], axes: str
 
 def check_features(
     graph: AttentionGraph, q: Tensor, v: Tensor, engine: str, attr: Tensor | None, weight: Tensor | None
-) -> list[Tensor]:
+) -> tuple[OnEdges, OnEdges]:
     """Return attributes of edges [E, c] and their projection [c, h, d], or nothing if there are none."""
     if attr is None and weight is None:
-        return []
+        return None, None
     if attr is None or weight is None:
         raise ValueError("edge_attr and edge_proj go together, got one of them")
     width = len(weight) if isinstance(weight, Tensor) and weight.dim() else 0
     _check_like(q, "edge_proj", weight, (width, *q.shape[1:]), "[c, h, d]")
     _check_like(q, "edge_attr", attr, (graph.num_edges, width), "[E, c]")
     if width == 0:
-        return []
+        return None, None
     if v.shape[-1] != q.shape[-1]:
         raise ValueError(
             f"attributes of edges need values of the keys' width {q.shape[-1]}, got {v.shape[-1]}"
         )
     if engine in ("tiles", "varlen"):
         raise ValueError(f"engine {engine!r} takes no attributes of edges: use 'csr', 'scatter' or 'auto'")
-    return [attr, weight]
+    return attr, weight
 
 
 def _advice(graph: AttentionGraph, side: str, shape: Sequence[int]) -> str:

@@ -17,14 +17,14 @@ from inspect import signature
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
 from torch.autograd import forward_ad
 
 from edgewise.graphs import AttentionGraph
 from edgewise.graphs.held_edges import check_graph
 from edgewise.graphs.per_graph import per_graph
 from edgewise.propagation.csr.pattern import runs_sparse
-from edgewise.propagation.precision import HALF, OnEdges
+from edgewise.propagation.fields import Fields
+from edgewise.propagation.precision import HALF
 from edgewise.propagation.tiles.tile_plan import FILLS, is_one_tile, plan_tiles
 from edgewise.propagation.triton.triton_engine import has_triton
 from edgewise.validation import check_count
@@ -52,15 +52,14 @@ class Choice(NamedTuple):
     why: str
 
 
-def choose(
-    graph: AttentionGraph, q: Tensor, v: Tensor, bias: OnEdges, keep: OnEdges, *features: Tensor
-) -> str:
+def choose(graph: AttentionGraph, fields: Fields) -> str:
     """Return what ``engine="auto"`` takes for these tensors."""
     if in_a_transform():
         return "scatter"
-    if not features and suits_varlen(graph, q, v, bias, keep):
+    if suits_varlen(graph, fields):
         return "varlen"
-    return _choice(graph, *q.shape[1:], "prepared" in graph._known, len(features) > 0).engine
+    has_attributes = fields.attr is not None
+    return _choice(graph, *fields.q.shape[1:], "prepared" in graph._known, has_attributes).engine
 
 
 def choice(graph: AttentionGraph, num_heads: int, head_dim: int) -> Choice:
@@ -83,16 +82,19 @@ def choice(graph: AttentionGraph, num_heads: int, head_dim: int) -> Choice:
     return _choice(graph, num_heads, head_dim, "prepared" in graph._known, False)
 
 
-def suits_varlen(graph: AttentionGraph, q: Tensor, v: Tensor, bias: OnEdges, keep: OnEdges) -> bool:
+def suits_varlen(graph: AttentionGraph, fields: Fields) -> bool:
     """Whether ``auto`` takes ``varlen``, on GPUs that have it.
 
     For sequences of unequal lengths and for windows it was the fastest one in half precision
     (``book/studies/gpu-engines.json``).
     """
+    q, v, *on_edges = fields.q, *fields[2:]
     if q.device.type != "cuda" or q.dtype not in HALF or torch.compiler.is_compiling():
         return False
     packed, width = graph.lengths, q.shape[-1]
-    if packed is None or bias is not None or keep is not None or width % 8 or not width == v.shape[-1] <= 256:
+    if packed is None or any(x is not None for x in on_edges):
+        return False
+    if width % 8 or not width == v.shape[-1] <= 256:
         return False
     if torch.cuda.get_device_capability(q.device) < (8, 0) or not _windows():
         return False

@@ -8,10 +8,18 @@ from torch.linalg import vector_norm
 
 from edgewise.graphs import AttentionGraph
 from edgewise.graphs.held_edges import check_graph
-from edgewise.propagation.arguments import as_many_heads, check_bias, check_features, check_tensors, scaled
+from edgewise.propagation.arguments import (
+    check_bias,
+    check_features,
+    check_scale,
+    check_tensors,
+    scaled,
+    with_as_many_heads,
+)
 from edgewise.propagation.csr.csr_engine import csr
 from edgewise.propagation.engine_choice import choose, in_a_transform
-from edgewise.propagation.precision import Engine, OnEdges, in_full_precision, without_autocast
+from edgewise.propagation.fields import Engine, Fields
+from edgewise.propagation.precision import in_full_precision, without_autocast
 from edgewise.propagation.scatter import edge_softmax, scatter
 from edgewise.propagation.tiles.tiles_engine import tiles
 from edgewise.propagation.triton.triton_engine import triton
@@ -94,27 +102,36 @@ def propagate_attention(
     check_choice("engine", engine, ["auto", *ENGINES, *KERNELS])
     q, k, v = check_tensors(graph, q=q, k=k, v=v)
     check_bias(graph, q, edge_bias)
-    features = check_features(graph, q, v, engine, edge_attr, edge_proj)
-    dtype, q = q.dtype, scaled(q, scale)
-    if q.dtype != dtype:
-        k, v, *features = (x.to(q.dtype) for x in (k, v, *features))
-        edge_bias = None if edge_bias is None else edge_bias.to(q.dtype)
-    keep = None
-    if check_probability("dropout", dropout):
-        keep = q.new_empty(graph.num_edges, q.shape[1], dtype=torch.promote_types(q.dtype, torch.float32))
-        keep.bernoulli_(1 - dropout).div_(1 - dropout)
+    attr, proj = check_features(graph, q, v, engine, edge_attr, edge_proj)
+    fields = Fields(q, k, v, edge_bias, None, attr, proj)
+    return attend(graph, fields, engine, check_scale(scale), check_probability("dropout", dropout))
+
+
+def attend(
+    graph: AttentionGraph,
+    fields: Fields,
+    engine: str = "auto",
+    scale: float | None = None,
+    dropout: float = 0.0,
+) -> Tensor:
+    """:func:`propagate_attention` of what has been checked: [num_dst, h, d_v]."""
+    dtype, fields = fields.q.dtype, scaled(fields, scale)
+    if dropout:
+        wide = torch.promote_types(fields.q.dtype, torch.float32)
+        factors = fields.q.new_empty(graph.num_edges, fields.q.shape[1], dtype=wide)
+        fields = fields._replace(factors=factors.bernoulli_(1 - dropout).div_(1 - dropout))
     if engine not in ("auto", "scatter") and in_a_transform():
         raise ValueError(f"engine {engine!r} is not for transforms and forward mode: use 'scatter'")
     if engine == "auto":
-        engine = choose(graph, q, v, edge_bias, keep, *features)
+        engine = choose(graph, fields)
     if engine != "triton":
-        k, v = as_many_heads(q, k, v)
+        fields = with_as_many_heads(fields)
         engine = engine if graph.num_edges else "scatter"
-    with without_autocast(q.device.type):
-        output = (ENGINES.get(engine) or KERNELS[engine])(graph, q, k, v, edge_bias, keep, *features)
-        if engine not in ("csr", "scatter", "triton") and not _finite(q, k, output, bias=edge_bias):
+    with without_autocast(fields.q.device.type):
+        output = (ENGINES.get(engine) or KERNELS[engine])(graph, fields)
+        if engine not in ("csr", "scatter", "triton") and not _finite(fields, output):
             # Tiles multiply what is masked by zero, and PyTorch's kernel makes zeros of a row of NaN.
-            output = csr(graph, q, k, v, edge_bias, keep)
+            output = csr(graph, fields)
         return output.to(dtype)
 
 
@@ -146,17 +163,18 @@ def prepare(graph: AttentionGraph, num_heads: int, head_dim: int, edge_dim: int 
     return graph
 
 
-def _finite(*tensors: Tensor, bias: OnEdges) -> bool:
+def _finite(fields: Fields, output: Tensor) -> bool:
     """Whether all numbers are finite, asked of a CPU alone: it would halt a GPU or end a compiled program.
 
     Biases of -inf are fine; +inf and NaN show up in the output, except in half precision.
     """
-    if tensors[0].device.type != "cpu" or torch.compiler.is_compiling() or in_a_transform():
+    dtype, bias = fields.q.dtype, fields.bias
+    if fields.q.device.type != "cpu" or torch.compiler.is_compiling() or in_a_transform():
         return True
-    wide = torch.promote_types(tensors[0].dtype, torch.float32)
-    if bias is not None and wide != tensors[0].dtype and bool((bias == torch.inf).any()):
+    wide = torch.promote_types(dtype, torch.float32)
+    if bias is not None and wide != dtype and bool((bias == torch.inf).any()):
         return False
-    return all(math.isfinite(vector_norm(x.detach(), dtype=wide)) for x in tensors)
+    return all(math.isfinite(vector_norm(x.detach(), dtype=wide)) for x in (fields.q, fields.k, output))
 
 
 def attention_weights(
@@ -175,9 +193,13 @@ def attention_weights(
     :func:`propagate_attention`.
     """
     q, k = check_tensors(graph, q=q, k=k)
-    (k,) = as_many_heads(q, k)
     check_bias(graph, q, edge_bias)
-    features = check_features(graph, q, q, "auto", edge_attr, edge_proj)
-    with without_autocast(q.device.type):
-        weights = in_full_precision(edge_softmax)(graph, scaled(q, scale), k, edge_bias, *features)
-    return weights.to(q.dtype)
+    attr, proj = check_features(graph, q, q, "auto", edge_attr, edge_proj)
+    return weigh(graph, Fields(q, k, k, edge_bias, None, attr, proj), check_scale(scale))
+
+
+def weigh(graph: AttentionGraph, fields: Fields, scale: float | None = None) -> Tensor:
+    """:func:`attention_weights` of what has been checked: [E, h]."""
+    with without_autocast(fields.q.device.type):
+        weights = in_full_precision(edge_softmax)(graph, scaled(with_as_many_heads(fields), scale))
+    return weights.to(fields.q.dtype)

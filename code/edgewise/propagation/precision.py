@@ -1,35 +1,29 @@
-"""What an engine is, and what several share: full precision, missing fields, no second derivatives."""
+"""What several engines share: full precision, no second derivatives."""
 
 import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from edgewise.graphs import AttentionGraph
+from edgewise.propagation.fields import Engine, Fields
 
 HALF = (torch.float16, torch.bfloat16)
 
 WITHOUT_DOUBLE = {"mps"}
-
-OnEdges = Tensor | None
-"""A number for each edge and head, [E, h], or nothing."""
-
-Engine = Callable[..., Tensor]
-"""Takes a graph, queries, keys, values; of edges, biases, factors, and attributes with their projection."""
 
 
 def in_full_precision(engine: Engine) -> Engine:
     """Run an engine on half-precision input in float32: scores round, and sums over many in-edges stall."""
 
     @functools.wraps(engine)
-    def wrapped(graph: AttentionGraph, *fields: Tensor | None) -> Tensor:
-        assert fields[0] is not None  # the queries
-        if fields[0].dtype not in HALF:
-            return engine(graph, *fields)
-        return engine(graph, *(x if x is None else x.float() for x in fields)).to(fields[0].dtype)
+    def wrapped(graph: AttentionGraph, fields: Fields) -> Tensor:
+        if fields.q.dtype not in HALF:
+            return engine(graph, fields)
+        return engine(graph, fields.to(torch.float32)).to(fields.q.dtype)
 
     return wrapped
 
@@ -43,16 +37,6 @@ def without_autocast(device: str) -> contextlib.AbstractContextManager[object]:
     """Under which engines would differ in the dtype that they return."""
     on = device != "meta" and torch.is_autocast_enabled(device)
     return torch.autocast(device, enabled=False) if on else contextlib.nullcontext()
-
-
-def all_tensors(fields: Sequence[Tensor | None]) -> list[Tensor]:
-    """Fields as an operator takes them: what is not given is empty."""
-    return [torch.empty(0, device=fields[0].device) if x is None else x for x in fields]  # type: ignore[union-attr]
-
-
-def given(fields: Sequence[Tensor]) -> list[Any]:
-    """And back."""
-    return [x if x.dim() > 1 else None for x in fields]
 
 
 def without_second_derivatives(

@@ -6,33 +6,27 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs import AttentionGraph
+from edgewise.propagation.fields import Fields
 from edgewise.propagation.precision import in_full_precision
 
 
-def edge_softmax(
-    graph: AttentionGraph,
-    q: Tensor,
-    k: Tensor,
-    bias: Tensor | None = None,
-    attr: Tensor | None = None,
-    weight: Tensor | None = None,
-) -> Tensor:
+def edge_softmax(graph: AttentionGraph, fields: Fields) -> Tensor:
     """Score every edge, add its bias and attributes, and normalise over each receiver's in-edges: [E, h]."""
-    return softmax_over_in_edges(graph, _scores(graph, q, k, bias, _of_attributes(attr, weight)))
+    return softmax_over_in_edges(graph, _scores(graph, fields, _projected(fields)))
 
 
-def _of_attributes(attr: Tensor | None, weight: Tensor | None) -> Tensor | None:
+def _projected(fields: Fields) -> Tensor | None:
     """What attributes [E, c] add to keys and values: [E, h, d]."""
-    if attr is None or weight is None:
+    if fields.attr is None or fields.proj is None:
         return None
-    return (attr @ weight.flatten(1)).unflatten(1, weight.shape[1:])
+    return (fields.attr @ fields.proj.flatten(1)).unflatten(1, fields.proj.shape[1:])
 
 
-def _scores(graph: AttentionGraph, q: Tensor, k: Tensor, bias: Tensor | None, extra: Tensor | None) -> Tensor:
-    key = k.index_select(0, graph._src)
-    score = (q.index_select(0, graph._dst) * (key if extra is None else key + extra)).sum(-1)
-    score = score / math.sqrt(q.shape[-1])
-    return score if bias is None else score + bias
+def _scores(graph: AttentionGraph, fields: Fields, extra: Tensor | None) -> Tensor:
+    key = fields.k.index_select(0, graph._src)
+    score = (fields.q.index_select(0, graph._dst) * (key if extra is None else key + extra)).sum(-1)
+    score = score / math.sqrt(fields.q.shape[-1])
+    return score if fields.bias is None else score + fields.bias
 
 
 def softmax_over_in_edges(graph: AttentionGraph, score: Tensor) -> Tensor:
@@ -48,22 +42,13 @@ def softmax_over_in_edges(graph: AttentionGraph, score: Tensor) -> Tensor:
 
 
 @in_full_precision
-def scatter(
-    graph: AttentionGraph,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    bias: Tensor | None = None,
-    keep: Tensor | None = None,
-    attr: Tensor | None = None,
-    weight: Tensor | None = None,
-) -> Tensor:
+def scatter(graph: AttentionGraph, fields: Fields) -> Tensor:
     """Gather and weight the sender's value for every edge, then sum at the receivers.
 
-    Attributes of edges, [E, c], by their weight [c, h, d], are added to the senders' keys and values.
+    Attributes of edges, projected, are added to the senders' keys and values.
     """
-    value, extra = v.index_select(0, graph._src), _of_attributes(attr, weight)  # [E, h, d]
-    share = softmax_over_in_edges(graph, _scores(graph, q, k, bias, extra))
+    value, extra = fields.v.index_select(0, graph._src), _projected(fields)  # [E, h, d]
+    share = softmax_over_in_edges(graph, _scores(graph, fields, extra))
     message = value if extra is None else value + extra
-    weighted = (share if keep is None else share * keep)[..., None] * message
+    weighted = (share if fields.factors is None else share * fields.factors)[..., None] * message
     return weighted.new_zeros(graph.num_dst, *weighted.shape[1:]).index_add_(0, graph._dst, weighted)

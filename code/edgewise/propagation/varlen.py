@@ -7,11 +7,12 @@ from torch import Tensor
 
 from edgewise.graphs import AttentionGraph
 from edgewise.graphs.per_graph import per_graph
-from edgewise.propagation.precision import HALF, OnEdges
+from edgewise.propagation.fields import Fields
+from edgewise.propagation.precision import HALF
 from edgewise.validation import InputError
 
 
-def varlen(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor, bias: OnEdges, keep: OnEdges) -> Tensor:
+def varlen(graph: AttentionGraph, fields: Fields) -> Tensor:
     """PyTorch's ``varlen_attn`` for packed sequences and windows in half precision on CUDA.
 
     Raises
@@ -19,9 +20,10 @@ def varlen(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor, bias: OnEdges
     InputError
         If it is anything else, or there are biases or dropout.
     """
+    q, k, v = fields[:3]
     found = {
-        "biases of edges": bias is not None,
-        "dropout of weights": keep is not None,
+        "biases of edges": fields.bias is not None,
+        "dropout of weights": fields.factors is not None,
         f"{q.dtype} on {q.device.type}": q.device.type != "cuda" or q.dtype not in HALF,
     }
     refuse(found)

@@ -22,13 +22,8 @@ from edgewise.propagation.csr.pattern import (
     pattern_of,
     runs_sparse,
 )
-from edgewise.propagation.precision import (
-    OnEdges,
-    all_tensors,
-    given,
-    in_full_precision,
-    without_second_derivatives,
-)
+from edgewise.propagation.fields import Fields, KernelFields, OnEdges, pack
+from edgewise.propagation.precision import in_full_precision, without_second_derivatives
 from edgewise.propagation.scatter import scatter
 
 SAFE = 20.0
@@ -43,49 +38,42 @@ with warnings.catch_warnings():  # PyTorch says once that its CSR tensors are in
 
 
 @in_full_precision
-def csr(
-    graph: AttentionGraph,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    bias: OnEdges = None,
-    keep: OnEdges = None,
-    attr: OnEdges = None,
-    weight: OnEdges = None,
-) -> Tensor:
+def csr(graph: AttentionGraph, fields: Fields) -> Tensor:
     r"""Compute scores, exponentials and sums along edges. There are no second derivatives.
 
-    With :math:`W` for the ``weight`` of attributes :math:`a` of edges, :math:`q^\top W a = (W^\top q)^\top a`
+    With :math:`W` for the projection of attributes :math:`a`, :math:`q^\top W a = (W^\top q)^\top a`
     and :math:`\sum_e w_e W a_e = W \sum_e w_e a_e`, so no attribute is projected edge by edge.
     """
     if not runs_sparse(graph):
-        return scatter(graph, q, k, v, bias, keep, attr, weight)
+        return scatter(graph, fields)
+    q, k, v, bias, factors, attr, proj = fields
     heads = heads_at_once(graph, q.shape[1])
     pattern = pattern_of(graph, heads)
-    order = None if bias is None and keep is None and attr is None else edge_order(graph, heads)
+    order = None if bias is None and factors is None and attr is None else edge_order(graph, heads)
 
     def of_turns(x: Tensor) -> Tensor:
         """[E, h] to [turns, E * heads]."""
         return x.unflatten(1, (-1, heads)).transpose(0, 1).flatten(1)
 
     added = None if bias is None else of_turns(bias)
-    factors = None if keep is None or order is None else of_turns(keep).index_select(1, order)
-    fields = [q, k, v, added, factors]
-    asked = None if weight is None else torch.einsum("nhd,chd->nhc", q, weight)
-    output, of_edges, *_ = _operator([*pattern], heads, order, all_tensors([*fields, asked, attr]))
-    return output if weight is None else output + torch.einsum("nhc,chd->nhd", of_edges, weight)
+    kept = None if factors is None or order is None else of_turns(factors).index_select(1, order)
+    asked = None if proj is None else torch.einsum("nhd,chd->nhc", q, proj)
+    given = KernelFields(q, k, v, added, kept, asked, attr)
+    output, of_edges, *_ = _operator([*pattern], heads, order, pack(given))
+    return output if proj is None else output + torch.einsum("nhc,chd->nhd", of_edges, proj)
 
 
-def _forward(p: Pattern, heads: int, order: OnEdges, fields: Sequence[Any]) -> tuple[Tensor, ...]:
+def _forward(p: Pattern, heads: int, order: OnEdges, fields: KernelFields) -> tuple[Tensor, ...]:
     """Output [n, h, d_v], summed attributes [n, h, c], exponentials [turns, E * heads] and their sums.
 
-    Of the ``fields``, numbers of edges are [turns, E * heads], ``keep`` in the pattern's order, into which
-    ``order`` puts ``bias``; ``asked`` [n, h, c] is what receivers ask of the attributes ``attr`` [E, c] of
-    their edges.
+    Of the ``fields``, numbers of edges are [turns, E * heads], ``factors`` in the pattern's order, into which
+    ``order`` puts ``bias``.
     """
-    q, k, v, bias, keep, asked, attr = fields
+    q, k, v, bias, factors, asked, attr = fields
     scale, turns = q.shape[2] ** -0.5, q.shape[1] // heads
-    weights = q.new_zeros(turns, len(p.columns)) if bias is None else bias.index_select(1, order)
+    weights = q.new_zeros(turns, len(p.columns))
+    if bias is not None and order is not None:
+        weights = bias.index_select(1, order)
     sums = q.new_empty(turns, len(p.rows) - 1, 1)
     small = all(_within(LARGE, x) for x in (v, attr) if x is not None)
     edge = None if attr is None or order is None else order // heads
@@ -96,7 +84,7 @@ def _forward(p: Pattern, heads: int, order: OnEdges, fields: Sequence[Any]) -> t
         if edge is not None:
             _add_dots(p.rows, edge, scores, asked_, attr, scale)
         sums[turn] = _exponentiate(p, scores, small)
-        used = scores if keep is None else scores * keep[turn]
+        used = scores if factors is None else scores * factors[turn]
         output = _put(output, turn, q, _weighted_sums(p.rows, p.columns, used, v_).div_(sums[turn]))
         if edge is not None:
             of_edges = _put(of_edges, turn, q, _weighted_sums(p.rows, edge, used, attr).div_(sums[turn]))
@@ -108,23 +96,25 @@ def _backward(
     p: Pattern,
     heads: int,
     order: OnEdges,
-    fields: Sequence[Any],
-    weights: Tensor,
-    sums: Tensor,
-    *grads: Any,
-    wanted: Sequence[bool],
-) -> list[OnEdges]:
-    """Gradients of the fields, where they are given; ``keep`` has none, ``bias`` and ``attr`` if wanted."""
-    (q, k, v, bias, keep, asked, attr), scale = fields, fields[0].shape[2] ** -0.5
+    fields: KernelFields,
+    results: Sequence[Tensor],
+    wanted: KernelFields,
+) -> KernelFields:
+    """Gradients of the fields, where they are given; ``factors`` have none, bias and attributes if wanted.
+
+    ``results`` are weights, sums, and gradients of both outputs.
+    """
+    (q, k, v, bias, factors, asked, attr), scale = fields, fields.q.shape[2] ** -0.5
+    weights, sums, *grads = results
     of_q, of_k, of_v, of_asked = [None] * 4
-    to_attr = attr.new_zeros(attr.shape) if wanted[-1] else None
-    of_bias = bias.new_empty(bias.shape) if wanted[BIAS] else None
+    to_attr = attr.new_zeros(attr.shape) if attr is not None and wanted.attr else None
+    of_bias = bias.new_empty(bias.shape) if bias is not None and wanted.bias else None
     places = None if of_bias is None or order is None else order.long()
     edge = None if attr is None or order is None else order // heads
     both = q, k, v, grads[0], asked, None if edge is None else grads[1]
     for turn, (q_, k_, v_, grad, asked_, grad_e) in enumerate(_in_turns(heads, *both)):
         share = weights[turn]
-        used, grad = share if keep is None else share * keep[turn], grad / sums[turn]
+        used, grad = share if factors is None else share * factors[turn], grad / sums[turn]
         of_scores = torch.zeros_like(share)
         _add_dots(p.rows, p.columns, of_scores, grad, v_, scale)
         if edge is not None:
@@ -132,7 +122,7 @@ def _backward(
             _add_dots(p.rows, edge, of_scores, grad_e, attr, scale)
         mean = _sums(p, of_scores.mul_(used)).div_(sums[turn]).flatten()
         of_scores.addcmul_(share, mean.index_select(0, p.receivers), value=-1)
-        if of_bias is not None:
+        if of_bias is not None and places is not None:
             of_bias[turn].index_copy_(0, places, of_scores / scale)
         sent, of_sent = (x.index_select(0, p.by_sender) for x in (used, of_scores))
         of_q = _put(of_q, turn, q, _weighted_sums(p.rows, p.columns, of_scores, k_))
@@ -142,7 +132,7 @@ def _backward(
             of_asked = _put(of_asked, turn, q, _weighted_sums(p.rows, edge, of_scores, attr))
         if to_attr is not None:
             to_attr += _sums_of_edges(p, heads, order, (of_scores, asked_), (used, grad_e))
-    return [of_q, of_k, of_v, of_bias, None, of_asked, to_attr]
+    return KernelFields(of_q, of_k, of_v, of_bias, None, of_asked, to_attr)
 
 
 def _in_turns(heads: int, *fields: OnEdges) -> Iterator[list[Any]]:
@@ -226,22 +216,19 @@ def _exponentiate(p: Pattern, scores: Tensor, small: bool) -> Tensor:
     return torch.ones_like(sums)
 
 
-BIAS, KEEP = 3, 4
-"""The places among the fields of biases and of dropout's factors, which have no gradient."""
-
-
 @torch.library.custom_op("edgewise::csr", mutates_args=())
 def _operator(
     pattern: list[Tensor], heads: int, order: Tensor | None, fields: list[Tensor]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The forward pass as one call, opaque to a compiler; what is not given is empty."""
-    output, of_edges, weights, sums = _forward(Pattern(*pattern), heads, order, given(fields))
+    found = _forward(Pattern(*pattern), heads, order, KernelFields.unpack(fields))
+    output, of_edges, weights, sums = found
     return output, of_edges, weights, sums
 
 
 @_operator.register_fake
 def _shapes(pattern: list[Tensor], heads: int, order: OnEdges, fields: Sequence[Any]) -> tuple[Tensor, ...]:
-    q, _, v, _, _, asked, _ = given(fields)
+    q, _, v, _, _, asked, _ = KernelFields.unpack(fields)
     turns, of_edges = q.shape[1] // heads, (0,) if asked is None else asked.shape
     begins, columns = (x.shape[0] for x in pattern[:2])  # len() would make constants of them
     sizes = (*q.shape[:2], v.shape[2]), of_edges, (turns, columns), (turns, begins - 1, 1)
@@ -258,7 +245,8 @@ def _backward_operator(
     wanted: list[bool],
 ) -> list[Tensor]:
     """Gradients of the fields that are wanted; ``results`` are weights, sums, and gradients of outputs."""
-    found = _backward(Pattern(*pattern), heads, order, given(fields), *results, wanted=wanted)
+    given = KernelFields.unpack(fields)
+    found = _backward(Pattern(*pattern), heads, order, given, results, KernelFields._make(wanted))
     return [x for x, want in zip(found, wanted, strict=True) if want and x is not None]
 
 
@@ -276,20 +264,22 @@ def _shapes_of_gradients(
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     pattern, ctx.heads, order, fields = inputs
-    ctx.wanted = [x.requires_grad and x.dim() > 1 and place != KEEP for place, x in enumerate(fields)]
+    named = zip(KernelFields._fields, fields, strict=True)
+    ctx.wanted = [x.requires_grad and x.dim() > 1 and name != "factors" for name, x in named]
     ctx.save_for_backward(order, *pattern, *fields, *output[2:])
     ctx.set_materialize_grads(False)  # or weights and sums, which lead nowhere, would get zeros
 
 
 @without_second_derivatives("engine='scatter'", batches=False)
 def _differentiate(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+    many, all_fields = len(Pattern._fields), len(KernelFields._fields)
     if grads[0] is None:  # from above comes nothing
-        return [None] * 6, None, None, [None] * 7
+        return [None] * many, None, None, [None] * all_fields
     order, *saved = ctx.saved_tensors
-    pattern, fields, results = saved[:6], saved[6:13], saved[13:]
-    results += all_tensors(grads[:2])
+    pattern, fields, results = saved[:many], saved[many : many + all_fields], saved[many + all_fields :]
+    results += pack(grads[:2])
     found = iter(_backward_operator(pattern, ctx.heads, order, fields, results, ctx.wanted))
-    return [None] * 6, None, None, [next(found) if want else None for want in ctx.wanted]
+    return [None] * many, None, None, [next(found) if want else None for want in ctx.wanted]
 
 
 _operator.register_autograd(_differentiate, setup_context=_save)

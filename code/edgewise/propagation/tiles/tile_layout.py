@@ -91,7 +91,7 @@ class PackedLayout(NamedTuple):
         return PackedLayout(self.table, self.masks.to(device), self.places.to(device))
 
 
-def pack(layout: Layout) -> PackedLayout:
+def pack_layout(layout: Layout) -> PackedLayout:
     """Write a layout down in three tensors."""
     buckets, receivers, senders = layout
     sides = [receivers] if senders is receivers else [receivers, senders]
@@ -108,7 +108,7 @@ def pack(layout: Layout) -> PackedLayout:
     return PackedLayout(torch.tensor(table, device="cpu"), torch.cat(masks or [none]), places)
 
 
-def unpack(packed: PackedLayout) -> Layout:
+def unpack_layout(packed: PackedLayout) -> Layout:
     """Read a layout, whose tensors are parts of the three."""
     given = iter(packed.table.tolist())
 

@@ -13,7 +13,14 @@ from edgewise.graphs import AttentionGraph
 from edgewise.graphs.per_graph import per_graph
 from edgewise.propagation.precision import widest
 from edgewise.propagation.tiles.tile_cuts import Cut, cut_graph
-from edgewise.propagation.tiles.tile_layout import Bucket, Layout, PackedLayout, Placement, pack, unpack
+from edgewise.propagation.tiles.tile_layout import (
+    Bucket,
+    Layout,
+    PackedLayout,
+    Placement,
+    pack_layout,
+    unpack_layout,
+)
 
 MOST_WASTE = 8
 """Scores per edge that a plan may compute."""
@@ -68,7 +75,7 @@ class TilePlan:
     @cached_property
     def layout(self) -> Layout:
         """The same, taken apart."""
-        return unpack(self.tensors)
+        return unpack_layout(self.tensors)
 
     @property
     def size(self) -> int:
@@ -133,7 +140,7 @@ def _single_tile(num_dst: int, num_src: int, device: torch.device, mask: Tensor 
         receivers = Placement.of(num_dst, torch.arange(num_dst, device=device), receiving)
     elif num_src != num_dst:
         receivers = _everywhere(num_dst, device)
-    return pack(Layout([Bucket(1, num_dst, num_src, mask)], receivers, senders))
+    return pack_layout(Layout([Bucket(1, num_dst, num_src, mask)], receivers, senders))
 
 
 def _everywhere(count: int, device: torch.device) -> Placement:
@@ -185,7 +192,7 @@ def _lay_out(num_dst: int, num_src: int, cut: Cut, groups: _Groups, device: torc
     rows, columns = row.split([n * r for n, r, _ in shapes]), real_column.split([n * c for n, _, c in shapes])
     for shape, own, real in zip(shapes, rows, columns, strict=True):
         buckets.append(Bucket(*shape, **attends(own.view(shape[0], -1), real.view(shape[0], -1))))
-    return pack(Layout(buckets, receivers, senders)).to(device)
+    return pack_layout(Layout(buckets, receivers, senders)).to(device)
 
 
 def _padded(

@@ -15,20 +15,18 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from edgewise.graphs import AttentionGraph
 from edgewise.graphs.per_graph import per_graph
+from edgewise.propagation.fields import Fields, OnEdges, pack, unpack
 from edgewise.propagation.precision import (
     HALF,
-    OnEdges,
-    all_tensors,
-    given,
     in_full_precision,
     without_autocast,
     without_second_derivatives,
 )
-from edgewise.propagation.tiles.tile_layout import Bucket, Layout, PackedLayout, Placement, unpack
+from edgewise.propagation.tiles.tile_layout import Bucket, Layout, PackedLayout, Placement, unpack_layout
 from edgewise.propagation.tiles.tile_plan import ALWAYS_AFFORDABLE, MOST_WASTE, plan_tiles, score_places
 
 
-def tiles(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor, bias: OnEdges, keep: OnEdges) -> Tensor:
+def tiles(graph: AttentionGraph, fields: Fields) -> Tensor:
     """Gather each tile's tokens, attend inside it, scatter the outputs.
 
     Called by itself it needs finite queries, keys and values, since masked pairs inside a tile are multiplied
@@ -41,19 +39,19 @@ def tiles(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor, bias: OnEdges,
         If the graph's tiles would compute more than ``MOST_WASTE`` scores per edge and more than
         ``ALWAYS_AFFORDABLE`` in all.
     """
-    wide = keep is not None or (bias is not None and bias.dtype != q.dtype)
-    if wide and q.dtype in HALF:  # scores are multiplied out below, or a bias is more precise than the kernel
-        return in_full_precision(tiles)(graph, q, k, v, bias, keep)
+    dtype, bias = fields.q.dtype, fields.bias
+    wide = fields.factors is not None or (bias is not None and bias.dtype != dtype)
+    if wide and dtype in HALF:  # scores are multiplied out below, or a bias is more precise than the kernel
+        return in_full_precision(tiles)(graph, fields)
     plan = plan_tiles(graph)
     if not plan.affordable:
         raise ValueError(
             f"tiles would compute {plan.scores:,} scores for {plan.edges:,} edges, more than {MOST_WASTE} "
             f"per edge and more than {ALWAYS_AFFORDABLE:,}; use engine='csr' or 'auto'"
         )
-    places = () if bias is None and keep is None else score_places(graph)
-    fields, tensors = (q, k, v, bias, keep), _tensors(graph)
+    places, tensors = () if bias is None and fields.factors is None else score_places(graph), _tensors(graph)
     if torch.compiler.is_compiling():
-        return _operator(all_tensors(fields), [*tensors, *places])
+        return _operator(pack(fields), [*tensors, *places])
     return _execute(plan.layout, places, fields)
 
 
@@ -63,8 +61,8 @@ def _tensors(graph: AttentionGraph) -> PackedLayout:
     return plan_tiles(graph).tensors
 
 
-def _execute(layout: Layout, places: Sequence[Tensor], fields: Sequence[Any]) -> Tensor:
-    answers = [_attend(*each) for each in _in_tiles(layout, places, *fields)]
+def _execute(layout: Layout, places: Sequence[Tensor], fields: Fields) -> Tensor:
+    answers = [_attend(*each) for each in _in_tiles(layout, places, fields)]
     return collect(_as_slots(answers), layout.receivers)
 
 
@@ -80,11 +78,12 @@ def _attend(bucket: Bucket, q: Tensor, k: Tensor, v: Tensor, added: OnEdges, fac
 
 
 def _in_tiles(
-    layout: Layout, places: Sequence[Tensor], q: Tensor, k: Tensor, v: Tensor, bias: OnEdges, keep: OnEdges
+    layout: Layout, places: Sequence[Tensor], fields: Fields
 ) -> list[tuple[Bucket, Tensor, Tensor, Tensor, OnEdges, OnEdges]]:
     """Queries, keys and values [N, h, d], biases and factors [E, h], as those of each bucket's tiles."""
     buckets, receivers, senders = layout
-    queries = _as_tiles(spread(q, receivers), [(b.num_tiles, b.rows) for b in buckets])
+    k, v, bias = fields.k, fields.v, fields.bias
+    queries = _as_tiles(spread(fields.q, receivers), [(b.num_tiles, b.rows) for b in buckets])
     columns = [(b.num_tiles, b.columns) for b in buckets]
     keys, values = (_as_tiles(spread(x, senders), columns) for x in (k, v))
     added: list[OnEdges] = [None] * len(buckets)
@@ -93,8 +92,9 @@ def _in_tiles(
         shown = bias if bias is not None else k.new_zeros(len(places[0]), 1)
         nowhere = shown.new_zeros(len(places[1]), 1).masked_fill(places[1][:, None], -math.inf)
         added = _as_scores(buckets, places[0], shown, nowhere)
-        if keep is not None:
-            factors = _as_scores(buckets, places[0], keep, keep.new_zeros(len(nowhere), 1))
+        if fields.factors is not None:
+            none = fields.factors.new_zeros(len(nowhere), 1)
+            factors = _as_scores(buckets, places[0], fields.factors, none)
     return list(zip(buckets, queries, keys, values, added, factors, strict=True))
 
 
@@ -191,7 +191,8 @@ def _fill_slots(tokens: Tensor, place: Placement) -> Tensor:
 @torch.library.custom_op("edgewise::tiles", mutates_args=())
 def _operator(fields: list[Tensor], plan: list[Tensor]) -> Tensor:
     """The same as a compiled program sees it: one opaque call, whatever the number of buckets."""
-    return _execute(unpack(PackedLayout(*plan[:3])), plan[3:], given(fields)).contiguous()
+    layout = unpack_layout(PackedLayout(*plan[:3]))
+    return _execute(layout, plan[3:], Fields._make(unpack(fields))).contiguous()
 
 
 @_operator.register_fake
@@ -203,9 +204,9 @@ def _shape(fields: list[Tensor], plan: list[Tensor]) -> Tensor:
 @torch.library.custom_op("edgewise::tiles_backward", mutates_args=())
 def _backward_operator(fields: list[Tensor], plan: list[Tensor], grad: Tensor, of_bias: bool) -> list[Tensor]:
     """Gradients of queries, keys, values, and a bias if wanted; the forward pass is computed again."""
-    buckets, receivers, senders = layout = unpack(PackedLayout(*plan[:3]))
+    buckets, receivers, senders = layout = unpack_layout(PackedLayout(*plan[:3]))
     upstream = _as_tiles(_fill_slots(grad, receivers), [(b.num_tiles, b.rows) for b in buckets])
-    tiles = _in_tiles(layout, plan[3:], *given(fields))
+    tiles = _in_tiles(layout, plan[3:], Fields._make(unpack(fields)))
     with without_autocast(grad.device.type):
         found = [_pull_back(*each, of_bias) for each in zip(upstream, tiles, strict=True)]
     of_tokens = [_as_slots(x) for x in list(zip(*found, strict=True))[:3]]
@@ -239,9 +240,11 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 
 def _differentiate(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    saved = ctx.saved_tensors
-    found = _backward_operator(saved[:5], saved[5:], grad, saved[3].requires_grad)
-    return [*found, *[None] * (5 - len(found))], [None] * len(saved[5:])
+    many = len(Fields._fields)
+    fields, plan = ctx.saved_tensors[:many], ctx.saved_tensors[many:]
+    bias: Any = Fields._make(fields).bias  # empty if there is none
+    found = _backward_operator(fields, plan, grad, bias.requires_grad)
+    return [*found, *[None] * (many - len(found))], [None] * len(plan)
 
 
 _operator.register_autograd(_differentiate, setup_context=_save)

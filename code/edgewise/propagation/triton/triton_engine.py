@@ -16,7 +16,8 @@ from torch import Tensor
 from edgewise.graphs import AttentionGraph
 from edgewise.graphs.held_edges import ascends
 from edgewise.graphs.per_graph import per_graph
-from edgewise.propagation.precision import OnEdges, all_tensors, given, without_second_derivatives
+from edgewise.propagation.fields import Fields, KernelFields, OnEdges, pack, unpack
+from edgewise.propagation.precision import without_second_derivatives
 from edgewise.validation import InputError
 
 CHUNK = 256
@@ -35,16 +36,7 @@ in the caller's order [E] and the node at its far end [E]; the node of the last 
 the edge from s to r has number ``numbers[s] + r``."""
 
 
-def triton(
-    graph: AttentionGraph,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    bias: OnEdges = None,
-    keep: OnEdges = None,
-    attr: OnEdges = None,
-    weight: OnEdges = None,
-) -> Tensor:
+def triton(graph: AttentionGraph, fields: Fields) -> Tensor:
     """Attend in kernels that walk along each list of edges; sums are float32, or float64 of float64.
 
     Keys and values may have fewer heads. Attributes as in :func:`edgewise.propagation.csr.csr_engine.csr`.
@@ -62,12 +54,14 @@ def triton(
         )
     receivers, senders = _listed(graph)
     num_edges = graph.num_edges if torch.is_grad_enabled() else 0  # for the backward pass alone
-    if attr is None or weight is None:
-        return _attend([q, k, v, bias, keep, None, None], receivers, senders, num_edges)[0]
+    q, k, v, bias, factors, attr, proj = fields
+    given = KernelFields(q, k, v, bias, factors, None, None)
+    if attr is None or proj is None:
+        return _attend(given, receivers, senders, num_edges)[0]
     wide = _real(q)
-    asked = torch.einsum("nhd,chd->nhc", q.to(wide), weight.to(wide))
-    output, of_edges, _ = _attend([q, k, v, bias, keep, asked, attr], receivers, senders, num_edges)
-    return (output + torch.einsum("nhc,chd->nhd", of_edges, weight.to(wide))).to(q.dtype)
+    asked = torch.einsum("nhd,chd->nhc", q.to(wide), proj.to(wide))
+    output, of_edges, _ = _attend(given._replace(asked=asked, attr=attr), receivers, senders, num_edges)
+    return (output + torch.einsum("nhc,chd->nhd", of_edges, proj.to(wide))).to(q.dtype)
 
 
 def has_triton(device: torch.device) -> bool:
@@ -178,7 +172,7 @@ def _real(q: Tensor) -> torch.dtype:
     return torch.promote_types(q.dtype, torch.float32)
 
 
-def _readable(fields: Sequence[Any]) -> tuple[list[Any], list[float], tuple[int, ...]]:
+def _readable(fields: KernelFields) -> tuple[list[Any], list[float], tuple[int, ...]]:
     """Fields as kernels read them; strides and the scale; the numbers of heads and the sizes of vectors.
 
     Tokens of q, k and v may lie anywhere, as in parts of one projection; but a stride that is longer for more
@@ -191,7 +185,7 @@ def _readable(fields: Sequence[Any]) -> tuple[list[Any], list[float], tuple[int,
     return [q, k, v, *others, attr], [*strides, d**-0.5], sizes
 
 
-def _results(fields: Sequence[Any]) -> tuple[Tensor, Tensor, Tensor]:
+def _results(fields: KernelFields) -> tuple[Tensor, Tensor, Tensor]:
     q, _, v, _, _, asked, _ = fields
     (n, heads, _), real = q.shape, _real(q)
     output = q.new_empty(n, heads, v.shape[2], dtype=q.dtype if asked is None else real)
@@ -199,11 +193,8 @@ def _results(fields: Sequence[Any]) -> tuple[Tensor, Tensor, Tensor]:
     return output, of_edges, q.new_empty(n, heads, 1, dtype=real)
 
 
-def _forward(fields: Sequence[Any], receivers: Edges) -> tuple[Tensor, Tensor, Tensor]:
-    """Outputs [n, h, d_v], weighted sums of attributes [n, h, c], and log-sum-exps of scores [n, h, 1].
-
-    Fields are q, k, v, biases, factors of weights, what queries ask of attributes [n, h, c], and attributes.
-    """
+def _forward(fields: KernelFields, receivers: Edges) -> tuple[Tensor, Tensor, Tensor]:
+    """Outputs [n, h, d_v], weighted sums of attributes [n, h, c], and log-sum-exps of scores [n, h, 1]."""
     results, (readable, numbers, sizes) = _results(fields), _readable(fields)
     with torch.cuda.device_of(results[0]):
         _launch(_kernels().attend, receivers, readable, results, numbers, *sizes)
@@ -211,14 +202,14 @@ def _forward(fields: Sequence[Any], receivers: Edges) -> tuple[Tensor, Tensor, T
 
 
 def _backward(
-    fields: Sequence[Any],
+    fields: KernelFields,
     receivers: Edges,
     senders: Edges,
     num_edges: int,
     results: Sequence[Tensor],
     grads: Sequence[OnEdges],
     of_attr: bool,
-) -> list[OnEdges]:
+) -> KernelFields:
     """Gradients of fields but for factors of weights; of attributes if they are wanted."""
     of_q, of_k, of_v, bias, _, of_asked, to_attr = gradients = _gradients(fields, of_attr)
     readable, numbers, (heads, group, *sizes) = _readable(fields)
@@ -236,20 +227,18 @@ def _backward(
             _kernels().differentiate_senders, senders, (readable[0], above[0], weight, of_score),
             (of_k, of_v), (*numbers[:2], numbers[-1]), heads // group, group, *sizes[:2],
         )  # fmt: skip
-    gradients[3] = None if bias is None else of_score.to(bias.dtype)
-    return gradients
+    return gradients._replace(bias=None if bias is None else of_score.to(bias.dtype))
 
 
-def _gradients(fields: Sequence[Any], of_attr: bool) -> list[Any]:
-    *others, _, asked, attr = fields
-    wanted = *others, None, asked, attr if of_attr else None
-    return [None if x is None else x.new_empty(x.shape) for x in wanted]
+def _gradients(fields: KernelFields, of_attr: bool) -> KernelFields:
+    wanted = fields._replace(factors=None, attr=fields.attr if of_attr else None)
+    return KernelFields._make(None if x is None else x.new_empty(x.shape) for x in wanted)
 
 
-def _attend(fields: Sequence[Any], receivers: Edges, senders: Edges, num_edges: int) -> tuple[Tensor, ...]:
+def _attend(fields: KernelFields, receivers: Edges, senders: Edges, num_edges: int) -> tuple[Tensor, ...]:
     """See ``_forward``. Programs call an operator, which in eager mode takes longer than a function."""
     if torch.compiler.is_compiling():
-        return _operator(all_tensors(fields), receivers, senders, num_edges)
+        return _operator(pack(fields), receivers, senders, num_edges)
     return _Attention.apply(receivers, senders, num_edges, *fields)
 
 
@@ -262,35 +251,35 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
 class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, receivers: Edges, senders: Edges, num_edges: int, *fields: OnEdges) -> Any:
-        results = _forward(fields, receivers)
+        results = _forward(KernelFields._make(fields), receivers)
         _save(ctx, (fields, receivers, senders, num_edges), results)
         return results
 
     @staticmethod
     @without_second_derivatives("engine='scatter'", batches=False)
     def backward(ctx: Any, *grads: OnEdges) -> Any:
-        saved = ctx.saved_tensors  # once: checkpoints unpack it
-        fields, results = saved[:7], saved[7:]
+        fields, results = _saved(ctx)
+        of_attr = ctx.needs_input_grad[-1]
         receivers, senders, num_edges = ctx.graph
-        of_attr = ctx.needs_input_grad[9]
-        return (
-            None,
-            None,
-            None,
-            *_backward(fields, receivers, senders, num_edges, results, grads[:2], of_attr),
-        )
+        found = _backward(fields, receivers, senders, num_edges, results, grads[:2], of_attr)
+        return None, None, None, *found
+
+
+def _saved(ctx: Any) -> tuple[KernelFields, Sequence[Tensor]]:
+    saved, many = ctx.saved_tensors, len(KernelFields._fields)  # once: checkpoints unpack it
+    return KernelFields._make(saved[:many]), saved[many:]
 
 
 @torch.library.custom_op("edgewise::triton", mutates_args=())
 def _operator(
     fields: list[Tensor], receivers: list[Tensor], senders: list[Tensor], num_edges: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    return _forward(given(fields), receivers)
+    return _forward(KernelFields.unpack(fields), receivers)
 
 
 @_operator.register_fake
 def _shapes(fields: list[Tensor], *_: Any) -> tuple[Tensor, Tensor, Tensor]:
-    return _results(given(fields))
+    return _results(KernelFields.unpack(fields))
 
 
 @torch.library.custom_op("edgewise::triton_backward", mutates_args=())
@@ -303,24 +292,24 @@ def _backward_operator(
     grads: list[Tensor],
     of_attr: bool,
 ) -> list[Tensor]:
-    above = [x if x.numel() else None for x in grads]
-    return all_tensors(_backward(given(fields), receivers, senders, num_edges, results, above, of_attr))
+    above, given = [x if x.numel() else None for x in grads], KernelFields.unpack(fields)
+    return pack(_backward(given, receivers, senders, num_edges, results, above, of_attr))
 
 
 @_backward_operator.register_fake
 def _shapes_of_gradients(fields: list[Tensor], *others: Any) -> list[Tensor]:
-    return all_tensors(_gradients(given(fields), others[-1]))
+    return pack(_gradients(KernelFields.unpack(fields), others[-1]))
 
 
 @without_second_derivatives("engine='scatter'", batches=False)
 def _differentiate(ctx: Any, *grads: OnEdges) -> tuple[Any, ...]:
-    saved = list(ctx.saved_tensors)
-    fields, results = saved[:7], saved[7:]
-    receivers, senders, num_edges = ctx.graph
-    above = [fields[0].new_empty(0) if x is None else x for x in grads[:2]]
-    of_attr = fields[6].dim() > 1 and fields[6].requires_grad
-    found = _backward_operator(fields, receivers, senders, num_edges, results, above, of_attr)
-    return given(found), [None] * len(receivers), [None] * len(senders), None
+    fields, results = _saved(ctx)
+    above = [fields.q.new_empty(0) if x is None else x for x in grads[:2]]
+    attr: Any = fields.attr  # empty if there are none
+    of_attr = attr.dim() > 1 and attr.requires_grad
+    receivers, senders, _ = ctx.graph
+    found = _backward_operator(list(fields), *ctx.graph, list(results), above, of_attr)
+    return unpack(found), [None] * len(receivers), [None] * len(senders), None
 
 
 _operator.register_autograd(_differentiate, setup_context=_save)
