@@ -2,14 +2,11 @@
 
 import numpy as np
 import pytest
-import torch
 
-from attention_on_edges import corpora, runs
+from attention_on_edges import corpora
 from attention_on_edges.corpora.text_dataset import TextDataset
 from attention_on_edges.corpora.tokenization import BPE
 from attention_on_edges.corpora.variation import names, varied
-from attention_on_edges.runs import artifacts
-from attention_on_edges.runs.copied_names import copy_names, lost_names
 
 PAIRS = [
     ("Tom has 3 dogs.", "Tom a 3 chiens."),
@@ -60,53 +57,3 @@ def test_without_variation_batches_are_as_ever_and_with_it_a_state_repeats_them(
     first = [some.draw_pair(i, "train") for i in range(60)]
     some.order_state = state
     assert [some.draw_pair(i, "train") for i in range(60)] == first
-
-
-def test_names_are_copied_and_without_copying_pieces_are_the_text():
-    translator = runs.load_translator(artifacts.load("tatoeba"))
-    texts = {"Fatima reads a book.": "Fatima", "He bought a house in Oslo.": "Oslo", "I have 17 books.": "17"}
-    with_names, without = (translator([*texts], 1, copy=copy) for copy in (True, False))
-    for (one,), (other,), name in zip(with_names, without, texts.values(), strict=True):
-        assert name in one.text
-        assert one.pieces == other.pieces
-        assert other.text == translator.splitter.join(other.pieces)
-
-
-class TestCopying:
-    """A splitter that knows no merges but those of "the": every other letter is a piece."""
-
-    splitter = BPE.train(["the the"], 259)
-
-    @pytest.mark.parametrize(
-        ("source", "target", "heaviest", "sure", "expected"),
-        [
-            ("Anna saw 17.", "Un vit 100.", {0: 0, 1: 1, 2: 2}, (), "Anna vit 17."),
-            ("Anna saw 17.", "Un vit 100.", {0: 0, 1: 1, 2: 2}, (0,), "Un vit 17."),  # sure of Un
-            ("see Oslo", "vois là", {0: 0, 1: 0}, (), "vois là"),  # no edge to the name
-            ("Tom, Ann", "Tom (Eve)", {0: 2, 1: 2, 2: 2, 3: 2}, (), "Tom (Ann)"),  # Tom and marks stay
-        ],
-    )
-    def test_a_doubtful_word_gives_way_to_the_lost_name_at_its_heaviest_edge(
-        self, source, target, heaviest, sure, expected
-    ):
-        """Weights are one half along the given edges between words, of the rest evenly."""
-        read, written = self.splitter.split(source), self.splitter.split(target)
-        words = [self.splitter.words_of(side) for side in (read, written)]
-        weights = torch.full((len(written), len(read)), 0.5 / len(read))
-        for receiver, sender in heaviest.items():
-            at = words[0][sender][1]
-            weights[words[1][receiver][1], at] += 0.5 / (at.stop - at.start)
-        probabilities = torch.full((len(written),), 0.2)
-        for word in sure:
-            probabilities[words[1][word][1]] = 0.9
-        lost = lost_names(self.splitter, read, written)
-        assert copy_names(self.splitter, read, written, lost, weights, probabilities.tolist()) == expected
-
-    @pytest.mark.parametrize(
-        ("text", "lost"),
-        [("Anna the 3 Oslo", ["Anna", "3", "Oslo"]), ("The THE A OSLO", []), ("x1 1x", ["1x"])],
-    )
-    def test_what_counts_as_a_name(self, text, lost):
-        pieces = self.splitter.split(text)
-        words = self.splitter.words_of(pieces)
-        assert [words[i][0].strip() for i in lost_names(self.splitter, pieces, [])] == lost

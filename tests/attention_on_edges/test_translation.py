@@ -170,4 +170,4 @@ def test_scores_are_of_the_model_alone(monkeypatch):
 
     monkeypatch.setattr(scores, "Translator", translator)
     assert scores.translate(None, SimpleNamespace(splitter=None), ["a"]) == ["x"]
-    assert given == {"max_repeats": None, "copy": False}
+    assert given == {"max_repeats": None}

@@ -3,18 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from attention_on_edges.corpora.preparation import Languages, moses, plain
 from attention_on_edges.corpora.text import as_trained, listed
 from attention_on_edges.corpora.tokenization import BPE
 from attention_on_edges.decoding import Hypothesis, beam_search
-from attention_on_edges.layers import evaluating
-from attention_on_edges.models.recording import recorded
 from attention_on_edges.models.transformer import Transformer
 from attention_on_edges.pool import Batch, GraphPool
-from attention_on_edges.runs.copied_names import copy_names, lost_names
 from attention_on_edges.tasks import TranslationDataset
 from edgewise.validation import InputError
 
@@ -83,12 +79,10 @@ class Translator:
         length_penalty: float | None = None,
         n_best: int = 1,
         max_repeats: int | None = MOST_REPEATS,
-        copy: bool = True,
     ) -> list[list[Translation]]:
         """Return the ``n_best`` translations of each text, best first, as ``beam_search`` ranks them.
 
-        It takes ``max_repeats``, too. With ``copy``, names and numbers that a translation lost are copied
-        into it as :func:`copy_names` does. Benchmarks use neither.
+        It takes ``max_repeats``, too, which benchmarks do not use.
 
         Raises
         ------
@@ -114,7 +108,7 @@ class Translator:
                 length_offset=self.length_offset,
             )
             for i, ended in zip(part, lists, strict=True):
-                found[i] = [self._translation(h, ids[i], copy) for h in ended]
+                found[i] = [self._translation(h) for h in ended]
         return [found[i] for i in range(len(ids))]
 
     def encode(self, text: str, name: str = "text") -> list[int]:
@@ -153,24 +147,11 @@ class Translator:
     def _batch(self, source: Sequence[int], target: Sequence[int]) -> Batch:
         return GraphPool()([source], [[self.vocabulary.sos_id, *target, self.vocabulary.eos_id]])
 
-    def _translation(self, hypothesis: Hypothesis, source: Sequence[int], copy: bool) -> Translation:
+    def _translation(self, hypothesis: Hypothesis) -> Translation:
         special = {self.vocabulary.sos_id, self.vocabulary.eos_id, self.vocabulary.pad_id}
         ids = [i for i in hypothesis.ids if i not in special]
         pieces = self.vocabulary.decode(ids)
-        text = self._with_names(source, ids) if copy and ids else self.splitter.join(pieces)
+        text = self.splitter.join(pieces)
         if self.moses:
             (text,) = plain([text], self.moses[1])
         return Translation(text, pieces, hypothesis)
-
-    @torch.no_grad()
-    def _with_names(self, source: Sequence[int], target: Sequence[int]) -> str:
-        read, written = self.vocabulary.decode(source), self.vocabulary.decode(target)
-        lost = lost_names(self.splitter, read, written)
-        if not lost:
-            return self.splitter.join(written)
-        batch = self._batch(source, target)
-        with evaluating(self.model), recorded() as recording:
-            log_probs = self.model.generator(self.model.hidden(batch))
-        probabilities = [float(row[i].exp()) for row, i in zip(log_probs, target, strict=False)]
-        weights = recording.maps(batch, 0, -1)[1].mean(0)  # [pieces + 1, pieces of the text]
-        return copy_names(self.splitter, read, written, lost, weights, probabilities)
