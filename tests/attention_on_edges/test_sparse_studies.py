@@ -1,4 +1,4 @@
-"""Readers, taggers and translators on sparse graphs."""
+"""Readers and translators on sparse graphs."""
 
 from dataclasses import replace
 
@@ -8,15 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.functional import one_hot
 
-from attention_on_edges.corpora.gold_annotations import Parse
 from attention_on_edges.models.reader import Reader
 from attention_on_edges.models.sparse_translator import on_source_graph, partitions
 from attention_on_edges.models.transformer import make_model
 from attention_on_edges.pool import GraphPool
 from attention_on_edges.runs.fitting import FitConfig
-from attention_on_edges.sparse_graphs import binary_partition, dependency_tree, receptive_field
-from attention_on_edges.studies import grammar_edges, recall
-from attention_on_edges.studies.grammar_edges import WORD_GRAPHS, Tags, measure_tagger, shared_links
+from attention_on_edges.sparse_graphs import binary_partition, receptive_field
+from attention_on_edges.studies import recall
 from attention_on_edges.studies.recall import FIRST, GAP, NUM_HUBS, NUM_QUESTIONS, TASKS, LongData
 from edgewise import causal, complete, window
 from edgewise.graphs import bigbird
@@ -110,72 +108,6 @@ class TestReader:
             assert right == one.accuracy(model, 48, 8)
             assert loss[-1] == pytest.approx(sum(losses[-15:]) / 15)
         assert sum(p.numel() for p in model.encoder.parameters()) < 32 * 32 * 9
-
-
-PARSES = [
-    Parse(("the", "man", "sings", "the", "song"), (1, 2, -1, 4, 2), ("det", "nsubj", "root", "det", "obj")),
-    Parse(("the", "song", "sings"), (1, 2, -1), ("det", "nsubj:pass", "root")),
-    Parse(("sings",), (-1,), ("root",)),
-]
-
-
-def parse_of(heads):
-    return Parse(("word",) * len(heads), tuple(heads), ("dep",) * len(heads))
-
-
-class TestTags:
-    def test_words_of_a_batch_are_packed_and_all_asked_about(self):
-        tags = Tags(PARSES, "tree")
-        assert tags.words == {"sings": 1, "song": 2, "the": 3}  # the others stood there once
-        assert tags.relations == {"det": 1, "nsubj": 2, "obj": 3, "root": 4}
-        batch = tags.batch(PARSES[:2])
-        assert batch.src[0].tolist() == [3, 0, 1, 3, 2, 3, 2, 1]
-        assert batch.src[1].tolist() == [0, 1, 2, 3, 4, 0, 1, 2]
-        assert batch.asked.tolist() == list(range(8))
-        assert batch.tgt_y.tolist() == [1, 2, 4, 1, 3, 1, 2, 4]
-        parts = [dependency_tree(parse.heads).to_mask() for parse in PARSES[:2]]
-        assert torch.equal(batch.enc.to_mask(), torch.block_diag(*parts).bool())
-
-    @given(st.integers(2, 40), st.integers(0, 100))
-    def test_the_control_for_locality_has_the_distances_of_the_parse(self, n, seed):
-        generator = seeded(seed)
-        parse = parse_of([-1] + [int(torch.randint(i, (1,), generator=generator)) for i in range(1, n)])
-        tree, control = (WORD_GRAPHS[name](parse) for name in ("tree", "same distances"))
-        distances = [(graph.src - graph.dst).sort().values for graph in (tree, control)]
-        assert torch.equal(*distances)
-        mask = control.to_mask()
-        assert torch.equal(mask, mask.T)
-        assert torch.equal(mask, WORD_GRAPHS["same distances"](parse).to_mask())
-
-    def test_the_control_for_locality_avoids_the_parse_where_it_can(self):
-        parse = parse_of((-1, 0, 1, 1, 0, 4, 4, 6, 6, 4, 9, 10))
-        assert shared_links([parse], "tree") == shared_links([parse], "complete") == 1
-        assert shared_links([parse], "itself") == 0
-        assert shared_links([parse], "neighbours") == 6 / 11
-        assert shared_links([parse], "same distances") <= 2 / 11
-        assert shared_links([parse_of((1, -1, 1))], "same distances") == 1  # there is nothing else
-
-    def test_a_tagger_learns_along_the_tree_what_words_alone_do_not_say(self, monkeypatch):
-        """What relates "b" is decided by its head alone, which stands anywhere in the sentence."""
-        generator = seeded()
-
-        def sentence():
-            head, other = torch.randperm(8, generator=generator)[:2].tolist()
-            mark = "xy"[int(torch.randint(2, (1,), generator=generator))]
-            words, heads = ["b"] * 8, [head] * 8
-            words[head], words[other] = mark, "yx"["xy".index(mark)]
-            heads[head] = -1
-            return Parse(tuple(words), tuple(heads), ("root" if mark == "x" else "dep",) * 8)
-
-        splits = {
-            split: [sentence() for _ in range(count)] for split, count in (("train", 200), ("test", 50))
-        }
-        monkeypatch.setattr(grammar_edges, "treebank", splits.get)
-        training = FitConfig(60, 256, 6e-3, warmup=20)
-        tree, whole = (measure_tagger(training, graph) for graph in ("tree", "complete"))
-        assert tree["right"] > 0.95
-        assert whole["right"] < 0.75
-        assert (tree["edges"], tree["shared"], whole["edges"]) == ((3 * 8 - 2) / 8, 1, 8)
 
 
 class TestSparseTransformer:

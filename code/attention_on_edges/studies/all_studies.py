@@ -9,7 +9,6 @@ from attention_on_edges.runs.fitting import FitConfig, FitRun
 from attention_on_edges.runs.gat_steps import step_runs
 from attention_on_edges.runs.study_results import Study
 from attention_on_edges.studies.citations import link_runs
-from attention_on_edges.studies.grammar_edges import WORD_GRAPHS, measure_tagger
 from attention_on_edges.studies.language_model import language_parts
 from attention_on_edges.studies.recall import HUB_GRAPHS, LONG_GRAPHS, TASKS, measure_reader, measure_tuned
 from attention_on_edges.studies.solubility import readout_runs
@@ -65,13 +64,6 @@ def _tuned() -> dict[str, list[FitRun]]:
     return found
 
 
-TREES = [
-    FitRun(graph, measure_tagger, {"graph": graph}, training=replace(READING, updates=500, seed=seed))
-    for graph in WORD_GRAPHS
-    for seed in SEEDS
-]
-
-
 def _sources() -> list[Experiment]:
     """Small translators that differ only in the graph over the source."""
     graphs = [("complete", 0), ("window", 0), ("window", 2), ("binary partition", 1)]
@@ -99,7 +91,6 @@ GRAPH_STUDIES = (
     Study("steps", "What decides how many steps a token takes?", tuple(adaptive_runs(_sources()[:2]))),
     Study("tuned", "Was it the path, or the learning rate?", tuple(_tuned()["tuned"])),
     Study("hubs", "How much can a hub's state hold?", tuple(_tuned()["hubs"])),
-    Study("trees", "What is it worth to attend along a parse?", tuple(TREES)),
     Study("sources", "What must a translator's encoder attend to?", tuple(_sources())),
 )
 
