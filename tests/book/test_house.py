@@ -1,37 +1,25 @@
 """The walls of the house: which module may import which."""
 
+import re
 import subprocess
 import sys
 
 from assemble_pages import names
-from places import ROOT
+from places import BOOK, ROOT
 
 CODE = ROOT / "code"
 
-ROWS = {
-    "edgewise": [
-        {"interop"},
-        {"transformer_layer"},
-        {"graph_attention"},
-        {"propagation"},
-        {"graphs"},
-        {"validation"},
-    ],
-    "attention_on_edges": [
-        {"__main__"},
-        {"cli"},
-        {"studies"},
-        {"lab", "live"},
-        {"runs"},
-        {"corpora"},
-        {"tasks"},
-        {"training", "decoding"},
-        {"tutorial"},
-        {"models"},
-        {"layers", "pool"},
-        {"attention", "figures", "dgl_engines", "sparse_graphs"},
-    ],
-}
+TREE = re.search(r"```text\ncode/\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.DOTALL)[1]
+
+
+def rows_of(package):
+    """The lines of the tree that are indented below a package, each as the names on it."""
+    lines = re.split(r"\n {0,2}\S", TREE.split(f"  {package}/")[1])[0]
+    found = re.findall(r"^    (\S+(?: \S+)*)", lines, re.MULTILINE)
+    return [{name.removesuffix("/").removesuffix(".py") for name in names.split()} for names in found]
+
+
+ROWS = {package: rows_of(package) for package in ("edgewise", "attention_on_edges")}
 """A room may import from rows below its own; the book from any of the library's, never the other way."""
 
 FILES = sorted(CODE.glob("*/**/*.py"))
@@ -65,6 +53,20 @@ def test_imports_point_one_way():
         path: upward(*place(path), names(path.read_text())) for path in FILES if place(path)[1] != "__init__"
     }
     assert {path: names for path, names in found.items() if names} == {}
+
+
+def test_the_tree_has_every_room_and_no_other():
+    rooms = {place(path) for path in FILES if place(path)[1] != "__init__"}
+    assert rooms == {(package, room) for package, rows in ROWS.items() for row in rows for room in row}
+
+
+def test_the_tutorial_can_be_read_without_its_research():
+    found = {
+        page.stem[:2]
+        for page in BOOK.glob("*.ipynb")
+        if "attention_on_edges.studies" in page.read_text("utf-8")
+    }
+    assert found == {"09", "10", "14", "be"}  # and benchmarks
 
 
 def test_a_file_is_found_by_its_name():

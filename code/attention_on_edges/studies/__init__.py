@@ -2,7 +2,7 @@
 
 Benchmarks are among them.
 
-The command line and the pages of chapters 9, 10, 14, 15 and of benchmarks import this, and nothing else does.
+The command line and the pages of chapters 9, 10, 14 and of benchmarks import this, and nothing else does.
 """
 
 from attention_on_edges.studies.alignment import pool_words, split_words
