@@ -394,7 +394,7 @@ def test_auto_takes_what_its_table_says(monkeypatch):
 
     monkeypatch.setattr(operation, "ENGINES", {name: spy(name) for name in ENGINES})
     twice = AttentionGraph(*torch.tensor([[0, 0, 1], [1, 1, 0]]), 2)
-    some = (complete(8), twice, complete([200] * 5), complete([8] * 30))
+    some = (complete(8), twice, complete([200] * 5), complete([12] * 100))
     lists = random_links(9000, 2), ladder(900), ladder(100)
     for graph in (*some, *lists):
         propagate_attention(graph, *random_fields(graph, 4, 32))

@@ -22,7 +22,7 @@ from torch.autograd import forward_ad
 from edgewise.graphs import AttentionGraph
 from edgewise.graphs.held_edges import check_graph
 from edgewise.graphs.per_graph import per_graph
-from edgewise.propagation.csr.pattern import runs_sparse
+from edgewise.propagation.csr.pattern import heads_at_once, runs_sparse
 from edgewise.propagation.fields import Fields
 from edgewise.propagation.precision import HALF
 from edgewise.propagation.tiles.tile_plan import FILLS, is_one_tile, plan_tiles
@@ -31,6 +31,9 @@ from edgewise.validation import check_count
 
 EDGE, TOKEN, SLOT = 2.7, 20, 40
 """Work on a CPU, in scores of a tile: of an edge and of a token in ``csr``, of a row or column of a tile."""
+
+CALL = {"csr": 100_000, "tiles": 20_000}
+"""And of a call, whatever its heads: of all or of one in ``csr``, of tiles of one shape."""
 
 FEW = {"new": (400_000, 900_000), "prepared": (100_000, 250_000)}
 """Numbers of edges, E h d, below which ``auto`` takes ``scatter`` for lists on a CPU; and with attributes.
@@ -146,10 +149,11 @@ def _choice(graph: AttentionGraph, num_heads: int, head_dim: int, prepared: bool
         return Choice("csr", "tiles take no attributes of edges")
     if on_cpu and in_lists and not one and not prepared:
         return Choice(sparse, "lists of a new graph are not cut into tiles")
-    in_csr = EDGE * graph.num_edges + TOKEN * (graph.num_dst + graph.num_src) / 2
+    in_csr = num_heads * (EDGE * graph.num_edges + TOKEN * (graph.num_dst + graph.num_src) / 2)
+    in_csr += CALL["csr"] * num_heads / heads_at_once(graph, num_heads)
     if on_cpu and in_lists and not one:
         slots = sum(int((torch.bincount(ends) > 0).sum()) for ends in (graph._dst, graph._src))
-        if graph.num_edges + SLOT * slots > in_csr:
+        if num_heads * (graph.num_edges + SLOT * slots) > in_csr:
             return Choice(sparse, "tiles would take longer even if there were no pair without an edge")
     if graph.has_multi_edges:
         return Choice(sparse, "two edges have the same sender and receiver")
@@ -161,5 +165,6 @@ def _choice(graph: AttentionGraph, num_heads: int, head_dim: int, prepared: bool
     if not on_cpu:
         taken = "tiles" if plan.economical or plan.scores <= FILLS.get(graph.device.type, 0) else sparse
         return Choice(taken, "on a GPU tiles are taken where they are economical or few")
-    less = plan.affordable and plan.scores + SLOT * plan.slots < in_csr
+    in_tiles = num_heads * (plan.scores + SLOT * plan.slots) + CALL["tiles"] * plan.calls
+    less = plan.affordable and in_tiles < in_csr
     return Choice("tiles" if less else sparse, "tiles are less work" if less else "tiles are more work")
