@@ -91,7 +91,7 @@ def suits_varlen(graph: AttentionGraph, fields: Fields) -> bool:
     For sequences of unequal lengths and for windows it was the fastest one in half precision
     (``book/studies/gpu-engines.json``).
     """
-    q, v, *on_edges = fields.q, *fields[2:]
+    q, v, on_edges = fields.q, fields.v, (fields.bias, fields.factors, fields.attr)
     if q.device.type != "cuda" or q.dtype not in HALF or torch.compiler.is_compiling():
         return False
     packed, width = graph.lengths, q.shape[-1]

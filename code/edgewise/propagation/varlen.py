@@ -20,7 +20,7 @@ def varlen(graph: AttentionGraph, fields: Fields) -> Tensor:
     InputError
         If it is anything else, or there are biases or dropout.
     """
-    q, k, v = fields[:3]
+    q, k, v = fields.q, fields.k, fields.v
     found = {
         "biases of edges": fields.bias is not None,
         "dropout of weights": fields.factors is not None,
