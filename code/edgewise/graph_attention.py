@@ -253,7 +253,7 @@ def edge_matrix(edge: nn.Module, q: Tensor) -> Tensor:
         kind is not nn.Linear
         or "forward" in linear.__dict__
         or changed
-        or any(getattr(x, kind) for x in (edge, linear, *added) for kind in HOOKS)
+        or any(getattr(x, hooks) for x in (edge, linear, *added) for hooks in HOOKS)
     ):
         raise ValueError(
             "the layer's edge must be an nn.Linear (parametrizations and LoRA are fine) without bias, "

@@ -16,8 +16,9 @@ from attention_on_edges.pool import GraphPool
 from attention_on_edges.runs.baselines import PaddedAttention
 from attention_on_edges.runs.engine_cases import Workload, engines_case
 from attention_on_edges.runs.harness import Case, format_rows, interleave, measure
+from attention_on_edges.runs.study_results import load_study
 from attention_on_edges.studies import long_texts
-from attention_on_edges.studies.many_graphs import NATURAL, under_a_mask
+from attention_on_edges.studies.many_graphs import NATURAL, terms_of, under_a_mask
 from attention_on_edges.studies.memory import alone
 from attention_on_edges.studies.training_speed import TRAININGS, padded_around
 from book_support import random_pairs, small_model
@@ -123,6 +124,13 @@ class TestAttention:
     def test_the_work_of_a_layer_is_that_of_its_edges(self):
         """Seven products, each of two operations per edge and number of a head."""
         assert engines_case(Workload("tiny", (2, 3), 1, 2)).work == 7 * 2 * (2 * 2 + 3 * 3) * 2
+
+
+@pytest.mark.parametrize("name", ["60 texts of 10-25", "window of 65 on 10,000"])
+def test_what_is_counted_is_what_committed_rows_hold(name):
+    """Which the pages of chapter 14 and of benchmarks read."""
+    rows = [r for r in load_study("bench-unseen").rows if r["workload"] == f"{name}, as it comes, 4 x 32"]
+    assert terms_of(NATURAL[name]()) == {row["contestant"]: row["terms"] for row in rows if "terms" in row}
 
 
 class TestTraining:

@@ -185,7 +185,7 @@ def test_the_results_of_readme_and_home_page_are_those_of_the_studies():
         f"prefers the right name, here *Mary*, {named['nothing']} times",
         f"{named['all into the repeated word']} times, no more than chance, without the lines into",
         f"and {named['all into a word beside it']} times without those into another word",
-        f"takes {min(sparse) // 10 * 10:.0f} to {max(sparse) // 10 * 10:.0f} times as long as the edges",
+        f"takes {min(sparse):.0f} to {max(sparse):.0f} times as long as the edges",
         f"on molecules {molecules:.0f} times, on whole texts {texts:.1f} times",
     )
     for page in ("README.md", "book/index.md"):

@@ -25,7 +25,7 @@ from edgewise.graphs.per_graph import per_graph
 from edgewise.propagation.csr.pattern import heads_at_once, runs_sparse
 from edgewise.propagation.fields import Fields
 from edgewise.propagation.precision import HALF
-from edgewise.propagation.tiles.tile_plan import FILLS, is_one_tile, plan_tiles
+from edgewise.propagation.tiles.tile_plan import FILLS, TilePlan, is_one_tile, plan_tiles
 from edgewise.propagation.triton.triton_engine import has_triton
 from edgewise.validation import check_count
 
@@ -133,6 +133,17 @@ def _reach(graph: AttentionGraph) -> int:
     return most if left is None or right is None else min(left + 1 + right, most)
 
 
+def work_in_csr(graph: AttentionGraph, num_heads: int) -> float:
+    """Scores of a tile that take a CPU as long as ``csr`` takes."""
+    one_head = EDGE * graph.num_edges + TOKEN * (graph.num_dst + graph.num_src) / 2
+    return num_heads * one_head + CALL["csr"] * num_heads / heads_at_once(graph, num_heads)
+
+
+def work_in_tiles(plan: TilePlan, num_heads: int) -> float:
+    """The same of a plan."""
+    return num_heads * (plan.scores + SLOT * plan.slots) + CALL["tiles"] * plan.calls
+
+
 @per_graph
 def _choice(graph: AttentionGraph, num_heads: int, head_dim: int, prepared: bool, attributes: bool) -> Choice:
     in_lists, on_cpu = not graph.in_intervals, graph.device.type == "cpu"
@@ -149,8 +160,7 @@ def _choice(graph: AttentionGraph, num_heads: int, head_dim: int, prepared: bool
         return Choice("csr", "tiles take no attributes of edges")
     if on_cpu and in_lists and not one and not prepared:
         return Choice(sparse, "lists of a new graph are not cut into tiles")
-    in_csr = num_heads * (EDGE * graph.num_edges + TOKEN * (graph.num_dst + graph.num_src) / 2)
-    in_csr += CALL["csr"] * num_heads / heads_at_once(graph, num_heads)
+    in_csr = work_in_csr(graph, num_heads)
     if on_cpu and in_lists and not one:
         slots = sum(int((torch.bincount(ends) > 0).sum()) for ends in (graph._dst, graph._src))
         if num_heads * (graph.num_edges + SLOT * slots) > in_csr:
@@ -165,6 +175,5 @@ def _choice(graph: AttentionGraph, num_heads: int, head_dim: int, prepared: bool
     if not on_cpu:
         taken = "tiles" if plan.economical or plan.scores <= FILLS.get(graph.device.type, 0) else sparse
         return Choice(taken, "on a GPU tiles are taken where they are economical or few")
-    in_tiles = num_heads * (plan.scores + SLOT * plan.slots) + CALL["tiles"] * plan.calls
-    less = plan.affordable and in_tiles < in_csr
+    less = plan.affordable and work_in_tiles(plan, num_heads) < in_csr
     return Choice("tiles" if less else sparse, "tiles are less work" if less else "tiles are more work")
