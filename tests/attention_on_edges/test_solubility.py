@@ -9,16 +9,7 @@ from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles
 from attention_on_edges.corpora.graph_data import Molecule, molecules, read_molecule
 from attention_on_edges.runs.fitting import FitConfig
 from attention_on_edges.studies import solubility
-from attention_on_edges.studies.solubility import (
-    BONDS,
-    BOTH,
-    CELLS,
-    INTO,
-    KINDS,
-    MoleculeModel,
-    pairs_of,
-    side_by_side,
-)
+from attention_on_edges.studies.solubility import ALONE, BONDS, KINDS, MoleculeModel, pairs_of, side_by_side
 
 ASPIRIN, SALT = (read_molecule(smiles, 0.0) for smiles in ("CC(=O)Oc1ccccc1C(=O)O", "[Na+].[Cl-]"))
 
@@ -29,11 +20,11 @@ def renumbered(molecule, order):
     return Molecule(molecule.smiles, tuple(molecule.atoms[i] for i in order), bonds, molecule.solubility)
 
 
-@pytest.mark.parametrize(("kind", "readout"), CELLS)
+@pytest.mark.parametrize("kind", KINDS)
 @given(st.permutations(range(13)))
-def test_no_numbering_of_atoms_changes_a_prediction(kind, readout, order):
+def test_no_numbering_of_atoms_changes_a_prediction(kind, order):
     torch.manual_seed(0)
-    model = MoleculeModel(1.0, 2.0, readout).eval()
+    model = MoleculeModel(1.0, 2.0).eval()
     both = [pairs_of(molecule, kind) for molecule in (ASPIRIN, SALT, renumbered(ASPIRIN, order))]
     one, other, again = model(side_by_side(both)).tolist()
     assert one == pytest.approx(again, abs=1e-5)
@@ -52,29 +43,13 @@ def test_walks_are_those_of_the_graph():
     assert solubility.return_chances(ring)[0, :4].tolist() == pytest.approx([0, 1 / 2, 1 / 4, 3 / 8])
 
 
-def test_pairs_know_their_bond_and_the_virtual_node_is_bonded_to_all():
-    bonds = 13 + 2 * len(ASPIRIN.bonds)
-    assert [len(pairs_of(ASPIRIN, kind).classes) for kind in KINDS] == [bonds, bonds + 14, bonds + 27, 13]
-    with_node = pairs_of(ASPIRIN, BOTH)
-    into_node = with_node.classes[with_node.graph.dst == 13]
-    assert into_node.tolist() == [solubility.VIRTUAL] * 13 + [solubility.SELF]
-    from_first = with_node.classes[with_node.graph.src == 0].tolist()
-    assert from_first == [solubility.SELF, 1, solubility.VIRTUAL]
-
-
-def test_a_node_that_sends_nothing_and_is_not_read_changes_nothing():
-    torch.manual_seed(0)
-    model = MoleculeModel(1.0, 2.0).eval()
-    without, with_node = (
-        model(side_by_side([pairs_of(m, kind) for m in (SALT, ASPIRIN)])) for kind in (BONDS, INTO)
-    )
-    torch.testing.assert_close(without, with_node)
-    model.readouts = ["mean"]
-    mean = [
-        model(side_by_side([pairs_of(m, INTO)]))
-        for m in (read_molecule("CC", 0.0), read_molecule("CC.CC", 0.0))
-    ]
-    torch.testing.assert_close(*mean)  # a mean cannot count
+def test_pairs_know_their_bond():
+    assert len(pairs_of(ASPIRIN, ALONE).classes) == 13
+    pairs = pairs_of(ASPIRIN, BONDS)
+    assert len(pairs.classes) == 13 + 2 * len(ASPIRIN.bonds)
+    ends = zip(pairs.graph.dst.tolist(), pairs.graph.src.tolist(), pairs.classes.tolist(), strict=True)
+    known = {pair: kind for a, b, kind in ASPIRIN.bonds for pair in ((a, b), (b, a))}
+    assert all(kind == known.get((a, b), 0) for a, b, kind in ends)
 
 
 @pytest.mark.corpus
@@ -94,9 +69,3 @@ def test_scaffolds_are_in_one_split_and_a_model_learns():
     assert figures["train"] < 0.65 * float(answers.std())
     counts = solubility.measure_counts(3)
     assert counts["train"] < counts["test"] < 0.8 * counts["mean"]
-    drawn = figures["drawn"]
-    assert abs(drawn["predicted"] - drawn["solubility"]) < 3
-    sums = torch.zeros(4, 4, 20).index_add(2, torch.tensor(drawn["dst"]), torch.tensor(drawn["weights"]))
-    assert torch.allclose(sums, torch.ones(4, 4, 20), atol=5e-3)
-    assert "".join(drawn["elements"]).count("O") == 7
-    assert torch.pdist(torch.tensor(drawn["places"])).min() > 0.5

@@ -170,7 +170,7 @@ STUDIES = {
         Study("gat-steps", "Which step makes a Transformer of a GAT?", tuple(step_runs())),
         *GRAPH_STUDIES,
         Study("specific", "Is what is enough for a word special to it?", tuple(specific_parts())),
-        Study("readouts", "Is it the virtual node, or that it is read?", tuple(readout_runs())),
+        Study("readouts", "How soluble is a molecule, with and without its bonds?", tuple(readout_runs())),
         Study("language-model", "What does it need lines between words for?", tuple(language_parts())),
         Study("citations", "Which papers cite each other?", tuple(link_runs())),
     )

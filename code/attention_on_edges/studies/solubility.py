@@ -1,4 +1,7 @@
-"""Chapter 14's study: how soluble is a molecule? Attention along its bonds, and a virtual node."""
+"""Chapter 14's study: how soluble is a molecule? By counting, by attention along bonds, by each atom alone.
+
+``readouts.json`` also holds models with a virtual node and other readouts, of the commit that it names.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -11,23 +14,19 @@ from torch.nn.functional import mse_loss, one_hot
 
 from attention_on_edges.corpora.graph_data import Molecule, load_rdkit, molecules
 from attention_on_edges.runs.fitting import FitConfig, FitRun, Part, fit
-from edgewise import GraphAttention, GraphTransformerLayer
+from edgewise import GraphTransformerLayer
 from edgewise.graphs import AttentionGraph, batch
 
-INTO, BOTH = "bonds into a virtual node", "bonds and a virtual node"
-BONDS, *_, ALONE = KINDS = "bonds", INTO, BOTH, "each atom alone"
-"""Who attends to whom: the second's virtual node receives from all atoms and sends to none."""
+BONDS, ALONE = KINDS = "bonds", "each atom alone"
+"""Who attends to whom, besides itself."""
 WALK = 16
 """Steps of random walks whose chances to return are an atom's position."""
 TYPICAL = 16
 """Atoms of a molecule: sums of states are divided by it. A mean could not count them, nor can attention."""
 
-SELF, VIRTUAL = 0, 5
-"""Classes of pairs: an atom and itself, four kinds of bonds, an atom and the virtual node."""
 CLASSES = 6
-
-SALICIN = "OCC2OC(Oc1ccccc1CO)C(O)C(O)C2O"
-"""A sugar and a ring of carbon, of willow bark; in the test split."""
+"""Of pairs: an atom and itself, four kinds of bonds, and one for a virtual node, without which the weights of
+the committed runs would not be drawn again."""
 
 SIZES = (100, 8, 8, 2, 8)
 """Values of each property of an atom: protons, charge (from -3), hydrogens, aromatic, bonds."""
@@ -57,22 +56,19 @@ class MoleculeBatch(NamedTuple):
 def pairs_of(molecule: Molecule, kind: str) -> Pairs:
     """Return a molecule's graph: which atoms attend to which, and what is known of each pair."""
     n = len(molecule.atoms)
-    kinds = torch.zeros(n, n, dtype=torch.int64)
+    classes = torch.zeros(n, n, dtype=torch.int64)
     for a, b, bond in molecule.bonds:
-        kinds[a, b] = kinds[b, a] = bond
-    bonded = kinds > 0
-    exists, classes = torch.eye(n, dtype=torch.bool) | (bonded & (kind != ALONE)), kinds
-    atoms = torch.tensor([(p, c + 3, h, a, d) for p, c, h, a, d in molecule.atoms])
-    walks = return_chances(bonded)
-    if kind in (INTO, BOTH):
-        exists, classes = (
-            nn.functional.pad(x, (0, 1, 0, 1), value=v) for x, v in ((exists, 1), (classes, VIRTUAL))
-        )
-        classes[n, n] = SELF
-        exists[:n, n] = kind == BOTH
-        atoms, walks = nn.functional.pad(atoms, (0, 0, 0, 1)), nn.functional.pad(walks, (0, 0, 0, 1))
+        classes[a, b] = classes[b, a] = bond
+    bonded = classes > 0
+    exists = torch.eye(n, dtype=torch.bool) | (bonded & (kind == BONDS))
     graph = AttentionGraph.from_mask(exists, self_attention=True)
-    return Pairs(graph, graph.gather(classes), atoms, walks, molecule.solubility)
+    walks = return_chances(bonded)
+    return Pairs(graph, graph.gather(classes), properties(molecule), walks, molecule.solubility)
+
+
+def properties(molecule: Molecule) -> Tensor:
+    """Return what is known of each atom, int64 [n, 5], each below its size in ``SIZES``."""
+    return torch.tensor([(p, c + 3, h, a, d) for p, c, h, a, d in molecule.atoms])
 
 
 def return_chances(bonded: Tensor) -> Tensor:
@@ -99,26 +95,20 @@ def side_by_side(chosen: Sequence[Pairs]) -> MoleculeBatch:
 
 
 class MoleculeModel(nn.Module):
-    """Embeddings of properties and positions, layers of attention, and what is read of a molecule's atoms.
+    """Embeddings of properties and positions, layers of attention, and the sum of the last states.
 
-    ``readout`` names one or two of: their sum, their mean, what a learned query finds by attention to them,
-    and the virtual node's state. What is known of a pair is an attribute of its edge, which adds to key and
-    value.
+    What is known of a pair is an attribute of its edge, which adds to key and value.
     """
 
-    def __init__(
-        self, mean: float, scale: float, readout: str = "sum", depth: int = 4, dim: int = 64, heads: int = 4
-    ):
+    def __init__(self, mean: float, scale: float, depth: int = 4, dim: int = 64, heads: int = 4):
         super().__init__()
-        self.mean, self.scale, self.readouts = mean, scale, readout.split(" and ")
+        self.mean, self.scale = mean, scale
         self.fields = nn.ModuleList(nn.Embedding(size, dim) for size in SIZES)
         self.walks = nn.Linear(WALK, dim)
         self.layers = nn.ModuleList(
             GraphTransformerLayer(dim, heads, 2 * dim, dropout=0.1, edge_dim=CLASSES) for _ in range(depth)
         )
-        self.out = nn.Sequential(nn.Linear(len(self.readouts) * dim, dim), nn.ReLU(), nn.Linear(dim, 1))
-        if "attention" in self.readouts:
-            self.query, self.pool = nn.Parameter(torch.randn(1, dim)), GraphAttention(dim, heads)
+        self.out = nn.Sequential(nn.Linear(dim, dim), nn.ReLU(), nn.Linear(dim, 1))
 
     def forward(self, found: MoleculeBatch) -> Tensor:
         """Return the solubility of each molecule."""
@@ -128,20 +118,8 @@ class MoleculeModel(nn.Module):
         attr = one_hot(found.classes, CLASSES).to(x)
         for layer in self.layers:
             x = layer(found.graph, x, edge_attr=attr)
-        states = torch.cat([self._read(how, x, found) for how in self.readouts], 1)
-        return self.out(states)[:, 0] * self.scale + self.mean
-
-    def _read(self, how: str, x: Tensor, found: MoleculeBatch) -> Tensor:
-        """One state for each molecule."""
-        count, real = len(found.answers), found.atoms[:, 0] > 0  # a virtual node has no protons
-        if how == "node":
-            return x[~real]
-        atoms, owner = x[real], found.owner[real]
-        if how == "attention":
-            graph = AttentionGraph(torch.arange(len(owner)), owner, len(owner), count)
-            return self.pool(graph, self.query.expand(count, -1), atoms)
-        sums = atoms.new_zeros(count, x.shape[1]).index_add(0, owner, atoms)
-        return sums / (TYPICAL if how == "sum" else owner.bincount(minlength=count)[:, None])
+        sums = x.new_zeros(len(found.answers), x.shape[1]).index_add(0, found.owner, x)
+        return self.out(sums / TYPICAL)[:, 0] * self.scale + self.mean
 
     def loss(self, found: MoleculeBatch, step: int) -> Tensor:
         """Return the squared error, in units of the training set's variance."""
@@ -188,17 +166,14 @@ def data_of(kind: str, split: int | None = None) -> dict[str, list[Pairs]]:
     }
 
 
-def measure_molecules(
-    training: FitConfig, kind: str, readout: str = "sum", split: int | None = None
-) -> dict[str, Any]:
+def measure_molecules(training: FitConfig, kind: str, split: int | None = None) -> dict[str, Any]:
     """Train on graphs of one of ``KINDS``; return each split's error in log mols per litre."""
     data = data_of(kind, split)
     answers = torch.tensor([one.solubility for one in data["train"]])
-    make = partial(MoleculeModel, float(answers.mean()), float(answers.std()), readout)
+    make = partial(MoleculeModel, float(answers.mean()), float(answers.std()))
     model, _ = fit(make, partial(batches, data["train"], training.size), training)
     figures = {name: error(model, part) for name, part in data.items()}
-    figures["parameters"] = sum(p.numel() for p in model.parameters())
-    return figures | ({"drawn": drawn(model, kind)} if training.seed == 0 and split is None else {})
+    return figures | {"parameters": sum(p.numel() for p in model.parameters())}
 
 
 def measure_counts(split: int) -> dict[str, Any]:
@@ -234,10 +209,10 @@ def measure_counts(split: int) -> dict[str, Any]:
 
 def _counts(molecule: Molecule) -> Tensor:
     """How many atoms have each value of each property, how many bonds are of each kind, and one: float64."""
-    atoms = torch.tensor([(p, c + 3, h, a, d) for p, c, h, a, d in molecule.atoms])
-    counts = [column.bincount(minlength=size) for column, size in zip(atoms.T, SIZES, strict=True)]
+    columns = zip(properties(molecule).T, SIZES, strict=True)
+    counts = [column.bincount(minlength=size) for column, size in columns]
     bonds = torch.tensor([kind for *_, kind in molecule.bonds], dtype=torch.int64)
-    return torch.cat([*counts, bonds.bincount(minlength=VIRTUAL), torch.ones(1)]).double()
+    return torch.cat([*counts, bonds.bincount(minlength=CLASSES), torch.ones(1)]).double()
 
 
 def batches(data: Sequence[Pairs], size: int, generator: torch.Generator) -> Iterator[MoleculeBatch]:
@@ -254,65 +229,16 @@ def error(model: MoleculeModel, data: Sequence[Pairs]) -> float:
     return float((model(found) - found.answers).square().mean().sqrt())
 
 
-@torch.no_grad()
-def drawn(model: MoleculeModel, kind: str) -> dict[str, Any]:
-    """Return what a picture of a molecule needs.
-
-    Returns
-    -------
-    dict
-        ``smiles``, ``elements`` of its atoms, their ``places`` [n, 2], ``bonds``; ``src`` and ``dst`` of this
-        kind's edges, and their ``weights`` [layers, heads, E]; ``solubility`` and what is ``predicted``.
-    """
-    chemistry = load_rdkit()
-    molecule = next(one for one in molecules() if one.smiles == SALICIN)
-    pairs, table = pairs_of(molecule, kind), chemistry.GetPeriodicTable()
-    sketch = chemistry.MolFromSmiles(SALICIN)
-    sketch.Compute2DCoords()
-    kept: list[Tensor] = []
-
-    def watch(attention: nn.Module, args: tuple[Any, ...], known: dict[str, Any]) -> None:
-        kept.append(attention.forward(*args, **known, need_weights=True)[1])
-
-    attentions = [m for m in model.modules() if isinstance(m, GraphAttention)]
-    hooks = [one.register_forward_pre_hook(watch, with_kwargs=True) for one in attentions]
-    predicted = float(model(side_by_side([pairs])))
-    for hook in hooks:
-        hook.remove()
-    return {
-        "smiles": SALICIN,
-        "elements": [table.GetElementSymbol(atom[0]) for atom in molecule.atoms],
-        "places": sketch.GetConformer().GetPositions()[:, :2].round(2).tolist(),
-        "bonds": molecule.bonds,
-        "src": pairs.graph.src.tolist(),
-        "dst": pairs.graph.dst.tolist(),
-        "weights": [[[round(w, 3) for w in head] for head in layer.T.tolist()] for layer in kept],
-        "solubility": molecule.solubility,
-        "predicted": predicted,
-    }
-
-
-CELLS = (
-    *((BONDS, readout) for readout in ("sum", "sum and mean", "sum and attention")),
-    *((INTO, readout) for readout in ("node", "sum and node")),
-    *((BOTH, readout) for readout in ("sum", "sum and mean", "sum and attention", "node", "sum and node")),
-    (ALONE, "sum"),
-)
-"""Channel and readout. Without edges to the atoms, a virtual node that is not read changes nothing."""
-
-TOLD = (BONDS, "sum"), (BOTH, "sum and node")
-
-
 def readout_runs() -> Iterator[Part]:
-    """Each cell, on five splits by scaffold with three seeds each; and what needs no graph.
+    """What needs no graph, and both kinds of graphs, on five splits by scaffold with three seeds each.
 
-    The two that the story tells also run on the split of MoleculeNet, in whose test salicin is.
+    Attention along bonds also runs on MoleculeNet's own split.
     """
     for split in range(5):
         yield Part("counts", measure_counts, {"split": split})
-    for kind, readout in CELLS:
-        for split in [None] * ((kind, readout) in TOLD) + [*range(5)]:
+    for kind, splits in ((BONDS, (None, *range(5))), (ALONE, range(5))):
+        for split in splits:
             for seed in range(3):
-                settings = {"kind": kind, "readout": readout, "split": split}
+                settings = {"kind": kind, "split": split}
                 training = FitConfig(1400, 32, 3e-3, seed=seed)
-                yield FitRun(f"{kind}: {readout}", measure_molecules, settings, training=training)
+                yield FitRun(f"{kind}: sum", measure_molecules, settings, training=training)
