@@ -237,9 +237,8 @@ def test_reports_tell_in_words_too_and_nothing_of_the_readers_becomes_markup():
     assert not report
     assert repr(report).startswith('<"title">: not right yet\n  ✗ <b>: wrong. <script>')
     assert 'role="group" aria-label="' in page
-    assert '<span aria-hidden="true">✗</span> <strong>&lt;b&gt;</strong>: wrong.' in page
-    ours = ["style", "div", "p", "strong", "ul", "li", "span", "pre", "code"]
-    assert set(re.findall(r"<(\w+)", page)) == set(ours)
+    assert "✗ &lt;b&gt;: wrong." in page
+    assert set(re.findall(r"<(\w+)", page)) == {"div", "strong", "code"}
 
 
 def test_equal_means_what_the_book_says():

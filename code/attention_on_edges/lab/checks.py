@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any
 
 from attention_on_edges.lab import given
-from attention_on_edges.lab.grading import FF, LAYERS, SOURCES, TARGETS, D, Exam, H, Part, Task
+from attention_on_edges.lab.grading import FF, LAYERS, SOURCES, TARGETS, D, Exam, H, Task
 from attention_on_edges.lab.report import Report
 
 PARALLEL = ("values", "in parallel", "gradients")
@@ -13,12 +13,7 @@ STACK = ("submodules", "values", "dropout", "gradients")
 TASKS = {
     1: Task(given.MultiHeadAttention, (H, D), PARALLEL, senders=2),
     2: Task(given.FeedForward, (D, FF), PARALLEL),
-    3: Task(
-        given.EncoderStack,
-        (H, D, FF, 0.5),
-        STACK,
-        parts=(Part("attention", 1, 3), Part("feed_forward", 2, 1)),
-    ),
+    3: Task(given.EncoderStack, (H, D, FF, 0.5), STACK),
     4: Task(
         given.MultiHeadAttention,
         (H, D),
@@ -26,27 +21,11 @@ TASKS = {
         senders=2,
         options={"maskout": True},
     ),
-    5: Task(
-        given.DecoderStack,
-        (H, D, FF, 0.5),
-        STACK,
-        senders=1,
-        parts=(
-            Part("feed_forward", 2, 1),
-            Part("self_attention", 1, 3),
-            Part("cross_attention", 1, 3),
-            Part("self_attention", 4, 3, {"maskout": True}),
-        ),
-    ),
+    5: Task(given.DecoderStack, (H, D, FF, 0.5), STACK, senders=1),
     6: Task(
         given.Transformer,
         (SOURCES, TARGETS, LAYERS, D, FF, H, 0.5),
         ("submodules", "values", "in parallel", "dropout", "decoding", "gradients"),
-        parts=tuple(
-            Part(f"{side}.{i}", task, inputs)
-            for i in range(LAYERS)
-            for side, task, inputs in (("encoder", 3, 1), ("decoder", 5, 2))
-        ),
     ),
 }
 

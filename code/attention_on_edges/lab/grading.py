@@ -5,6 +5,7 @@ import itertools
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,22 +30,15 @@ MOST_OPERATIONS = 30_000
 WORK = {"mm", "bmm", "addmm", "baddbmm", "mv", "dot", "mul", "sum", "exp", "_softmax", "_log_softmax"}
 """Operations whose number must not depend on how many heads, tokens or sentences there are."""
 
+TASK_OF = {given.MultiHeadAttention: 1, given.FeedForward: 2, given.EncoderStack: 3, given.DecoderStack: 5}
+"""In which task a part is written; what an attention does with ``maskout`` is task 4."""
+
 LIBRARIES = (str(Path(__file__).parents[2]), str(Path(torch.__file__).parent))
 """Where code is from that is not the reader's."""
 
 
 class Wrong(Exception):  # noqa: N818 (a finding, not an error of this package)
     """A step found something wrong."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """A submodule, the task it belongs to, the number of its inputs, and its options."""
-
-    name: str
-    task: int
-    inputs: int
-    options: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -63,8 +57,6 @@ class Task:
         How many inputs there are beside the receivers' states.
     options : dict
         What both are called with.
-    parts : tuple of Part
-        What it is made of.
     """
 
     solution: Any
@@ -72,7 +64,6 @@ class Task:
     steps: tuple[str, ...]
     senders: int = 0
     options: dict[str, Any] = field(default_factory=dict)
-    parts: tuple[Part, ...] = ()
 
 
 class Exam:
@@ -203,20 +194,24 @@ class Exam:
         return f"{few} products, sums and softmaxes, however many {' and '.join(lengths)}"
 
     def submodules(self) -> str:
-        """Compare the parts of a module first, so that a mistake is reported where it is."""
-        module = self.fresh()
+        """Compare the parts of a module first, on the states that they are given in the model solution."""
+        module, calls = self.fresh(), list[tuple[str, Any, Any]]()
         right = self.twin(module, self.solution)
-        for part in self.task.parts:
-            states = [torch.randn(BATCH, N, D)] * part.inputs
+        for name, part in right.named_modules():
+            if type(part) in TASK_OF and part is not right:
+                note = partial(lambda name, _, states, options: calls.append((name, states, options)), name)
+                part.register_forward_pre_hook(note, with_kwargs=True)
+        self.output(right, self.inputs())
+        for (name, states, used), masked in itertools.product([*calls], (False, True)):
+            options = used if masked else {}  # without the mask first: its task is the later one
             mine, wanted = (
-                m.get_submodule(part.name)(*(like(x, m) for x in states), **part.options)
-                for m in (module, right)
+                m.get_submodule(name)(*(like(x, m) for x in states), **options) for m in (module, right)
             )
             if not near(mine, wanted):
-                kind = type(right.get_submodule(part.name)).__name__
+                kind = type(right.get_submodule(name))
                 raise Wrong(
-                    f"`{part.name}` by itself gives wrong numbers: see task {part.task}. Until then, "
-                    f"`given.{kind}` can replace it."
+                    f"`{name}` by itself gives wrong numbers: see task {4 if options else TASK_OF[kind]}. "
+                    f"Until then, `given.{kind.__name__}` can replace it."
                 )
         return "in order"
 

@@ -7,17 +7,7 @@ from dataclasses import dataclass
 MARKS = {"ok": "✓", "wrong": "✗", "unfinished": "…", "not checked": "·"}
 """Every status a finding can have, and its sign."""
 
-STYLE = """\
-.edgewise-check{font-family:inherit;color:inherit;border-left:.3rem solid #777;padding:.1rem 0 .1rem .8rem;\
-margin:.5rem 0;max-width:46rem}
-.edgewise-check.passed{border-color:#008060}
-.edgewise-check.wrong{border-color:#d55e00}
-.edgewise-check p,.edgewise-check ul{margin:.2rem 0}
-.edgewise-check ul{list-style:none;padding:0}
-.edgewise-check li{margin:.15rem 0;overflow-wrap:anywhere}
-.edgewise-check ul li pre{background:transparent;color:inherit;border:0;margin:.1rem 0 .1rem 1.3rem;\
-padding:0;white-space:pre-wrap;font-size:.9em}
-"""
+COLORS = {"passed": "#008060", "wrong": "#d55e00", "unfinished": "#777"}
 
 
 @dataclass(frozen=True)
@@ -44,7 +34,7 @@ class Finding:
     def __str__(self) -> str:
         text = f"  {MARKS[self.status]} {self.step}: {self.status}"
         text += f". {self.message}" if self.message else ""
-        return text + (f"\n      {self.line}" if self.line else "")
+        return text + (f"\n      `{self.line}`" if self.line else "")
 
 
 @dataclass(frozen=True)
@@ -81,17 +71,11 @@ class Report:
         return "\n".join([self.heading, *map(str, self.findings)])
 
     def _repr_html_(self) -> str:
-        heading = html.escape(self.heading, quote=True)
+        heading, found = (html.escape(text) for text in (self.heading, "\n".join(map(str, self.findings))))
+        found = re.sub("`([^`]+)`", r"<code>\1</code>", found)
+        look = f"border-left:.3rem solid {COLORS[self.status]};padding-left:.8rem;max-width:46rem;"
+        look += "white-space:pre-wrap;overflow-wrap:anywhere"
         return (
-            f"<style>{STYLE}</style>"
-            f'<div class="edgewise-check {self.status}" role="group" aria-label="{heading}">'
-            f"<p><strong>{heading}</strong></p><ul>{''.join(map(_item, self.findings))}</ul></div>"
+            f'<div class="edgewise-check" role="group" aria-label="{heading}" style="{look}">'
+            f"<strong>{heading}</strong>\n{found}</div>"
         )
-
-
-def _item(finding: Finding) -> str:
-    mark = f'<span aria-hidden="true">{MARKS[finding.status]}</span>'
-    step, message, line = map(html.escape, (finding.step, finding.message, finding.line))
-    message = re.sub("`([^`]+)`", r"<code>\1</code>", message)
-    text = f"<li>{mark} <strong>{step}</strong>: {finding.status}{f'. {message}' if message else ''}"
-    return f"{text}{f'<pre>{line}</pre>' if line else ''}</li>"
