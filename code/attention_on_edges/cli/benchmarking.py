@@ -15,13 +15,12 @@ from attention_on_edges.runs.harness import Row, format_rows
 from attention_on_edges.runs.study_results import Results
 from attention_on_edges.studies.against_pyg import pyg_plan
 from attention_on_edges.studies.long_texts import long_plan
-from attention_on_edges.studies.many_graphs import graphs_plan, near_plan, orders_plan, unseen_plan
+from attention_on_edges.studies.many_graphs import near_plan, orders_plan, unseen_plan
 from attention_on_edges.studies.training_speed import training_plan
 from edgewise.validation import UnknownNameError, check_choice
 
 SUBJECTS: dict[str, tuple[str, Any]] = {
     "engines": ("How fast is each engine?", engines_plan),
-    "graphs": ("How fast is auto on graphs of many kinds?", graphs_plan),
     "unseen": ("What do graphs cost that auto was not fitted to?", unseen_plan),
     "near": ("Which engine, where both take about as long?", near_plan),
     "orders": ("What is the order of nodes worth?", orders_plan),
@@ -31,7 +30,7 @@ SUBJECTS: dict[str, tuple[str, Any]] = {
 }
 """Each benchmark's question and workloads."""
 
-ON_GPU = ("engines", "graphs", "pyg", "training")
+ON_GPU = ("engines", "unseen", "pyg", "training")
 """What runs on other devices than the CPU, too."""
 
 ACROSS = ("engines", "pyg")

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from attention_on_edges.runs.engine_cases import drawn
 from attention_on_edges.runs.harness import Case, Row, Run, in_turns
-from attention_on_edges.studies.many_graphs import FITTED, molecules_side_by_side
+from attention_on_edges.studies.many_graphs import WITH_ATTRIBUTES, molecules_side_by_side
 from edgewise.graphs import AttentionGraph, complete, window
 from edgewise.interop import from_pyg, from_torch
 from edgewise.propagation import prepare
@@ -50,15 +50,6 @@ PYG_WORKLOADS: dict[str, Callable[[], Tensor]] = {
 }
 """Each an edge_index."""
 
-WITH_ATTRIBUTES = (
-    "grid, 4,096 nodes",
-    "tree, 4,000",
-    "geometric, degree 12",
-    "geometric, degree 40",
-    "scale-free, 20 links",
-)
-"""Graphs whose edges have 32 attributes."""
-
 
 def pyg_plan(small: bool = False) -> dict[str, Run]:
     """All workloads, or small ones."""
@@ -68,9 +59,9 @@ def pyg_plan(small: bool = False) -> dict[str, Run]:
     for nodes, each in sizes.items():
         name = f"attention among all of {len(each)} graphs of {nodes} nodes"
         runs[name] = in_turns(partial(gps_case, name, each))
-    for name in ("grid, 400",) if small else WITH_ATTRIBUTES:
+    for name, make in [*WITH_ATTRIBUTES.items()][: 1 if small else None]:
         full = f"{name}, 32 attributes per edge"
-        runs[full] = in_turns(partial(pyg_case, full, partial(_edges, FITTED[name]), edge_dim=32))
+        runs[full] = in_turns(partial(pyg_case, full, partial(_edges, make), edge_dim=32))
     for count, width, given in () if small else product((16, 64, 256), (64, 128), (None, 16)):
         full = f"{count} molecules, width {width}" + ("" if given is None else f", {given} attributes")
         edges = partial(_edges, partial(molecules_side_by_side, count))

@@ -58,44 +58,18 @@ def _texts(shortest: int, longest: int, count: int, causal: bool = False) -> Att
     return AttentionGraph.from_lengths(lengths.tolist(), causal=causal)
 
 
-_grid = partial(_networkx, networkx.grid_2d_graph)
 _tree = partial(_networkx, networkx.random_labeled_tree, seed=1)
 _scale_free = partial(_networkx, networkx.barabasi_albert_graph, seed=1)
 
 
-def _random(n: int, degree: float) -> AttentionGraph:
-    return _networkx(networkx.fast_gnp_random_graph, n, degree / n, seed=1)
-
-
-FITTED: dict[str, Make] = {
-    "grid, 4,096 nodes": partial(_grid, 64, 64),
-    "grid, 400": partial(_grid, 20, 20),
+WITH_ATTRIBUTES: dict[str, Make] = {
+    "grid, 4,096 nodes": partial(_networkx, networkx.grid_2d_graph, 64, 64),
     "tree, 4,000": partial(_tree, 4000),
-    "tree, 20,000": partial(_tree, 20_000),
     "geometric, degree 12": partial(_geometric, 4000, 12),
     "geometric, degree 40": partial(_geometric, 4000, 40),
-    "geometric, degree 40, shuffled": partial(_shuffled, partial(_geometric, 4000, 40)),
-    "communities of 40": partial(_communities, 100, 40),
-    "communities of 40, shuffled": partial(_shuffled, partial(_communities, 100, 40)),
-    "scale-free, 5 links": partial(_scale_free, 4000, 5),
     "scale-free, 20 links": partial(_scale_free, 4000, 20),
-    "random, degree 60": partial(_random, 2000, 60),
-    "dense, half of 300 x 300": partial(_random, 300, 150),
-    "window of 17 on 8,192": partial(window, 8192, 8, 8),
-    "window of 129 on 4,096": partial(window, 4096, 64, 64),
-    "200 texts of 8-20": partial(_texts, 8, 20, 200),
-    "200 causal texts of 8-20": partial(_texts, 8, 20, 200, causal=True),
-    "40 texts of 8-20": partial(_texts, 8, 20, 40),
-    "100 texts of 20-40": partial(_texts, 20, 40, 100),
-    "100 causal texts of 20-40": partial(_texts, 20, 40, 100, causal=True),
-    "60 texts of 40-80": partial(_texts, 40, 80, 60),
-    "60 causal texts of 40-80": partial(_texts, 40, 80, 60, causal=True),
-    "25 texts of 80-160": partial(_texts, 80, 160, 25),
-    "25 causal texts of 80-160": partial(_texts, 80, 160, 25, causal=True),
-    "6 texts of 250-350": partial(_texts, 250, 350, 6),
-    "6 causal texts of 250-350": partial(_texts, 250, 350, 6, causal=True),
 }
-"""To which the numbers by which ``auto`` chooses were fitted."""
+"""On which a layer with attributes of edges is timed beside PyG's."""
 
 
 def _cora() -> AttentionGraph:
@@ -144,7 +118,7 @@ UNSEEN: dict[str, Make] = {
     for name, make in NATURAL.items()
     for order, change in ORDERS.items()
 }
-"""Graphs that the fit had not seen."""
+"""Graphs that the prices of ``auto`` were not fitted to."""
 
 KINDS: dict[str, tuple[Callable[..., AttentionGraph], tuple[int, int], tuple[int, int]]] = {
     "texts": (lambda a, b: _texts(a // 2, a, b), (20, 100), (20, 150)),
@@ -177,35 +151,27 @@ def near_graphs(count: int = NEAR) -> dict[str, AttentionGraph]:
 LARGE = ("roads, 4,800 crossings", "roads, 100,000 crossings", "scale-free, 3 links, 60,000")
 """Of which the order of nodes is timed."""
 
-SMALL_ONES = ("grid, 400", "40 texts of 8-20", "60 texts of 10-25, shuffled")
-
 MASK = "a dense mask"
 
 
-def graphs_plan(small: bool = False) -> dict[str, Run]:
-    """Graphs that ``auto`` was fitted to, by both engines between which it chooses, ``triton`` and itself."""
-    return _timed(FITTED, ("csr", "tiles", "triton", "auto"), small)
-
-
 def unseen_plan(small: bool = False) -> dict[str, Run]:
-    """Graphs that it was not fitted to, by both engines and as a mask."""
-    return _timed(UNSEEN, ("csr", "tiles", MASK), small)
+    """Graphs that ``auto`` was not fitted to, by each engine that it may take and as a mask."""
+    graphs = {name: UNSEEN[name] for name in UNSEEN if not small or name == "60 texts of 10-25, as it comes"}
+    return _timed(graphs, ("csr", "tiles", "triton", MASK))
 
 
 def near_plan(small: bool = False) -> dict[str, Run]:
     """Graphs on which both engines have about as much work."""
-    made = dict[str, Make]()
-    for name, graph in near_graphs(1 if small else NEAR).items():
-        made[name] = partial(lambda known: known, graph)
-    return _timed(made, ("csr", "tiles"), False)
+    drawn = near_graphs(1 if small else NEAR)
+    return _timed(
+        {name: partial(lambda known: known, graph) for name, graph in drawn.items()}, ("csr", "tiles")
+    )
 
 
-def _timed(graphs: dict[str, Make], engines: Sequence[str], small: bool) -> dict[str, Run]:
+def _timed(graphs: dict[str, Make], engines: Sequence[str]) -> dict[str, Run]:
     """4 heads of 32."""
     return {
-        f"{name}, 4 x 32": in_turns(partial(graph_case, name, make, engines))
-        for name, make in graphs.items()
-        if not small or name in SMALL_ONES
+        f"{name}, 4 x 32": in_turns(partial(graph_case, name, make, engines)) for name, make in graphs.items()
     }
 
 
