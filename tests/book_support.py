@@ -10,7 +10,6 @@ import torch
 
 from attention_on_edges import corpora
 from attention_on_edges.corpora.tokenizer_config import TokenizerConfig
-from attention_on_edges.lab import given
 from attention_on_edges.models.transformer import make_model
 from attention_on_edges.pool import GraphPool
 from attention_on_edges.runs import Experiment, ModelConfig
@@ -18,16 +17,6 @@ from attention_on_edges.studies.twins import in_matrices
 from attention_on_edges.training import TrainingConfig
 
 VOCAB = 11
-
-TASKS = {
-    1: given.MultiHeadAttention,
-    2: given.FeedForward,
-    3: given.EncoderStack,
-    4: given.MultiHeadAttention,
-    5: given.DecoderStack,
-    6: given.Transformer,
-}
-"""The solution of each task of the lab."""
 
 FEW = {"train": 180, "valid": 30, "test": 30}
 """Sizes of a toy task, ``attention_on_edges.tasks.SIZES``, where it does not matter what is learned."""

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections import defaultdict
 
 import pytest
 import torch
@@ -12,8 +13,8 @@ from torch.nn import functional as F
 from attention_on_edges import lab
 from attention_on_edges.lab import given
 from attention_on_edges.lab import grading as exam
+from attention_on_edges.lab.checks import TASKS
 from attention_on_edges.lab.slips import CUT, JOIN, SOFTMAX, faulty
-from book_support import TASKS
 from support import assert_equal_as_stated
 
 HEADS = 3
@@ -30,7 +31,7 @@ def said(report):
 
 
 def edited(task, *edits):
-    solution = faulty(TASKS[task], *edits)
+    solution = faulty(TASKS[task].solution, *edits)
     assert solution, edits
     return solution
 
@@ -63,49 +64,46 @@ def test_right_solutions_pass(name):
 
 # The model solutions, held against PyTorch
 
-
-def copy_attention(ours, theirs):
-    fields = [ours.w_q, ours.w_k, ours.w_v]
-    theirs.in_proj_weight.data = torch.cat([f.weight for f in fields]).detach()
-    theirs.in_proj_bias.data = torch.cat([f.bias for f in fields]).detach()
-    theirs.out_proj.load_state_dict(ours.w_o.state_dict())
-    return theirs
-
-
-def copy_stack(ours):
-    if isinstance(ours, given.EncoderStack):
-        theirs = nn.TransformerEncoderLayer(12, HEADS, 8, 0.0, batch_first=True).double()
-        copy_attention(ours.attention, theirs.self_attn)
-    else:
-        theirs = nn.TransformerDecoderLayer(12, HEADS, 8, 0.0, batch_first=True).double()
-        copy_attention(ours.self_attention, theirs.self_attn)
-        copy_attention(ours.cross_attention, theirs.multihead_attn)
-        theirs.norm3.load_state_dict(ours.norm3.state_dict())
-    theirs.linear1.load_state_dict(ours.feed_forward.inner.state_dict())
-    theirs.linear2.load_state_dict(ours.feed_forward.outer.state_dict())
-    theirs.norm1.load_state_dict(ours.norm1.state_dict())
-    theirs.norm2.load_state_dict(ours.norm2.state_dict())
-    return theirs
+PYTORCH = (
+    (r"(en|de)coder\.", r"\1coder.layers."),
+    (r"cross_attention", "multihead_attn"),
+    (r"(self_)?attention", "self_attn"),
+    (r"w_[qkv]\.", "in_proj_"),
+    (r"w_o", "out_proj"),
+    (r"feed_forward\.inner", "linear1"),
+    (r"feed_forward\.outer", "linear2"),
+)
+"""Names of parameters here and there; queries, keys and values are one matrix there, in this order."""
 
 
-def shaken(task, seed=5):
-    """The model solution with the random parameters of the checks, in double precision."""
-    return exam.Exam(task, lab.checks.TASKS[task], TASKS[task], seed).fresh().double()
+def pytorch_twin(ours):
+    parameters = defaultdict(list)
+    for name, x in ours.state_dict().items():
+        for pattern, theirs in PYTORCH:
+            name = re.sub(pattern, theirs, name)
+        if ".layers." in name:
+            parameters[name].append(x)
+    twin = nn.Transformer(12, HEADS, 2, 2, 8, 0.0, batch_first=True).double()
+    twin.encoder.norm = twin.decoder.norm = None
+    twin.load_state_dict({name: torch.cat(parts) for name, parts in parameters.items()})
+    return twin
+
+
+def shaken(seed=5):
+    """The model with the random parameters of the checks, in double precision."""
+    return exam.Exam(6, TASKS[6], given.Transformer, seed).fresh().double()
 
 
 def test_model_equals_pytorch_in_value_and_gradient():
-    ours, later = shaken(6), torch.ones(5, 5, dtype=torch.bool).triu(1)
+    ours, later = shaken(), torch.ones(5, 5, dtype=torch.bool).triu(1)
     source, target = torch.randint(2, 11, (2, 7)), torch.randint(2, 9, (2, 5))
     read = torch.cat([torch.zeros(2, 1, dtype=torch.int64), target[:, :-1]], 1)
-    memory, x = (
+    embedded = (
         table(ids) * 12**0.5 + given.position_table(ids.shape[1], 12)
         for table, ids in ((ours.src_embed, source), (ours.tgt_embed, read))
     )
-    for stack in ours.encoder:
-        memory = copy_stack(stack)(memory)
-    for stack in ours.decoder:
-        x = copy_stack(stack)(x, memory, tgt_mask=later)
-    found, wanted = ours(source, target), F.log_softmax(ours.output(x), -1)
+    states = pytorch_twin(ours)(*embedded, tgt_mask=later)
+    found, wanted = ours(source, target), F.log_softmax(ours.output(states), -1)
     assert_equal_as_stated(found, wanted)
     tables, upstream = (ours.src_embed.weight, ours.tgt_embed.weight), torch.randn_like(found)
     for both in zip(*(torch.autograd.grad(y, tables, upstream) for y in (found, wanted)), strict=True):
@@ -113,7 +111,7 @@ def test_model_equals_pytorch_in_value_and_gradient():
 
 
 def test_greedy_decoding_is_what_teacher_forcing_calls_most_probable():
-    ours, source = shaken(6, seed=8), torch.randint(2, 11, (8, 7))
+    ours, source = shaken(seed=8), torch.randint(2, 11, (8, 7))
     with torch.no_grad():
         ids = ours(source, max_len=6)
         again = ours(source, ids).argmax(-1)
@@ -186,7 +184,7 @@ def test_faults_of_a_part_are_looked_for_in_their_own_task():
     wrong = edited(1, (" / math.sqrt(self.d_k)", ""))
     unmasked = edited(4, ("if maskout:", "if False:"))
     for task in (3, 5):
-        report = check(task, own_parts(TASKS[task], wrong))
+        report = check(task, own_parts(TASKS[task].solution, wrong))
         assert re.search("`(self_)?attention` by itself gives wrong numbers: see task 1", said(report))
     assert "see task 4" in said(check(5, own_parts(given.DecoderStack, unmasked)))
     assert check(3, own_parts(given.EncoderStack, unmasked))

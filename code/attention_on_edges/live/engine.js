@@ -304,7 +304,7 @@
   // then it yields what the model predicts after each of them.
   function* greedy(model, ids, { limit = longest(ids), forced = null, repeats = Infinity, ...options } = {}) {
     const source = model.encode(ids, options), target = [];
-    let cache = model.begin(), last = START, logProb = 0;
+    let cache = model.begin(), last = START;
     for (;;) {
       const { logProbs: all, cache: grown } = model.step(source, cache, last, options);
       const logProbs = withoutLoops(all, target, repeats);
@@ -312,9 +312,8 @@
       const best = logProbs.reduce((most, value, id) => (value > logProbs[most] ? id : most), 0);
       last = forced ? forced[target.length] ?? END : best;
       if (last !== END && target.length === limit) return;
-      logProb += logProbs[last];
       if (last !== END) target.push(last);
-      yield { ids: target, logProbs, logProb, finished: last === END };
+      yield { ids: target, logProbs, finished: last === END };
       if (last === END) return;
     }
   }
