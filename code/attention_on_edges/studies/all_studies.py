@@ -1,6 +1,9 @@
 """All studies of trained models, by name."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import product
+from typing import Any
 
 from attention_on_edges.corpora.tokenizer_config import TokenizerConfig
 from attention_on_edges.runs.chains import PRICES, chain_runs
@@ -24,44 +27,34 @@ READING = FitConfig(1200, 2048, 0.00625, decay="root", betas=(0.9, 0.98), eps=1e
 """The rate of the Transformer's paper, half as high, for a width of 64."""
 
 
-DISTANCES = [
-    FitRun(
-        f"{task}, {graph}",
-        measure_reader,
-        {"task": task, "graph": graph, "tested": (512, 1024, 4096), "texts": 32},
-        training=replace(READING, seed=seed),
-    )
-    for task in TASKS
-    for graph in LONG_GRAPHS
-    for seed in SEEDS
-]
+def _distances() -> Iterator[FitRun]:
+    for task, graph, seed in product(TASKS, LONG_GRAPHS, SEEDS):
+        settings = {"task": task, "graph": graph, "tested": (512, 1024, 4096), "texts": 32}
+        yield FitRun(f"{task}, {graph}", measure_reader, settings, training=replace(READING, seed=seed))
 
 
 READING_RATES = (0.0005, 0.002, 0.00625)
 """Of which one is chosen for each graph."""
 
 
-def _tuned() -> dict[str, list[FitRun]]:
-    """Readers at rates of their own: on sparse graphs, and with narrow hubs."""
-    longer = replace(READING, updates=3600)
-    sparse = [graph for graph in LONG_GRAPHS if graph not in ("complete", "window")]
-    both = [{"task": task, "graph": graph} for task in TASKS for graph in sparse]
-    narrow = [
-        {"task": "copy", "graph": graph, "lengths": (128,), "letters": letters, "width": width}
-        for graph in HUB_GRAPHS
-        for width in (16, 64)
-        for letters in (4, 16, 48)
-    ]
-    found: dict[str, list[FitRun]] = {"tuned": [], "hubs": []}
-    for study, trials, rates, seeds, tested in (
-        ("tuned", both, READING_RATES, 3, (512, 4096)),
-        ("hubs", narrow, READING_RATES, 2, (128,)),
-    ):
-        for trial in trials:
-            name = ", ".join(str(v) for k, v in trial.items() if k != "lengths")
-            settings = {"rates": rates, "seeds": seeds, "tested": tested, "texts": 32}
-            found[study].append(FitRun(name, measure_tuned, trial | settings, training=longer))
-    return found
+def _tuned(trials: Iterable[dict[str, Any]], seeds: int, *tested: int) -> Iterator[FitRun]:
+    """Readers at rates of their own."""
+    for trial in trials:
+        name = ", ".join(str(v) for k, v in trial.items() if k != "lengths")
+        settings = {"rates": READING_RATES, "seeds": seeds, "tested": tested, "texts": 32}
+        yield FitRun(name, measure_tuned, trial | settings, training=replace(READING, updates=3600))
+
+
+SPARSE = [
+    {"task": task, "graph": graph}
+    for task, graph in product(TASKS, ("global tokens", "BigBird", "binary partition"))
+]
+
+
+NARROW_HUBS = [
+    {"task": "copy", "graph": graph, "lengths": (128,), "letters": letters, "width": width}
+    for graph, width, letters in product(HUB_GRAPHS, (16, 64), (4, 16, 48))
+]
 
 
 def _sources() -> list[Experiment]:
@@ -83,16 +76,6 @@ def _sources() -> list[Experiment]:
         for graph, reach in graphs
         for seed in SEEDS
     ]
-
-
-GRAPH_STUDIES = (
-    Study("distances", "Which graphs carry an answer over a distance?", tuple(DISTANCES)),
-    Study("twins", "Does it train as well as in matrices?", tuple(twin_runs(_sources()[:3]))),
-    Study("steps", "What decides how many steps a token takes?", tuple(adaptive_runs(_sources()[:2]))),
-    Study("tuned", "Was it the path, or the learning rate?", tuple(_tuned()["tuned"])),
-    Study("hubs", "How much can a hub's state hold?", tuple(_tuned()["hubs"])),
-    Study("sources", "What must a translator's encoder attend to?", tuple(_sources())),
-)
 
 
 COPY = TrainingConfig(epochs=4, batch_size=128, warmup=400)
@@ -146,9 +129,7 @@ def _stability() -> Study:
             ModelConfig(N=3, dim_model=64, dim_ff=128, h=4, shared=True, norm_first=norm_first),
             replace(course, factor=rate * 80.0, with_warmup=rises, with_decay=falls, seed=seed),
         )
-        for norm_first in (True, False)
-        for rises in (True, False)
-        for falls in (True, False)
+        for norm_first, rises, falls in product((True, False), repeat=3)
         for rate in RATES
         for seed in range(3)
     ]
@@ -168,7 +149,12 @@ STUDIES = {
         Study("chains", "Does adaptive depth find how many steps a token needs?", tuple(chain_runs())),
         Study("prices", "Does the weight of steps in the loss decide how many?", tuple(chain_runs(PRICES))),
         Study("gat-steps", "Which step makes a Transformer of a GAT?", tuple(step_runs())),
-        *GRAPH_STUDIES,
+        Study("distances", "Which graphs carry an answer over a distance?", tuple(_distances())),
+        Study("twins", "Does it train as well as in matrices?", tuple(twin_runs(_sources()[:3]))),
+        Study("steps", "What decides how many steps a token takes?", tuple(adaptive_runs(_sources()[:2]))),
+        Study("tuned", "Was it the path, or the learning rate?", tuple(_tuned(SPARSE, 3, 512, 4096))),
+        Study("hubs", "How much can a hub's state hold?", tuple(_tuned(NARROW_HUBS, 2, 128))),
+        Study("sources", "What must a translator's encoder attend to?", tuple(_sources())),
         Study("specific", "Is what is enough for a word special to it?", tuple(specific_parts())),
         Study("readouts", "How soluble is a molecule, with and without its bonds?", tuple(readout_runs())),
         Study("language-model", "What does it need lines between words for?", tuple(language_parts())),

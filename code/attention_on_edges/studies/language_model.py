@@ -126,8 +126,7 @@ def measure_window(width: int | None, more: str) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``loss`` in nats per token, after the first ``LATE`` tokens, half of its 95 % ``interval`` (of blocks
-        of a hundred tokens), and ``edges``.
+        ``loss`` in nats per token, after the first ``LATE`` tokens.
     """
     tokenizer, model = language_model()
     ids = _ids_of_text(tokenizer, LONG)
@@ -147,10 +146,7 @@ def measure_window(width: int | None, more: str) -> dict[str, Any]:
         graph = AttentionGraph(graph.src[kept], graph.dst[kept], LONG)
     with torch.no_grad(), attend_along(model, graph):
         log_probs = model(ids[None], use_cache=False).logits[0, LATE:-1].log_softmax(-1)
-    losses = -log_probs.gather(1, ids[LATE + 1 :, None])[:, 0]
-    blocks = losses[: len(losses) // 100 * 100].view(-1, 100).mean(1)
-    half = 1.96 * float(blocks.std()) / len(blocks) ** 0.5
-    return {"weights": DIGEST, "loss": float(losses.mean()), "interval": half, "edges": graph.num_edges}
+    return {"weights": DIGEST, "loss": -float(log_probs.gather(1, ids[LATE + 1 :, None]).mean())}
 
 
 FOUND_WITH, HELD_OUT = ("France", "Japan", "Italy"), {
@@ -275,7 +271,7 @@ def measure_copying(counts: tuple[int, ...]) -> dict[str, Any]:
     effect = [first.losses(model, head, first.previous)[1] for head in heads]
     once, twice = new.losses(model)
     generator = torch.Generator().manual_seed(2)
-    row: dict[str, Any] = {"weights": DIGEST, "once": once, "twice": twice, "best heads": _best(induction, 8)}
+    row: dict[str, Any] = {"weights": DIGEST, "once": once, "twice": twice}
     row |= {"before": _best(previous, BEFORE), "chosen": effect.index(max(effect))}
     row["by head"] = [new.losses(model, head, new.previous)[1] for head in heads]
     row["all heads"] = new.losses(model, torch.ones_like(heads[0]), new.induction)[1]
@@ -308,8 +304,8 @@ def measure_first(words: tuple[str, ...], tokens: int) -> dict[str, Any]:
     -------
     dict
         On the first ``tokens`` of the text: the mean ``share`` of weight on the first token, by layer and
-        head, of receivers past the fiftieth, and what it would be if all were alike (``even``); the median
-        ``norm`` of the first token's state and of the others', by layer. For each word, alone after the start
+        head, of receivers past the fiftieth, and what it would be if all were alike (``even``). For each
+        word, alone after the start
         token and cut off from it: the ``difference`` of its last states from those of a text of this word
         alone, relative to their norm; its norm in the middle layer, usual and cut off; and the cosine of two
         such words' states (``alike``).
@@ -318,15 +314,12 @@ def measure_first(words: tuple[str, ...], tokens: int) -> dict[str, Any]:
     ids = _ids_of_text(tokenizer, tokens)
     graph = causal([tokens])
     with torch.no_grad(), attend_along(model, graph, need_weights=True) as weights:
-        states = torch.stack(model(ids[None], use_cache=False, output_hidden_states=True).hidden_states)[:, 0]
+        model(ids[None], use_cache=False)
     late = (graph.src == 0) & (graph.dst >= 50)
     layers, middle = model.config.num_hidden_layers, model.config.num_hidden_layers // 2
     share = torch.stack([weights[layer][0, late].mean(0) for layer in range(layers)])
-    norms = states.norm(dim=-1)
-    row: dict[str, Any] = {
-        "weights": DIGEST, "share": share.tolist(), "even": float((1 / (graph.dst[late] + 1)).mean()),
-        "norm": [[float(x[0]), float(x[1:].median())] for x in norms], "words": {},
-    }  # fmt: skip
+    row: dict[str, Any] = {"weights": DIGEST, "share": share.tolist(), "words": {}}
+    row["even"] = float((1 / (graph.dst[late] + 1)).mean())
     alone = {}
     for word in words:
         pair = torch.tensor([tokenizer.convert_tokens_to_ids(START), one_token(tokenizer, word)])
