@@ -18,7 +18,6 @@ from attention_on_edges.studies.measurements import digest_of_weights
 from browser import chromium
 from places import ROOT
 
-MODEL = "tatoeba"
 CARD = """body{margin:0;padding:24px 40px;font:20px/1.5 sans-serif;zoom:1.12}
 form,.chips,.on,.tools,.pointed,.lead{display:none !important}.claim{margin-bottom:18px !important}"""
 COMPUTED = """async ([name, text]) => {
@@ -40,7 +39,7 @@ COMPUTED = """async ([name, text]) => {
 
 def enough(text: str) -> list[int]:
     """The numbers of the edges that pruning leaves, as in chapter 9."""
-    translator = load_translator(artifacts.load(MODEL))
+    translator = load_translator(artifacts.load(live.MODEL))
     sentence = CutTranslation(translator.model, translator.encode(text))
     return prune(sentence, sentence.weights.argsort()).nonzero()[:, 0].tolist()
 
@@ -53,22 +52,22 @@ def main() -> None:
         page = browser.new_page()
         for script in (
             live.joined(("base.js", "words_and_links.js")),
-            live.script_file(),
-            *live.model_files(MODEL).values(),
+            live.joined(live.LOADED),
+            *live.model_files(live.MODEL).values(),
         ):
             page.add_script_tag(content=script)
-        sentence, outcomes = page.evaluate(COMPUTED, [MODEL, text])
+        sentence, outcomes = page.evaluate(COMPUTED, [live.MODEL, text])
         config = {
             "name": "first-cuts",
             "about": "What does each single cut of a sentence do to its translation?",
-            "weights": digest_of_weights(artifacts.load(MODEL)),
+            "weights": digest_of_weights(artifacts.load(live.MODEL)),
             "sentence": sentence | {"kept": enough(text)},
         }
         Results(config, outcomes, facts | {"seconds": time.monotonic() - began}).write(
             ROOT / "book" / "studies"
         )
         page = browser.new_page(viewport={"width": 1200, "height": 630})
-        page.set_content(f"<style>{CARD}</style><main>{live.front_page(MODEL, '.')}</main>")
+        page.set_content(f"<style>{CARD}</style><main>{live.front_page('.')}</main>")
         page.evaluate("document.querySelector('.chips button').click()")
         page.screenshot(path=ROOT / "book" / "_static" / "card.png")
 

@@ -3,49 +3,39 @@
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
+from attention_on_edges.live import page
+
 PLACE = "_static/live"
 
 
 class Translator(SphinxDirective):
-    """``{translator} ARTIFACT``: shown at work before it is loaded."""
-
-    required_arguments = 1
+    """``{translator}``: shown at work before it is loaded."""
 
     def run(self):
-        """Make the markup; the model's files are written when the pages are."""
-        from attention_on_edges.live.page import front_page
-
-        name = self.arguments[0]
-        self.env.live_models = {*getattr(self.env, "live_models", ()), name}
-        up = "../" * self.env.docname.count("/")
-        return [nodes.raw("", front_page(name, up + PLACE), format="html")]
+        """Make the markup; the files are written when the pages are."""
+        return [nodes.raw("", page.front_page(place(self)), format="html")]
 
 
 class LanguageModel(SphinxDirective):
     """``{language-model}``: texts of a language model whose lines can be cut; loaded on scroll."""
 
     def run(self):
-        """Make the markup; the file is written when the pages are."""
-        from attention_on_edges.live.page import lines_section
+        """Make the markup."""
+        return [nodes.raw("", page.lines_section(place(self)), format="html")]
 
-        self.env.live_lines = True
-        return [nodes.raw("", lines_section("../" * self.env.docname.count("/") + PLACE), format="html")]
+
+def place(directive):
+    """Return the folder of the files, from a page."""
+    return "../" * directive.env.docname.count("/") + PLACE
 
 
 def write_files(app, error):
-    """Write the scripts and the model's data into the built book."""
+    """Write the scripts and the models' data into the built book."""
     if error or app.builder.format != "html":
         return
-    from attention_on_edges.live.page import lines_file, model_files, script_file
-
     folder = app.outdir / PLACE
     folder.mkdir(parents=True, exist_ok=True)
-    found = {"live.js": script_file()}
-    if getattr(app.env, "live_lines", False):
-        found["lines.js"] = lines_file()
-    for name in getattr(app.env, "live_models", ()):
-        found |= model_files(name)
-    for name, text in found.items():
+    for name, text in page.page_files().items():
         (folder / name).write_text(text, encoding="utf-8")
 
 

@@ -34,12 +34,10 @@ START, END = 0, 1
 def site(tmp_path_factory):
     """A folder with a page that holds the translator, and the files of two models."""
     folder = tmp_path_factory.mktemp("site")
-    (folder / "live.js").write_text(live.script_file(), encoding="utf-8")
-    for name in MODELS:
-        for file, text in live.model_files(name).items():
-            (folder / file).write_text(text, encoding="utf-8")
+    for file, text in (live.page_files() | live.model_files("multi30k")).items():
+        (folder / file).write_text(text, encoding="utf-8")
     head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>T</title>'
-    page = f"{head}<body><main><h1>T</h1>{live.front_page('tatoeba', '.')}</main>"
+    page = f"{head}<body><main><h1>T</h1>{live.front_page('.')}</main>"
     (folder / "index.html").write_text(page, encoding="utf-8")
     return folder
 

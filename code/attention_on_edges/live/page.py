@@ -14,15 +14,13 @@ from attention_on_edges.runs.study_results import load_study
 
 IN_PAGE = ("base.js", "words_and_links.js", "front_picture.js", "front.js")
 LOADED = ("engine.js", "front_cuts.js", "front_answers.js")
-"""In the order in which they need each other."""
+"""In the order in which they need each other: ``live.js``, which the page loads at the first cut."""
+
+MODEL, LANGUAGE = "tatoeba", "fr"
+"""The translator, and what it writes, for who reads it aloud."""
 
 PARTS = 8
 """Files of a model, so that a page can tell how far it is."""
-
-
-def script_file() -> str:
-    """What the page loads when the reader first cuts a line, ``live.js``."""
-    return joined(LOADED)
 
 
 def joined(names: Sequence[str]) -> str:
@@ -85,28 +83,16 @@ def lines_section(place: str) -> str:
     )
 
 
-LANGUAGES = {"tatoeba": "fr", "multi30k": "de"}
-"""What each model writes, for who reads it aloud."""
-
-
-@cache
-def known(name: str, place: str) -> dict[str, Any]:
-    """What the page needs to know before the model is loaded; ``place`` is the folder of the model's files.
+def front_page(place: str) -> str:
+    """The translator of the front page as HTML; ``place`` is the folder of :func:`page_files`.
 
     Its first sentence comes with the outcome of each single cut, and with the edges that are enough for it.
     """
-    cuts, model = load_study("first-cuts"), artifacts.load(name).config["model"]
+    cuts, model = load_study("first-cuts"), artifacts.load(MODEL).config["model"]
     first = cuts.config["sentence"] | {"outcomes": cuts.rows}
-    files = [f"{place}/live.js", *(f"{place}/{file}" for file in model_files(name))]
-    facts = {"model": name, "counts": [model["N"], model["h"]], "files": files, "first": first}
-    facts["language"] = LANGUAGES[name]
-    return json.loads(read("home_page_texts.json")) | facts
-
-
-def front_page(name: str, place: str) -> str:
-    """The translator of the front page as HTML."""
-    facts = known(name, place)
-    first = facts["first"]
+    files = [f"{place}/{file}" for file in ("live.js", *model_files(MODEL))]
+    facts = json.loads(read("home_page_texts.json")) | {"model": MODEL, "language": LANGUAGE, "first": first}
+    facts |= {"counts": [model["N"], model["h"]], "files": files}
     data = json.dumps(facts, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     told = f"“{first['text']}” becomes “{first['said']}”. With scripts, a line between words can be cut here."
     return (
@@ -117,3 +103,8 @@ def front_page(name: str, place: str) -> str:
         f'<noscript>{html.escape(told)}</noscript><script type="application/json">{data}</script></div>'
         f"<script>{joined(IN_PAGE)}</script>"
     )
+
+
+def page_files() -> dict[str, str]:
+    """What the front page loads, by name."""
+    return {"live.js": joined(LOADED), "lines.js": lines_file(), **model_files(MODEL)}
