@@ -11,8 +11,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from attention_on_edges import lab
-from attention_on_edges.lab import given
 from attention_on_edges.lab import grading as exam
+from attention_on_edges.lab import solutions
 from attention_on_edges.lab.checks import TASKS
 from attention_on_edges.lab.slips import CUT, JOIN, SOFTMAX, faulty
 from support import assert_equal_as_stated
@@ -91,7 +91,7 @@ def pytorch_twin(ours):
 
 def shaken(seed=5):
     """The model with the random parameters of the checks, in double precision."""
-    return exam.Exam(6, TASKS[6], given.Transformer, seed).fresh().double()
+    return exam.Exam(6, TASKS[6], solutions.Transformer).fresh(seed=seed).double()
 
 
 def test_model_equals_pytorch_in_value_and_gradient():
@@ -99,7 +99,7 @@ def test_model_equals_pytorch_in_value_and_gradient():
     source, target = torch.randint(2, 11, (2, 7)), torch.randint(2, 9, (2, 5))
     read = torch.cat([torch.zeros(2, 1, dtype=torch.int64), target[:, :-1]], 1)
     embedded = (
-        table(ids) * 12**0.5 + given.position_table(ids.shape[1], 12)
+        table(ids) * 12**0.5 + solutions.position_table(ids.shape[1], 12)
         for table, ids in ((ours.src_embed, source), (ours.tgt_embed, read))
     )
     states = pytorch_twin(ours)(*embedded, tgt_mask=later)
@@ -115,9 +115,9 @@ def test_greedy_decoding_is_what_teacher_forcing_calls_most_probable():
     with torch.no_grad():
         ids = ours(source, max_len=6)
         again = ours(source, ids).argmax(-1)
-    ended = (ids == given.Transformer.EOS).cumsum(1) - (ids == given.Transformer.EOS).int() > 0
+    ended = (ids == solutions.Transformer.EOS).cumsum(1) - (ids == solutions.Transformer.EOS).int() > 0
     assert torch.equal(ids[~ended], again[~ended])
-    assert (ids[ended] == given.Transformer.EOS).all()
+    assert (ids[ended] == solutions.Transformer.EOS).all()
     assert ended.any()
     assert not ended[:, -1].all()
 
@@ -165,7 +165,7 @@ def test_wrong_solutions_are_told_what_is_wrong(task, edits, message):
     assert re.search(message, said(report)), report
 
 
-@pytest.mark.parametrize("subject", [None, given.FeedForward(12, 8)])
+@pytest.mark.parametrize("subject", [None, solutions.FeedForward(12, 8)])
 def test_what_is_no_class_is_reported_never_raised(subject):
     assert "Error" in said(check(2, subject))
 
@@ -186,8 +186,8 @@ def test_faults_of_a_part_are_looked_for_in_their_own_task():
     for task in (3, 5):
         report = check(task, own_parts(TASKS[task].solution, wrong))
         assert re.search("`(self_)?attention` by itself gives wrong numbers: see task 1", said(report))
-    assert "see task 4" in said(check(5, own_parts(given.DecoderStack, unmasked)))
-    assert check(3, own_parts(given.EncoderStack, unmasked))
+    assert "see task 4" in said(check(5, own_parts(solutions.DecoderStack, unmasked)))
+    assert check(3, own_parts(solutions.EncoderStack, unmasked))
 
 
 CELL = """\
@@ -220,7 +220,7 @@ def test_a_check_leaves_no_trace():
     wanted = torch.rand(3)
     torch.manual_seed(7)
     with torch.no_grad():
-        assert check(3, given.EncoderStack)
+        assert check(3, solutions.EncoderStack)
         assert not torch.is_grad_enabled()
     assert torch.equal(torch.rand(3), wanted)
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from attention_on_edges import lab as checks
-from attention_on_edges.lab import given
+from attention_on_edges.lab import solutions
 from attention_on_edges.lab.checks import TASKS
 from places import BOOK
 
@@ -26,7 +26,7 @@ def cells():
 def stub(name):
     """The class as the page hands it out, after the one with its layers where that has a cell of its own."""
     source = "\n".join(cell for cell in cells() if re.match(rf"class {name}(Layers)?\(", cell))
-    namespace = {"torch": torch, "nn": nn, "given": given}
+    namespace = {"torch": torch, "nn": nn, "solutions": solutions}
     exec(source, namespace)
     return source, namespace[name]
 
@@ -52,7 +52,7 @@ def test_page_and_package_have_the_same_constructors(base):
         node = next(n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == "__init__")
         for argument in node.args.args:
             argument.annotation = None
-        return ast.unparse(node).replace("given.", "")
+        return ast.unparse(node).replace("solutions.", "")
 
     assert constructor(stub(base.__name__)[0]) == constructor(inspect.getsource(base))
 

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any
 
-from attention_on_edges.lab import given
+from attention_on_edges.lab import solutions
 from attention_on_edges.lab.grading import FF, LAYERS, SOURCES, TARGETS, D, Exam, H, Task
 from attention_on_edges.lab.report import Report
 
@@ -11,38 +11,28 @@ PARALLEL = ("values", "in parallel", "gradients")
 STACK = ("submodules", "values", "dropout", "gradients")
 
 TASKS = {
-    1: Task(given.MultiHeadAttention, (H, D), PARALLEL, senders=2),
-    2: Task(given.FeedForward, (D, FF), PARALLEL),
-    3: Task(given.EncoderStack, (H, D, FF, 0.5), STACK),
+    1: Task(solutions.MultiHeadAttention, (H, D), PARALLEL, senders=2),
+    2: Task(solutions.FeedForward, (D, FF), PARALLEL),
+    3: Task(solutions.EncoderStack, (H, D, FF, 0.5), STACK),
     4: Task(
-        given.MultiHeadAttention,
+        solutions.MultiHeadAttention,
         (H, D),
         ("without maskout", "values", "large scores", "in parallel", "gradients"),
         senders=2,
         options={"maskout": True},
     ),
-    5: Task(given.DecoderStack, (H, D, FF, 0.5), STACK, senders=1),
+    5: Task(solutions.DecoderStack, (H, D, FF, 0.5), STACK, senders=1),
     6: Task(
-        given.Transformer,
+        solutions.Transformer,
         (SOURCES, TARGETS, LAYERS, D, FF, H, 0.5),
         ("submodules", "values", "in parallel", "dropout", "decoding", "gradients"),
     ),
 }
 
 
-def check(number: int, subject: Any, seed: int = 0) -> Report:
-    """Check a reader's class; nothing is raised.
-
-    Parameters
-    ----------
-    number : int
-        Of the task.
-    subject : type
-        The reader's class, constructed and called as the page says.
-    seed : int
-        For parameters and inputs.
-    """
-    return Exam(number, TASKS[number], subject, seed).report()
+def check(number: int, subject: Any) -> Report:
+    """Check a reader's class, constructed and called as the page says; nothing is raised."""
+    return Exam(number, TASKS[number], subject).report()
 
 
 task1, task2, task3, task4, task5, task6 = (partial(check, number) for number in TASKS)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from attention_on_edges.lab import given
+from attention_on_edges.lab import solutions
 from attention_on_edges.lab.report import Finding, Report
 from attention_on_edges.lab.slips import SLIPS, faulty
 
@@ -30,7 +30,12 @@ MOST_OPERATIONS = 30_000
 WORK = {"mm", "bmm", "addmm", "baddbmm", "mv", "dot", "mul", "sum", "exp", "_softmax", "_log_softmax"}
 """Operations whose number must not depend on how many heads, tokens or sentences there are."""
 
-TASK_OF = {given.MultiHeadAttention: 1, given.FeedForward: 2, given.EncoderStack: 3, given.DecoderStack: 5}
+TASK_OF = {
+    solutions.MultiHeadAttention: 1,
+    solutions.FeedForward: 2,
+    solutions.EncoderStack: 3,
+    solutions.DecoderStack: 5,
+}
 """In which task a part is written; what an attention does with ``maskout`` is task 4."""
 
 LIBRARIES = (str(Path(__file__).parents[2]), str(Path(torch.__file__).parent))
@@ -77,12 +82,10 @@ class Exam:
         What is checked.
     subject : type
         The reader's class.
-    seed : int
-        For parameters and inputs.
     """
 
-    def __init__(self, number: int, task: Task, subject: Any, seed: int = 0):
-        self.number, self.task, self.subject, self.seed = number, task, subject, seed
+    def __init__(self, number: int, task: Task, subject: Any):
+        self.number, self.task, self.subject = number, task, subject
         self.solution = task.solution
 
     def report(self) -> Report:
@@ -90,7 +93,7 @@ class Exam:
         findings: list[Finding] = []
         with torch.random.fork_rng(devices=[]), torch.enable_grad():
             for number, name in enumerate(self.task.steps):
-                torch.manual_seed(self.seed + number)
+                torch.manual_seed(number)
                 failed = any(finding.status != "ok" for finding in findings)
                 findings.append(Finding(name, "not checked") if failed else self._take(name))
         return Report(f"Task {self.number}, {self.solution.__name__}", tuple(findings))
@@ -117,7 +120,7 @@ class Exam:
             if shapes.get(name) != list(p.shape):
                 got = shapes.get(name, "missing")
                 raise Wrong(f"`{name}` should be {list(p.shape)}, but is {got}. Keep `__init__` as given.")
-        generator = torch.Generator().manual_seed(self.seed + 1000 * seed)
+        generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():
             for name, p in module.named_parameters():
                 noise = torch.randn(p.shape, generator=generator)
@@ -135,7 +138,7 @@ class Exam:
 
     def inputs(self, n: int = N, m: int = N, batch: int = BATCH) -> list[Tensor]:
         """Random states of receivers and senders, or ids of source and target."""
-        if self.solution is given.Transformer:
+        if self.solution is solutions.Transformer:
             return [torch.randint(2, SOURCES, (batch, m)), torch.randint(2, TARGETS, (batch, n))]
         return [torch.randn(batch, length, D) for length in (n, *[m] * self.task.senders)]
 
@@ -181,7 +184,7 @@ class Exam:
         """Count operations for more tokens, more sentences and, in an attention, more heads."""
         few = work(self.fresh(), self.inputs(), self.task.options)
         lengths = {"tokens": (2 * N, 2 * N), "sentences": (N, M, 2 * BATCH)}
-        if self.solution is given.MultiHeadAttention:
+        if self.solution is solutions.MultiHeadAttention:
             lengths["heads"] = (N, M)
         for what, some in lengths.items():
             sizes = (2 * H, D) if what == "heads" else ()
@@ -211,7 +214,7 @@ class Exam:
                 kind = type(right.get_submodule(name))
                 raise Wrong(
                     f"`{name}` by itself gives wrong numbers: see task {4 if options else TASK_OF[kind]}. "
-                    f"Until then, `given.{kind.__name__}` can replace it."
+                    f"Until then, `solutions.{kind.__name__}` can replace it."
                 )
         return "in order"
 
@@ -251,7 +254,7 @@ class Exam:
                 usual = right(source, torch.randint(2, TARGETS, (len(source), LONGEST))).mean((0, 1))
                 module.get_parameter("output.bias").sub_(usual)  # or one word wins everywhere
                 ids = self.output(self.twin(module, self.solution), [source], max_len=LONGEST)
-            ends = (ids == given.Transformer.EOS).int().argmax(1)
+            ends = (ids == solutions.Transformer.EOS).int().argmax(1)
             if len(ends.unique()) > 2 and LONGEST in ends and len(ids.unique(dim=0)) > 4:
                 break
         self.holds(module, [source[ends.argsort()]], max_len=LONGEST)  # the first to end comes first
@@ -308,7 +311,7 @@ class Watch(TorchDispatchMode):
 
 def up_to_end(ids: Tensor) -> Tensor:
     """Return translations in which everything from the end symbol on is the end symbol."""
-    eos = given.Transformer.EOS
+    eos = solutions.Transformer.EOS
     ids = nn.functional.pad(ids, (0, LONGEST + 1 - ids.shape[1]), value=eos)
     return ids.masked_fill((ids == eos).cumsum(1) > 0, eos)
 

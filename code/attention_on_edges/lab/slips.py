@@ -1,8 +1,8 @@
 """The thirty mistakes that the lab's checks know by name.
 
-Each is what is said of it and the edits, pairs of old and new text, that make it in the model solution of
-:mod:`~attention_on_edges.lab.given`. A reader whose class computes what the edited solution computes has made
-that mistake.
+Each is what is said of it and the edits, pairs of old and new text, that make it in one of
+:mod:`~attention_on_edges.lab.solutions`. A reader whose class computes what the edited solution computes has
+made that mistake.
 """
 
 import functools
@@ -12,7 +12,7 @@ import re
 from torch import nn
 from torch.nn import functional as F
 
-from attention_on_edges.lab import given
+from attention_on_edges.lab import solutions
 
 Slip = tuple[str, *tuple[tuple[str, str], ...]]
 """Message and edits."""
@@ -185,6 +185,6 @@ def faulty(solution: type[nn.Module], *edits: tuple[str, str]) -> type[nn.Module
         if source.count(old) != 1:
             return None
         source = source.replace(old, new)
-    namespace = vars(given) | {"F": F}
+    namespace = vars(solutions) | {"F": F}
     exec(source, namespace)
     return namespace[solution.__name__]
