@@ -72,41 +72,43 @@ def test_circuits_are_enough_under_their_own_ablation_and_parts_are_told(sentenc
     for how, one in found.items():
         with ablating(sentence.model, how, means):
             own = kept if how == "cut" else prune(sentence, sentence.weights.argsort())
-            assert sentence.keeps(own[None])
+            assert sentence.unchanged(own[None])
             assert one["edges"] == int(own.sum())
-            assert one["enough"] == bool(sentence.keeps(kept[None]))
-            changed = [name for name, part in of.items() if not sentence.keeps(~(own & part)[None])]
+            assert one["enough"] == bool(sentence.unchanged(kept[None]))
+            changed = [name for name, part in of.items() if not sentence.unchanged(~(own & part)[None])]
             assert one["needed"] == changed
 
 
-def test_one_place_is_asked_as_in_the_whole_translation(sentence):
+def test_one_place_is_predicted_as_in_the_whole_translation(sentence):
     """Edges of receivers that come later than a place make no difference to it."""
     rows = {tuple(edge): i for i, edge in enumerate(sentence.edges.tolist())}
     kept = torch.rand(3, len(rows), generator=torch.Generator().manual_seed(0)) < 0.5
     for place, piece in enumerate(sentence.next.tolist()):
-        asked = sentence.one_place(place, piece)
-        here = torch.tensor([rows[tuple(edge)] for edge in asked.edges.tolist()])
-        torch.testing.assert_close(asked.log_probs(kept[:, here])[:, 0], sentence.log_probs(kept)[:, place])
-        assert torch.equal(asked.predicted(kept[:, here])[:, 0], sentence.predicted(kept)[:, place])
-        torch.testing.assert_close(asked.weights, sentence.weights[here])
+        at_place = sentence.one_place(place, piece)
+        here = torch.tensor([rows[tuple(edge)] for edge in at_place.edges.tolist()])
+        torch.testing.assert_close(
+            at_place.log_probs(kept[:, here])[:, 0], sentence.log_probs(kept)[:, place]
+        )
+        assert torch.equal(at_place.predicted(kept[:, here])[:, 0], sentence.predicted(kept)[:, place])
+        torch.testing.assert_close(at_place.weights, sentence.weights[here])
 
 
 @pytest.mark.parametrize("how", ["cut", "mean"])
 def test_a_smallest_set_is_pruned_from_one_in_which_the_piece_wins(sentence, means, how):
     found, climbed = 0, 0
     for piece in range(12):
-        asked = sentence.one_place(2, piece)
-        order = asked.weights.argsort()
+        at_place = sentence.one_place(2, piece)
+        order = at_place.weights.argsort()
         with ablating(sentence.model, how, means):
-            row = smallest(asked, order, seed=piece)
-            start, climbs = winning(asked, torch.Generator().manual_seed(piece))
+            row = smallest(at_place, order, seed=piece)
+            start, climbs = winning(at_place, torch.Generator().manual_seed(piece))
             if start is None:
                 assert "edges" not in row
                 continue
-            assert asked.keeps(start[None])
-            kept = prune(asked, order, start)
-            assert asked.keeps(kept[None])
-            probability = asked.log_probs(kept[None])[0, 0, piece].exp().item()
+            assert at_place.unchanged(start[None])
+            kept = prune(at_place, order, start)
+            assert at_place.unchanged(kept[None])
+            probability = at_place.log_probs(kept[None])[0, 0, piece].exp().item()
         assert (row["edges"], row["climbs"]) == (int(kept.sum()), climbs)
         assert row["probability"] == pytest.approx(probability)
         found, climbed = found + 1, climbed + bool(climbs)
@@ -124,10 +126,10 @@ def test_words_differ_and_the_own_one_is_the_models_choice(sentence):
 
 
 def test_matches_of_a_circuit(sentence):
-    tried, keeps = [], sentence.keeps
-    sentence.keeps = lambda kept: tried.append(kept) or keeps(kept)
+    tried, unchanged = [], sentence.unchanged
+    sentence.unchanged = lambda kept: tried.append(kept) or unchanged(kept)
     row = need(sentence)
-    del sentence.keeps
+    del sentence.unchanged
     circuit, paired, *matches = ~tried[-1]
     assert int(circuit.sum()) == row["edges"]
     assert row["circuit"]

@@ -62,10 +62,10 @@ def pyg_plan(small: bool = False) -> dict[str, Run]:
     for name, make in [*WITH_ATTRIBUTES.items()][: 1 if small else None]:
         full = f"{name}, 32 attributes per edge"
         runs[full] = in_turns(partial(pyg_case, full, partial(_edges, make), edge_dim=32))
-    for count, width, given in () if small else product((16, 64, 256), (64, 128), (None, 16)):
-        full = f"{count} molecules, width {width}" + ("" if given is None else f", {given} attributes")
+    for count, width, edge_dim in () if small else product((16, 64, 256), (64, 128), (None, 16)):
+        full = f"{count} molecules, width {width}" + ("" if edge_dim is None else f", {edge_dim} attributes")
         edges = partial(_edges, partial(molecules_side_by_side, count))
-        runs[full] = in_turns(partial(pyg_case, full, edges, edge_dim=given, width=width))
+        runs[full] = in_turns(partial(pyg_case, full, edges, edge_dim=edge_dim, width=width))
     return runs
 
 

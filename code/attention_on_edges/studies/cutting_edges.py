@@ -50,7 +50,7 @@ class CutTranslation:
         int64 [E, 5]: number of the graph in ``KINDS``, layer, head, receiver, sender.
     """
 
-    _asked = slice(None)
+    _predicts = slice(None)
 
     def __init__(self, model: Transformer, source: Sequence[int], start: int = 0, end: int = 1):
         self.model, self.source = model, torch.tensor(source)
@@ -75,11 +75,12 @@ class CutTranslation:
 
     def one_place(self, place: int, piece: int) -> "CutTranslation":
         """Ask for one piece alone, the model's own or another, after ``place`` pieces of the translation."""
-        asked = copy(self)
-        asked.__dict__.pop("weights", None)
-        asked.read, asked.next, asked._asked = self.read[: place + 1], torch.tensor([piece]), slice(-1, None)
-        asked._number_edges()
-        return asked
+        at_place = copy(self)
+        at_place.__dict__.pop("weights", None)
+        at_place.read, at_place.next = self.read[: place + 1], torch.tensor([piece])
+        at_place._predicts = slice(-1, None)
+        at_place._number_edges()
+        return at_place
 
     @cached_property
     def weights(self) -> Tensor:
@@ -115,9 +116,9 @@ class CutTranslation:
             y = self._embedded(self.model.tgt_embed, self.read, len(kept))
             for i, layer in enumerate(self.model.decoder.layers):
                 y = decoder_layer(layer, y, memory, masks["d2d"][:, i], masks["e2d"][:, i])
-            return self.model.generator(self.model.decoder.norm(y[:, self._asked]))
+            return self.model.generator(self.model.decoder.norm(y[:, self._predicts]))
 
-    def keeps(self, kept: Tensor) -> Tensor:
+    def unchanged(self, kept: Tensor) -> Tensor:
         """Tell which rows of ``kept``, bool [B, E], leave the greedy translation unchanged: bool [B]."""
         return self.predicted(kept).all(-1)
 
@@ -196,9 +197,9 @@ def mean_values(model: Transformer, sentences: Sequence["CutTranslation"]) -> li
     """Return the mean value vector of each head of each attention, over the tokens of sentences: [h, d_k]."""
     seen: list[list[Tensor]] = [[] for _ in _attentions(model)]
 
-    def hook(number: int, attention: MultiHeadAttention, given: tuple[Tensor, ...], found: object) -> None:
-        memory = given[1] if len(given) > 1 else None
-        seen[number].append(_heads(attention, given[0], memory)[2][0])  # [h, n, d_k]
+    def hook(number: int, attention: MultiHeadAttention, inputs: tuple[Tensor, ...], found: object) -> None:
+        memory = inputs[1] if len(inputs) > 1 else None
+        seen[number].append(_heads(attention, inputs[0], memory)[2][0])  # [h, n, d_k]
 
     hooks = [a.register_forward_hook(partial(hook, i)) for i, (a, _) in enumerate(_attentions(model))]
     for sentence in sentences:
@@ -221,7 +222,7 @@ def longest_cut(sentence: CutTranslation, order: Tensor) -> Tensor:
         trials = torch.ones(len(middle), len(order), dtype=torch.bool)
         for row, count in zip(trials, middle.tolist(), strict=True):
             row[order[:count]] = False
-        held = sentence.keeps(trials)
+        held = sentence.unchanged(trials)
         failed = (~held).nonzero()
         best = int(failed[0]) if len(failed) else len(middle)
         least = int(middle[best - 1]) if best else least
@@ -260,12 +261,12 @@ def _cut(sentence: CutTranslation, kept: Tensor, chunks: Sequence[Tensor]) -> Te
     trials = kept.repeat(len(chunks), 1)
     for row, chunk in zip(trials, chunks, strict=True):
         row[chunk] = False
-    possible = [c for c, held in zip(chunks, sentence.keeps(trials).tolist(), strict=True) if held]
+    possible = [c for c, held in zip(chunks, sentence.unchanged(trials).tolist(), strict=True) if held]
     if not possible:
         return kept
     together = kept.clone()
     together[torch.cat(possible)] = False
-    if len(possible) == 1 or sentence.keeps(together[None])[0]:
+    if len(possible) == 1 or sentence.unchanged(together[None])[0]:
         return together
     half = len(possible) // 2
     return _cut(sentence, _cut(sentence, kept, possible[:half]), possible[half:])

@@ -43,9 +43,9 @@ NOT_NAMED = (
 def who_does_it() -> Iterator[Prompt]:
     """Two who do different things, and one of the two deeds: 96 texts, balanced in order and in deed."""
     for template, names, verbs in product(WHO, ANIMALS, VERBS):
-        for (a, b), asked in product(permutations(names), (0, 1)):
-            text = template.format(a=a, b=b, v=verbs[0], w=verbs[1], q=verbs[asked])
-            yield Prompt(text, *((a, b) if asked == 0 else (b, a)), verbs[asked])
+        for (a, b), which in product(permutations(names), (0, 1)):
+            text = template.format(a=a, b=b, v=verbs[0], w=verbs[1], q=verbs[which])
+            yield Prompt(text, *((a, b) if which == 0 else (b, a)), verbs[which])
 
 
 def who_is_missing() -> Iterator[Prompt]:
@@ -325,8 +325,8 @@ def measure_first(words: tuple[str, ...], tokens: int) -> dict[str, Any]:
         pair = torch.tensor([tokenizer.convert_tokens_to_ids(START), one_token(tokenizer, word)])
         cut = AttentionGraph(torch.tensor([0, 1]), torch.tensor([0, 1]), 2)
         usual, off, only = (
-            _states(model, given, seen)
-            for given, seen in ((pair, causal([2])), (pair, cut), (pair[1:], causal([1])))
+            _states(model, ids, seen)
+            for ids, seen in ((pair, causal([2])), (pair, cut), (pair[1:], causal([1])))
         )
         alone[word] = only[middle, -1]
         row["words"][word] = {

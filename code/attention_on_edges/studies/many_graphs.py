@@ -216,8 +216,8 @@ def terms_of(graph: AttentionGraph) -> dict[str, list[float]]:
 
     A pair is an edge, of tiles a score; a token of tiles is a row or column.
     """
-    plan, turns = plan_tiles(graph), 4 // heads_at_once(graph, 4)
-    counts = {"csr": (graph.num_edges, (graph.num_dst + graph.num_src) / 2, turns)}
+    plan, calls = plan_tiles(graph), 4 // heads_at_once(graph, 4)
+    counts = {"csr": (graph.num_edges, (graph.num_dst + graph.num_src) / 2, calls)}
     if plan.affordable:
         counts["tiles"] = plan.scores, plan.slots, plan.calls
     return {e: [4 * x, 128 * x, 4 * n, 128 * n, calls] for e, (x, n, calls) in counts.items()}
@@ -228,12 +228,12 @@ def _both_ways(
 ) -> dict[str, Callable[[], str]]:
     """What runs each engine forward and backward, and returns its name."""
     fields = [torch.randn(graph.num_src, heads, width, device=graph.device) for _ in range(4)]
-    *given, upstream = fields
-    for x in given:
+    *qkv, upstream = fields
+    for x in qkv:
         x.requires_grad_()
 
     def run(engine: str, attend: Callable[..., Tensor]) -> str:
-        torch.autograd.grad(attend(*given), given, upstream)
+        torch.autograd.grad(attend(*qkv), qkv, upstream)
         return engine
 
     ways = {

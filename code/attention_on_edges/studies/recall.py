@@ -70,8 +70,8 @@ class LongTask:
     vocab_size : int
         Symbols, the special ones included.
     draw : callable
-        ``(length, count, generator, asked)`` to ids and positions [count, length] and answers
-        [count, asked]; the last tokens of a text are its questions, in the answers' order.
+        ``(length, count, generator, num_questions)`` to ids and positions [count, length] and answers
+        [count, num_questions]; the last tokens of a text are its questions, in the answers' order.
     """
 
     vocab_size: int
@@ -87,22 +87,22 @@ def _blank(length: int, count: int) -> tuple[Tensor, Tensor]:
 
 
 def _draw_copy(
-    length: int, count: int, generator: torch.Generator, asked: int = NUM_QUESTIONS
+    length: int, count: int, generator: torch.Generator, num_questions: int = NUM_QUESTIONS
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Letters, a gap, and as many marks: at mark ``i``, letter ``i`` is asked for.
 
     Letters and marks are numbered by their positions; the gap fills the rest of the length.
     """
     ids, positions = _blank(length, count)
-    letters = torch.randint(FIRST, FIRST + NUM_LETTERS, (count, asked), generator=generator)
-    first = slice(NUM_HUBS, NUM_HUBS + asked)
-    ids[:, first], ids[:, -asked:] = letters, FIRST + NUM_LETTERS
-    positions[:, first] = positions[:, -asked:] = torch.arange(asked)
+    letters = torch.randint(FIRST, FIRST + NUM_LETTERS, (count, num_questions), generator=generator)
+    first = slice(NUM_HUBS, NUM_HUBS + num_questions)
+    ids[:, first], ids[:, -num_questions:] = letters, FIRST + NUM_LETTERS
+    positions[:, first] = positions[:, -num_questions:] = torch.arange(num_questions)
     return ids, positions, letters
 
 
 def _draw_recall(
-    length: int, count: int, generator: torch.Generator, asked: int = NUM_QUESTIONS
+    length: int, count: int, generator: torch.Generator, num_questions: int = NUM_QUESTIONS
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Key-value pairs anywhere in the filler, then the keys in another order, whose values are asked for.
 
@@ -111,15 +111,15 @@ def _draw_recall(
     ids, positions = _blank(length, count)
 
     def some(total: int) -> Tensor:
-        return torch.rand(count, total, generator=generator).argsort(1)[:, :asked]
+        return torch.rand(count, total, generator=generator).argsort(1)[:, :num_questions]
 
-    keys, places = some(NUM_KEYS), NUM_HUBS + some(length - NUM_HUBS - asked)
+    keys, places = some(NUM_KEYS), NUM_HUBS + some(length - NUM_HUBS - num_questions)
     values = torch.randint(NUM_VALUES, keys.shape, generator=generator)
     ids.scatter_(1, places, FIRST + keys * NUM_VALUES + values)
     order = some(NUM_QUESTIONS)
     questions = FIRST + NUM_KEYS * NUM_VALUES
-    ids[:, -asked:] = questions + keys.gather(1, order)
-    positions[:, -asked:] = 0
+    ids[:, -num_questions:] = questions + keys.gather(1, order)
+    positions[:, -num_questions:] = 0
     return ids, positions, questions + NUM_KEYS + values.gather(1, order)
 
 
@@ -158,8 +158,8 @@ class LongData:
         extra = torch.arange(every - length).expand(count, -1)
         ids = torch.cat([ids, torch.full_like(extra, SPAN)], 1)
         positions = torch.cat([positions, extra % PERIOD], 1)
-        asked = torch.arange(count)[:, None] * every + torch.arange(length - self.questions, length)
-        return Questions(graph, (ids.flatten(), positions.flatten()), asked.flatten(), answers.flatten())
+        places = torch.arange(count)[:, None] * every + torch.arange(length - self.questions, length)
+        return Questions(graph, (ids.flatten(), positions.flatten()), places.flatten(), answers.flatten())
 
     def batches(self, lengths: Sequence[int], tokens: int, generator: torch.Generator) -> Iterator[Questions]:
         """Draw batches of about equally many tokens without end, cycling through the lengths."""

@@ -65,12 +65,12 @@ def words(sentences: Sequence[CutTranslation], number: int, means: Sequence[Tens
     sentence, generator = sentences[number], torch.Generator().manual_seed(number)
     place = int(torch.randint(len(sentence.ids), (), generator=generator))
     pieces = choices(sentences, number, place, generator)
-    asked = {word: sentence.one_place(place, piece) for word, piece in pieces.items()}
-    row: dict[str, Any] = {"place": place, "edges": len(asked["own"].edges)}
-    order = asked["own"].weights.argsort()
+    at_place = {word: sentence.one_place(place, piece) for word, piece in pieces.items()}
+    row: dict[str, Any] = {"place": place, "edges": len(at_place["own"].edges)}
+    order = at_place["own"].weights.argsort()
     for way in ("cut",) if means is None else ("cut", "mean"):
         with ablating(sentence.model, way, means or ()):
-            row |= {f"{way}, {word}": smallest(one, order, number) for word, one in asked.items()}
+            row |= {f"{way}, {word}": smallest(one, order, number) for word, one in at_place.items()}
     return row
 
 
@@ -91,7 +91,7 @@ def choices(
     return {word: piece for word, piece in found if piece is not None}
 
 
-def smallest(asked: CutTranslation, order: Tensor, seed: int) -> dict[str, Any]:
+def smallest(at_place: CutTranslation, order: Tensor, seed: int) -> dict[str, Any]:
     """Search for a small set of edges that makes the piece win: the same search for every piece.
 
     Sets of all densities are drawn; where the piece wins in none, the one in which it is closest is changed,
@@ -104,22 +104,22 @@ def smallest(asked: CutTranslation, order: Tensor, seed: int) -> dict[str, Any]:
         ``whole``, the piece's probability with all edges; ``climbs``, steps; and if a set was found, its
         ``edges`` and the piece's ``probability`` with it.
     """
-    start, climbs = winning(asked, torch.Generator().manual_seed(seed))
+    start, climbs = winning(at_place, torch.Generator().manual_seed(seed))
     everything = torch.ones(1, len(order), dtype=torch.bool)
-    row: dict[str, Any] = {"whole": asked.chosen(everything).exp().item(), "climbs": climbs}
+    row: dict[str, Any] = {"whole": at_place.chosen(everything).exp().item(), "climbs": climbs}
     if start is not None:
-        kept = prune(asked, order, start)
-        row |= {"edges": int(kept.sum()), "probability": asked.chosen(kept[None]).exp().item()}
+        kept = prune(at_place, order, start)
+        row |= {"edges": int(kept.sum()), "probability": at_place.chosen(kept[None]).exp().item()}
     return row
 
 
-def winning(asked: CutTranslation, generator: torch.Generator) -> tuple[Tensor | None, int]:
+def winning(at_place: CutTranslation, generator: torch.Generator) -> tuple[Tensor | None, int]:
     """Return the smallest set found in which the piece wins, bool [E], if any, and how many steps it took."""
-    total = len(asked.edges)
+    total = len(at_place.edges)
     density = 2 ** -(7 * torch.rand(SETS, 1, generator=generator))
     sets = torch.rand(SETS, total, generator=generator) < density
     for climbs in range(CLIMBS + 1):
-        leads = torch.cat([asked.leads(part)[:, 0] for part in sets.split(TRIES)])
+        leads = torch.cat([at_place.leads(part)[:, 0] for part in sets.split(TRIES)])
         if bool((leads > MARGIN).any()):
             found = sets[leads > MARGIN]
             return found[found.sum(1).argmin()], climbs
@@ -146,7 +146,7 @@ def need(sentence: CutTranslation) -> dict[str, Any]:
             if bool(left.any()):
                 paired[edge] = True
                 matches[score.masked_fill(~left, -1).argmax()] = True
-    holds = sentence.keeps(~torch.stack([kept, paired, heaviest, any_])).tolist()
+    holds = sentence.unchanged(~torch.stack([kept, paired, heaviest, any_])).tolist()
     changed = zip(("circuit", "paired", "heaviest", "random"), holds, strict=True)
     return {"edges": int(kept.sum()), "pairs": int(paired.sum())} | {name: not held for name, held in changed}
 
