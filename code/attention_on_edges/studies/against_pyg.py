@@ -27,7 +27,7 @@ Applied = dict[str, tuple[nn.Module, Callable[[], Tensor]]]
 """Modules by name, and what applies each to the input."""
 
 
-def _sparse(count: int, degree: int) -> Tensor:
+def _sparse(count: int, degree: int) -> AttentionGraph:
     """Graphs of 20 to 40 nodes side by side; each node attends to ``degree`` of its graph, drawn."""
     generator = torch.Generator().manual_seed(0)
     edges, first = [], 0
@@ -36,24 +36,23 @@ def _sparse(count: int, degree: int) -> Tensor:
         receivers = torch.arange(size).repeat_interleave(degree)
         edges.append(first + torch.stack([senders.flatten(), receivers]))
         first += size
-    return torch.cat(edges, 1)
+    return AttentionGraph.from_edge_index(torch.cat(edges, 1), first)
 
 
 OTHERWISE = "512 graphs of 20-40 nodes, degree 3"
 """On which PyG's layer is also compiled, and runs with its extension if ``torch_scatter`` is installed."""
 
-PYG_WORKLOADS: dict[str, Callable[[], Tensor]] = {
-    "128 complete graphs of 20-40 nodes": lambda: complete(drawn(128, 20, 40)).edge_index,
-    "a window of 129 on 16,384 tokens": lambda: window(16_384, 64, 64).edge_index,
+PYG_WORKLOADS: dict[str, Callable[[], AttentionGraph]] = {
+    "128 complete graphs of 20-40 nodes": lambda: complete(drawn(128, 20, 40)),
+    "a window of 129 on 16,384 tokens": lambda: window(16_384, 64, 64),
     OTHERWISE: lambda: _sparse(512, 3),
     "a million edges: 1,667 graphs of 20-40 nodes, degree 20": lambda: _sparse(1667, 20),
 }
-"""Each an edge_index."""
 
 
 def pyg_plan(small: bool = False) -> dict[str, Run]:
     """All workloads, or small ones."""
-    workloads = {"two complete graphs": lambda: complete([3, 5]).edge_index} if small else PYG_WORKLOADS
+    workloads = {"two complete graphs": lambda: complete([3, 5])} if small else PYG_WORKLOADS
     runs = {name: in_turns(partial(pyg_case, name, make)) for name, make in workloads.items()}
     sizes = {"3 and 5": (3, 5)} if small else {"20-40": drawn(128, 20, 40), "8-200": drawn(64, 8, 200)}
     for nodes, each in sizes.items():
@@ -61,21 +60,17 @@ def pyg_plan(small: bool = False) -> dict[str, Run]:
         runs[name] = in_turns(partial(gps_case, name, each))
     for name, make in [*WITH_ATTRIBUTES.items()][: 1 if small else None]:
         full = f"{name}, 32 attributes per edge"
-        runs[full] = in_turns(partial(pyg_case, full, partial(_edges, make), edge_dim=32))
+        runs[full] = in_turns(partial(pyg_case, full, make, edge_dim=32))
     for count, width, edge_dim in () if small else product((16, 64, 256), (64, 128), (None, 16)):
         full = f"{count} molecules, width {width}" + ("" if edge_dim is None else f", {edge_dim} attributes")
-        edges = partial(_edges, partial(molecules_side_by_side, count))
-        runs[full] = in_turns(partial(pyg_case, full, edges, edge_dim=edge_dim, width=width))
+        make = partial(molecules_side_by_side, count)
+        runs[full] = in_turns(partial(pyg_case, full, make, edge_dim=edge_dim, width=width))
     return runs
-
-
-def _edges(make: Callable[[], AttentionGraph]) -> Tensor:
-    return make().edge_index
 
 
 def pyg_case(
     name: str,
-    make: Callable[[], Tensor],
+    make: Callable[[], AttentionGraph],
     device: torch.device | str = "cpu",
     edge_dim: int | None = None,
     width: int = DIM,
@@ -87,7 +82,7 @@ def pyg_case(
     from PyG's.
     """
     torch.manual_seed(0)
-    edge_index = make().to(device)
+    edge_index = make().edge_index.to(device)
     conv = _pyg("TransformerConv")(width, width // HEADS, HEADS, edge_dim=edge_dim).to(device)
     layer, nodes = from_pyg(conv), int(edge_index.max()) + 1
     graph = prepare(AttentionGraph.from_edge_index(edge_index, nodes), HEADS, width // HEADS, edge_dim or 0)
