@@ -25,13 +25,11 @@ CROSS = "(x, memory, memory)"
 ATTENTION: list[Slip] = [
     ("The scores are not divided by √d_k.", (" / math.sqrt(self.d_k)", "")),
     (
-        "The softmax runs over the queries. The weights of one query over all keys must sum to one: take the "
-        "last axis of scores [batch, h, n, m].",
+        "The softmax runs over the queries: take the last axis of scores [batch, h, n, m], over the keys.",
         (SOFTMAX, "scores.softmax(-2)"),
     ),
     (
-        "The softmax runs over the heads (so does `F.softmax` without `dim`). The weights of one query over "
-        "all keys must sum to one: take the last axis.",
+        "The softmax runs over the heads (so does `F.softmax` without `dim`): take the last axis, the keys.",
         (SOFTMAX, "scores.softmax(1)"),
     ),
     (
@@ -58,8 +56,7 @@ FEED_FORWARD: list[Slip] = [
 
 MASK: list[Slip] = [
     (
-        "`maskout` has no effect yet: every receiver attends to all senders. (`masked_fill` returns a new "
-        "tensor.)",
+        "`maskout` has no effect: all senders are attended to. (`masked_fill` returns a new tensor.)",
         ("scores = scores.masked_fill", "scores.masked_fill"),
     ),
     (
@@ -67,13 +64,11 @@ MASK: list[Slip] = [
         ("triu(1)", "tril(0)"),
     ),
     (
-        "The diagonal is hidden too: a token must attend to itself; the first has no other. The hidden part "
-        "begins one place to the right: `triu(1)`.",
+        "The diagonal is hidden too, but a token must attend to itself: hide from one place on, `triu(1)`.",
         ("triu(1)", "triu(0)"),
     ),
     (
-        "The mask comes after the softmax: the later words took their share of the weight, so what is left "
-        "does not sum to one. Mask the scores instead, with -inf.",
+        "The mask comes after the softmax, so what is left does not sum to one. Mask the scores, with -inf.",
         ("scores = scores.masked_fill(later, -torch.inf)", "pass"),
         (SOFTMAX, f"({SOFTMAX}.tril() if maskout else {SOFTMAX})"),
     ),
@@ -101,15 +96,13 @@ def _stack(*sublayers: str) -> list[Slip]:
             *every("norm{i}(x + ", "norm{i}("),
         ),
         (
-            "The second residual connection adds the stack's input. It should add the output of the first "
-            "sub-layer.",
+            "The second residual connection adds the stack's input, not the output of the first sub-layer.",
             ("x = self.norm1", "start = x\n        x = self.norm1"),
             ("self.norm2(x +", "self.norm2(start +"),
         ),
         ("The norms are missing.", *every("self.norm{i}(", "(")),
         (
-            "The norm is before the sub-layers (pre-norm, as in chapter 2). Here it comes after the "
-            "addition: norm(x + f(x)).",
+            "The norm is before the sub-layers (pre-norm). Here it comes after the addition: norm(x + f(x)).",
             *every(step, "x + self.dropout({g})"),
         ),
         (
@@ -136,13 +129,11 @@ DECODER: list[Slip] = [
         (CROSS, "(x, memory, memory, maskout=True)"),
     ),
     (
-        "The cross-attention uses `self_attention`; `cross_attention` has weights of its own. (DGL's "
-        "tutorial makes this mistake.)",
+        "The cross-attention uses `self_attention`, not `cross_attention`. (So does DGL's tutorial.)",
         ("self.cross_attention(", "self.self_attention("),
     ),
     (
-        "The roles are exchanged: queries come from the memory, keys and values from the target. The target "
-        "asks, the memory answers.",
+        "The roles are exchanged: queries come from the target, keys and values from the memory.",
         (CROSS, "(memory, x, x)"),
     ),
 ]
@@ -155,8 +146,7 @@ MODEL: list[Slip] = [
         ("memory = stack(memory)", "stack(memory)"),
     ),
     (
-        "The decoder's input is not shifted: it reads the very word that it should predict. Put SOS in front "
-        "and leave the last word out.",
+        "The decoder reads the word that it should predict: put SOS in front, and leave the last word out.",
         ("torch.cat([start, target[:, :-1]], dim=1)", "target"),
     ),
     ("The output is the logits. Return log-probabilities: `log_softmax(-1)`.", (".log_softmax(-1)", "")),
