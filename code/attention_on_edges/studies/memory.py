@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 KEEPING = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**36)}
 """Environment that makes glibc keep freed memory, as PyTorch does on a GPU; other systems ignore it.
@@ -24,15 +25,9 @@ def alone(function: Callable[..., Any], *arguments: Any, **environment: str) -> 
     RuntimeError
         If the system ends the process, for lack of memory say.
     """
-    before = {name: os.environ.get(name) for name in environment}
-    os.environ.update(environment)
-    try:
-        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-            return pool.submit(function, *arguments).result()
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name)
-            os.environ |= {name: value} if value is not None else {}
+    fresh = multiprocessing.get_context("spawn")
+    with patch.dict(os.environ, environment), ProcessPoolExecutor(1, mp_context=fresh) as pool:
+        return pool.submit(function, *arguments).result()
 
 
 def peak() -> int:
