@@ -15,7 +15,7 @@ from attention_on_edges.pool import GraphPool
 from attention_on_edges.runs.fitting import FitConfig
 from attention_on_edges.sparse_graphs import binary_partition, receptive_field
 from attention_on_edges.studies import recall
-from attention_on_edges.studies.recall import FIRST, GAP, NUM_HUBS, NUM_QUESTIONS, TASKS, LongData
+from attention_on_edges.studies.recall import FIRST, GAP, NUM_HUBS, NUM_QUESTIONS, TASKS, draw_texts
 from edgewise import causal, complete, window
 from edgewise.graphs import bigbird
 
@@ -57,7 +57,7 @@ class TestTexts:
     @pytest.mark.parametrize("name", GRAPHS)
     @pytest.mark.parametrize("task", TASKS)
     def test_a_batch_packs_texts_and_additional_tokens(self, name, task):
-        batch = LongData(task, GRAPHS[name]).batch(40, 3, seeded(3))
+        batch = draw_texts(task, GRAPHS[name], 40, 3, seeded(3))
         ids, positions, answers = TASKS[task].draw(40, 3, seeded(3))
         every = GRAPHS[name](40).num_src
         packed = [x.view(3, every) for x in batch.src]
@@ -73,8 +73,11 @@ class TestReader:
     @pytest.mark.parametrize("name", GRAPHS)
     def test_an_answer_depends_on_its_receptive_field_and_on_nothing_else(self, name):
         """With two layers, gradients reach an answer from just those tokens that the graph lets through."""
-        data, graph, embedded = LongData("copy", GRAPHS[name]), GRAPHS[name](32), []
-        model, batch = Reader(21, 21, dim_model=16, dim_ff=16), data.batch(32, 1, seeded())
+        graph, embedded = GRAPHS[name](32), []
+        model, batch = (
+            Reader(21, 21, dim_model=16, dim_ff=16),
+            draw_texts("copy", GRAPHS[name], 32, 1, seeded()),
+        )
         model.src_embed.register_forward_hook(lambda module, inputs, output: embedded.append(output))
         result = model(batch)
         for question in (0, NUM_QUESTIONS - 1):

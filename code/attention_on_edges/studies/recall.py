@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from itertools import cycle
 from typing import Any
 
@@ -131,40 +131,29 @@ TASKS = {
 anywhere in it."""
 
 
-class LongData:
-    """Batches of a task's texts on one kind of graph.
+@cache
+def _side_by_side(graph_of: GraphOf, length: int, count: int) -> AttentionGraph:
+    """The graph of so many texts, kept with its tile plan."""
+    return batch([graph_of(length)] * count)
 
-    Parameters
-    ----------
-    task : str
-        One of ``TASKS``.
-    graph_of : callable
-        Length to graph, called once for each length and number of texts.
-    questions : int
-        Of each text.
-    """
 
-    def __init__(self, task: str, graph_of: GraphOf, questions: int = NUM_QUESTIONS):
-        self.task, self.graph_of, self.questions = TASKS[task], graph_of, questions
-        self._graphs: dict[tuple[int, int], AttentionGraph] = {}
-
-    def batch(self, length: int, count: int, generator: torch.Generator) -> Questions:
-        """Draw ``count`` new texts of one length; their graph is kept, with its tile plan."""
-        if (length, count) not in self._graphs:
-            self._graphs[length, count] = batch([self.graph_of(length)] * count)
-        graph = self._graphs[length, count]
-        ids, positions, answers = self.task.draw(length, count, generator, self.questions)
-        every = graph.num_src // count
-        extra = torch.arange(every - length).expand(count, -1)
-        ids = torch.cat([ids, torch.full_like(extra, SPAN)], 1)
-        positions = torch.cat([positions, extra % PERIOD], 1)
-        places = torch.arange(count)[:, None] * every + torch.arange(length - self.questions, length)
-        return Questions(graph, (ids.flatten(), positions.flatten()), places.flatten(), answers.flatten())
-
-    def batches(self, lengths: Sequence[int], tokens: int, generator: torch.Generator) -> Iterator[Questions]:
-        """Draw batches of about equally many tokens without end, cycling through the lengths."""
-        for length in cycle(lengths):
-            yield self.batch(length, max(tokens // length, 1), generator)
+def draw_texts(
+    task: str,
+    graph_of: GraphOf,
+    length: int,
+    count: int,
+    generator: torch.Generator,
+    num_questions: int = NUM_QUESTIONS,
+) -> Questions:
+    """Draw new texts of one of ``TASKS``, side by side on one kind of graph."""
+    graph = _side_by_side(graph_of, length, count)
+    ids, positions, answers = TASKS[task].draw(length, count, generator, num_questions)
+    every = graph.num_src // count
+    extra = torch.arange(every - length).expand(count, -1)
+    ids = torch.cat([ids, torch.full_like(extra, SPAN)], 1)
+    positions = torch.cat([positions, extra % PERIOD], 1)
+    places = torch.arange(count)[:, None] * every + torch.arange(length - num_questions, length)
+    return Questions(graph, (ids.flatten(), positions.flatten()), places.flatten(), answers.flatten())
 
 
 @dataclass(frozen=True)
@@ -178,21 +167,26 @@ class Trial:
     width: int = 64
     layers: int = 2
 
-    @property
-    def data(self) -> LongData:
-        """Texts of it, from the first on."""
-        return LongData(self.task, (LONG_GRAPHS | HUB_GRAPHS)[self.graph], self.letters)
+    def draw(self, length: int, count: int, generator: torch.Generator) -> Questions:
+        """Draw new texts of one length."""
+        graph_of = (LONG_GRAPHS | HUB_GRAPHS)[self.graph]
+        return draw_texts(self.task, graph_of, length, count, generator, self.letters)
+
+    def batches(self, tokens: int, generator: torch.Generator) -> Iterator[Questions]:
+        """Draw batches of about equally many tokens without end, cycling through the lengths."""
+        for length in cycle(self.lengths):
+            yield self.draw(length, max(tokens // length, 1), generator)
 
     def train(self, training: FitConfig) -> tuple[Reader, list[float]]:
         """Train on about so many tokens at a time; also return each update's loss in nats per question."""
         symbols = TASKS[self.task].vocab_size
         make = partial(Reader, symbols, symbols, self.width, 2 * self.width, self.layers)
-        return fit(make, partial(self.data.batches, self.lengths, training.size), training)
+        return fit(make, partial(self.batches, training.size), training)
 
     def accuracy(self, model: Reader, length: int, texts: int, seed: int = TEST_SEED) -> float:
         """Return the share of questions answered correctly on so many new texts of one length."""
-        data, generator = self.data, torch.Generator().manual_seed(seed)
-        right = sum(model.right(data.batch(length, 1, generator)) for _ in range(texts))
+        generator = torch.Generator().manual_seed(seed)
+        right = sum(model.right(self.draw(length, 1, generator)) for _ in range(texts))
         return right / (texts * self.letters)
 
 
