@@ -167,7 +167,6 @@ WRAPPERS = {
     "DDP": lambda module: DistributedDataParallel(module, find_unused_parameters=True),
     "FSDP": shard,
     "averaged": averaged,
-    "copied": copy.deepcopy,
 }
 
 

@@ -43,15 +43,6 @@ def test_every_code_name_of_the_notation_exists(name):
         assert argument in inspect.signature(item).parameters, f"{path} takes no {argument}"
 
 
-@pytest.mark.parametrize("page", sorted(BOOK.glob("*.md")), ids=lambda page: page.stem)
-def test_every_section_that_is_linked_to_exists(page):
-    for name, anchor in re.findall(r"\]\(([\w-]*\.md)#([\w-]+)\)", page.read_text(encoding="utf-8")):
-        text = (BOOK / name).read_text(encoding="utf-8")
-        headings = map(default_slugify, re.findall(r"^#{1,3} (.+)$", text, re.MULTILINE))
-        labels = re.findall(r"^\((.+)\)=$", text, re.MULTILINE)
-        assert anchor in {*headings, *labels}, f"{name} has no #{anchor}"
-
-
 def answers():
     rows = re.findall(r"^\| (.+) \|$", (BOOK / "what-was-asked.md").read_text(encoding="utf-8"), re.MULTILINE)
     return [cells for cells in (row.split(" | ") for row in rows) if cells[1] not in ("section", "---")]
