@@ -15,17 +15,9 @@ from attention_on_edges.pool import GraphPool
 from attention_on_edges.runs.fitting import FitConfig
 from attention_on_edges.sparse_graphs import binary_partition, receptive_field
 from attention_on_edges.studies import recall
-from attention_on_edges.studies.recall import FIRST, GAP, NUM_HUBS, NUM_QUESTIONS, TASKS, draw_texts
-from edgewise import causal, complete, window
-from edgewise.graphs import bigbird
+from attention_on_edges.studies.recall import FIRST, GAP, NUM_HUBS, NUM_QUESTIONS, TASKS, Trial
 
-GRAPHS = {
-    "complete": complete,
-    "causal": causal,
-    "window": lambda n: window(n, 3, 3),
-    "bigbird": lambda n: bigbird(n, 3, 8, 2),
-    "binary partition": lambda n: binary_partition(n, 2),
-}
+GRAPHS = recall.LONG_GRAPHS | recall.HUB_GRAPHS
 lengths = st.integers(24, 90)
 
 
@@ -57,7 +49,7 @@ class TestTexts:
     @pytest.mark.parametrize("name", GRAPHS)
     @pytest.mark.parametrize("task", TASKS)
     def test_a_batch_packs_texts_and_additional_tokens(self, name, task):
-        batch = draw_texts(task, GRAPHS[name], 40, 3, seeded(3))
+        batch = Trial(task, name).draw(40, 3, seeded(3))
         ids, positions, answers = TASKS[task].draw(40, 3, seeded(3))
         every = GRAPHS[name](40).num_src
         packed = [x.view(3, every) for x in batch.src]
@@ -73,11 +65,8 @@ class TestReader:
     @pytest.mark.parametrize("name", GRAPHS)
     def test_an_answer_depends_on_its_receptive_field_and_on_nothing_else(self, name):
         """With two layers, gradients reach an answer from just those tokens that the graph lets through."""
-        graph, embedded = GRAPHS[name](32), []
-        model, batch = (
-            Reader(21, 21, dim_model=16, dim_ff=16),
-            draw_texts("copy", GRAPHS[name], 32, 1, seeded()),
-        )
+        graph, embedded = GRAPHS[name](60), []
+        model, batch = (Reader(21, 21, dim_model=16, dim_ff=16), Trial("copy", name).draw(60, 1, seeded()))
         model.src_embed.register_forward_hook(lambda module, inputs, output: embedded.append(output))
         result = model(batch)
         for question in (0, NUM_QUESTIONS - 1):
@@ -88,7 +77,7 @@ class TestReader:
     def test_it_learns_to_copy_and_is_tested_on_new_texts(self, monkeypatch):
         monkeypatch.setattr(recall, "LENGTHS", (26, 32))
         training, where = FitConfig(150, 256, 6e-3, warmup=30), ("copy", "complete")
-        trial = recall.Trial(*where, (26, 32))
+        trial = Trial(*where, (26, 32))
         model, losses = trial.train(training)
         assert losses[-1] < 0.7 * losses[0]
         right = trial.accuracy(model, 48, 8)
@@ -105,7 +94,7 @@ class TestReader:
         row = recall.measure_tuned(training, (1e-6, 6e-3), 2, (48,), 8, **trial)
         assert row["valid"][0] < row["valid"][1]
         assert row["rate"] == 6e-3
-        one = recall.Trial(**trial)
+        one = Trial(**trial)
         for seed, (right, loss) in enumerate(zip(row["right 48"], row["loss"], strict=True)):
             model, losses = one.train(replace(training, rate=6e-3, seed=seed))
             assert right == one.accuracy(model, 48, 8)

@@ -132,28 +132,9 @@ anywhere in it."""
 
 
 @cache
-def _side_by_side(graph_of: GraphOf, length: int, count: int) -> AttentionGraph:
+def _side_by_side(graph: str, length: int, count: int) -> AttentionGraph:
     """The graph of so many texts, kept with its tile plan."""
-    return batch([graph_of(length)] * count)
-
-
-def draw_texts(
-    task: str,
-    graph_of: GraphOf,
-    length: int,
-    count: int,
-    generator: torch.Generator,
-    num_questions: int = NUM_QUESTIONS,
-) -> Questions:
-    """Draw new texts of one of ``TASKS``, side by side on one kind of graph."""
-    graph = _side_by_side(graph_of, length, count)
-    ids, positions, answers = TASKS[task].draw(length, count, generator, num_questions)
-    every = graph.num_src // count
-    extra = torch.arange(every - length).expand(count, -1)
-    ids = torch.cat([ids, torch.full_like(extra, SPAN)], 1)
-    positions = torch.cat([positions, extra % PERIOD], 1)
-    places = torch.arange(count)[:, None] * every + torch.arange(length - num_questions, length)
-    return Questions(graph, (ids.flatten(), positions.flatten()), places.flatten(), answers.flatten())
+    return batch([(LONG_GRAPHS | HUB_GRAPHS)[graph](length)] * count)
 
 
 @dataclass(frozen=True)
@@ -168,9 +149,15 @@ class Trial:
     layers: int = 2
 
     def draw(self, length: int, count: int, generator: torch.Generator) -> Questions:
-        """Draw new texts of one length."""
-        graph_of = (LONG_GRAPHS | HUB_GRAPHS)[self.graph]
-        return draw_texts(self.task, graph_of, length, count, generator, self.letters)
+        """Draw new texts of one length, side by side; the graph's additional tokens follow each."""
+        graph = _side_by_side(self.graph, length, count)
+        ids, positions, answers = TASKS[self.task].draw(length, count, generator, self.letters)
+        every = graph.num_src // count
+        extra = torch.arange(every - length).expand(count, -1)
+        ids = torch.cat([ids, torch.full_like(extra, SPAN)], 1)
+        positions = torch.cat([positions, extra % PERIOD], 1)
+        places = torch.arange(count)[:, None] * every + torch.arange(length - self.letters, length)
+        return Questions(graph, (ids.flatten(), positions.flatten()), places.flatten(), answers.flatten())
 
     def batches(self, tokens: int, generator: torch.Generator) -> Iterator[Questions]:
         """Draw batches of about equally many tokens without end, cycling through the lengths."""
