@@ -75,9 +75,8 @@ def by_ablation(sentence: CutTranslation, kept: Tensor, means: Sequence[Tensor])
             parts |= {
                 f"layer {i}": own & (sentence.edges[:, 1] == i) for i in range(sentence.model.encoder.N)
             }
-            enough, *holds = sentence.unchanged(
-                torch.stack([kept, *(~part for part in parts.values())])
-            ).tolist()
+            trials = torch.stack([kept, *(~part for part in parts.values())])
+            enough, *holds = sentence.unchanged(trials).tolist()
         needed = [name for name, held in zip(parts, holds, strict=True) if not held]
         found[how] = {"edges": int(own.sum()), "enough": enough, "needed": needed}
     return found
