@@ -9,7 +9,7 @@ from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles
 from attention_on_edges.corpora.graph_data import Molecule, molecules, read_molecule
 from attention_on_edges.runs.fitting import FitConfig
 from attention_on_edges.studies import solubility
-from attention_on_edges.studies.solubility import ALONE, BONDS, KINDS, MoleculeModel, pairs_of, side_by_side
+from attention_on_edges.studies.solubility import ALONE, BONDS, KINDS, MoleculeModel, graph_of, side_by_side
 
 ASPIRIN, SALT = (read_molecule(smiles, 0.0) for smiles in ("CC(=O)Oc1ccccc1C(=O)O", "[Na+].[Cl-]"))
 
@@ -25,7 +25,7 @@ def renumbered(molecule, order):
 def test_no_numbering_of_atoms_changes_a_prediction(kind, order):
     torch.manual_seed(0)
     model = MoleculeModel(1.0, 2.0).eval()
-    both = [pairs_of(molecule, kind) for molecule in (ASPIRIN, SALT, renumbered(ASPIRIN, order))]
+    both = [graph_of(molecule, kind) for molecule in (ASPIRIN, SALT, renumbered(ASPIRIN, order))]
     one, other, again = model(side_by_side(both)).tolist()
     assert one == pytest.approx(again, abs=1e-5)
     assert abs(one - other) > 1e-3
@@ -34,7 +34,7 @@ def test_no_numbering_of_atoms_changes_a_prediction(kind, order):
 
 def test_what_is_known_of_pairs_counts():
     torch.manual_seed(0)
-    model, found = MoleculeModel(1.0, 2.0).eval(), side_by_side([pairs_of(ASPIRIN, BONDS)])
+    model, found = MoleculeModel(1.0, 2.0).eval(), side_by_side([graph_of(ASPIRIN, BONDS)])
     assert not torch.equal(model(found._replace(classes=found.classes.flip(0))), model(found))
 
 
@@ -44,8 +44,8 @@ def test_walks_are_those_of_the_graph():
 
 
 def test_pairs_know_their_bond():
-    assert len(pairs_of(ASPIRIN, ALONE).classes) == 13
-    pairs = pairs_of(ASPIRIN, BONDS)
+    assert len(graph_of(ASPIRIN, ALONE).classes) == 13
+    pairs = graph_of(ASPIRIN, BONDS)
     assert len(pairs.classes) == 13 + 2 * len(ASPIRIN.bonds)
     ends = zip(pairs.graph.dst.tolist(), pairs.graph.src.tolist(), pairs.classes.tolist(), strict=True)
     known = {pair: kind for a, b, kind in ASPIRIN.bonds for pair in ((a, b), (b, a))}
@@ -64,7 +64,7 @@ def test_scaffolds_are_in_one_split_and_a_model_learns():
             for split in one.values()
         ]
         assert len(set().union(*of)) == sum(map(len, of))
-    answers = torch.tensor([one.solubility for one in solubility.data_of("bonds")["train"]])
+    answers = torch.cat([one.answers for one in solubility.data_of("bonds")["train"]])
     figures = solubility.measure_molecules(FitConfig(150, 32, 1e-3), "bonds")
     assert figures["train"] < 0.65 * float(answers.std())
     counts = solubility.measure_counts(3)

@@ -32,18 +32,11 @@ SIZES = (100, 8, 8, 2, 8)
 """Values of each property of an atom: protons, charge (from -3), hydrogens, aromatic, bonds."""
 
 
-class Pairs(NamedTuple):
-    """A molecule's graph of one kind: the class of each edge, and its atoms' properties and positions."""
-
-    graph: AttentionGraph
-    classes: Tensor
-    atoms: Tensor
-    walks: Tensor
-    solubility: float
-
-
 class MoleculeBatch(NamedTuple):
-    """Graphs side by side: classes [E], atoms int64 [n, 5], walks [n, WALK], owner [n], answers."""
+    """Molecules' graphs side by side, and what is known of them.
+
+    Classes of edges [E], atoms int64 [n, 5], walks [n, WALK], the owner of each atom [n], and answers.
+    """
 
     graph: AttentionGraph
     classes: Tensor
@@ -53,7 +46,7 @@ class MoleculeBatch(NamedTuple):
     answers: Tensor
 
 
-def pairs_of(molecule: Molecule, kind: str) -> Pairs:
+def graph_of(molecule: Molecule, kind: str) -> MoleculeBatch:
     """Return a molecule's graph: which atoms attend to which, and what is known of each pair."""
     n = len(molecule.atoms)
     classes = torch.zeros(n, n, dtype=torch.int64)
@@ -62,8 +55,9 @@ def pairs_of(molecule: Molecule, kind: str) -> Pairs:
     bonded = classes > 0
     exists = torch.eye(n, dtype=torch.bool) | (bonded & (kind == BONDS))
     graph = AttentionGraph.from_mask(exists, self_attention=True)
+    owner, answers = torch.zeros(n, dtype=torch.int64), torch.tensor([molecule.solubility])
     walks = return_chances(bonded)
-    return Pairs(graph, graph.gather(classes), properties(molecule), walks, molecule.solubility)
+    return MoleculeBatch(graph, graph.gather(classes), properties(molecule), walks, owner, answers)
 
 
 def properties(molecule: Molecule) -> Tensor:
@@ -81,17 +75,13 @@ def return_chances(bonded: Tensor) -> Tensor:
     return torch.stack(chances, 1)
 
 
-def side_by_side(chosen: Sequence[Pairs]) -> MoleculeBatch:
-    """Make one graph of several."""
-    counts = torch.tensor([len(one.atoms) for one in chosen])
-    return MoleculeBatch(
-        batch([one.graph for one in chosen]),
-        torch.cat([one.classes for one in chosen]),
-        torch.cat([one.atoms for one in chosen]),
-        torch.cat([one.walks for one in chosen]),
-        torch.arange(len(chosen)).repeat_interleave(counts),
-        torch.tensor([one.solubility for one in chosen]),
-    )
+def side_by_side(chosen: Sequence[MoleculeBatch]) -> MoleculeBatch:
+    """Make one graph of several molecules'."""
+    graphs, classes, atoms, walks, owners, answers = zip(*chosen, strict=True)
+    counts = torch.tensor([len(owner) for owner in owners])
+    owner = torch.arange(len(chosen)).repeat_interleave(counts)
+    known = torch.cat(classes), torch.cat(atoms), torch.cat(walks)
+    return MoleculeBatch(batch(graphs), *known, owner, torch.cat(answers))
 
 
 class MoleculeModel(nn.Module):
@@ -158,10 +148,10 @@ def split_by_scaffold(seed: int | None = None) -> dict[str, tuple[int, ...]]:
 
 
 @cache
-def data_of(kind: str, split: int | None = None) -> dict[str, list[Pairs]]:
+def data_of(kind: str, split: int | None = None) -> dict[str, list[MoleculeBatch]]:
     """Return the graphs of one kind by split."""
     return {
-        name: [pairs_of(molecules()[i], kind) for i in numbers]
+        name: [graph_of(molecules()[i], kind) for i in numbers]
         for name, numbers in split_by_scaffold(split).items()
     }
 
@@ -169,7 +159,7 @@ def data_of(kind: str, split: int | None = None) -> dict[str, list[Pairs]]:
 def measure_molecules(training: FitConfig, kind: str, split: int | None = None) -> dict[str, Any]:
     """Train on graphs of one of ``KINDS``; return each split's error in log mols per litre."""
     data = data_of(kind, split)
-    answers = torch.tensor([one.solubility for one in data["train"]])
+    answers = torch.cat([one.answers for one in data["train"]])
     make = partial(MoleculeModel, float(answers.mean()), float(answers.std()))
     model, _ = fit(make, partial(batches, data["train"], training.size), training)
     figures = {name: error(model, part) for name, part in data.items()}
@@ -215,7 +205,7 @@ def _counts(molecule: Molecule) -> Tensor:
     return torch.cat([*counts, bonds.bincount(minlength=CLASSES), torch.ones(1)]).double()
 
 
-def batches(data: Sequence[Pairs], size: int, generator: torch.Generator) -> Iterator[MoleculeBatch]:
+def batches(data: Sequence[MoleculeBatch], size: int, generator: torch.Generator) -> Iterator[MoleculeBatch]:
     """Draw batches without end, each molecule once in an epoch."""
     while True:
         for part in torch.randperm(len(data), generator=generator).split(size):
@@ -223,7 +213,7 @@ def batches(data: Sequence[Pairs], size: int, generator: torch.Generator) -> Ite
 
 
 @torch.no_grad()
-def error(model: MoleculeModel, data: Sequence[Pairs]) -> float:
+def error(model: MoleculeModel, data: Sequence[MoleculeBatch]) -> float:
     """Return the root of the mean squared error."""
     found = side_by_side(data)
     return float((model(found) - found.answers).square().mean().sqrt())
