@@ -1,6 +1,6 @@
 """Chapter 9's question: which heads does a translator need."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +22,9 @@ from attention_on_edges.training import LabelSmoothing
 
 GRAPHS = ("enc", "dec", "cross")
 """The three attentions: within the source, within the target, from target to source."""
+
+Place = tuple[str, int]
+"""A graph and a layer."""
 
 
 @dataclass(frozen=True, order=True)
@@ -58,22 +61,29 @@ def without_heads(model: Transformer, heads: Collection[Head]) -> Iterator[None]
 
     The weights are unchanged. Decoding is affected too.
     """
-    by_place: dict[tuple[str, int], list[int]] = {}
+    gates: dict[Place, Tensor] = {}
     for head in heads:
-        by_place.setdefault((head.graph, head.layer), []).append(head.number)
-    with ExitStack() as hooks:
-        for place, numbers in by_place.items():
-            attention = attention_at(model, *place)
-            kept = torch.ones(attention.h, 1, device=attention.out_proj.weight.device)
-            kept[numbers] = 0.0
-            handle = attention.out_proj.register_forward_pre_hook(partial(_scale, kept))
-            hooks.callback(handle.remove)
+        place = head.graph, head.layer
+        attention = attention_at(model, *place)
+        ones = torch.ones(attention.h, 1, device=attention.out_proj.weight.device)
+        gates.setdefault(place, ones)[head.number] = 0.0
+    with _gated(model, gates):
         yield
 
 
-def _scale(kept: Tensor, module: torch.nn.Module, inputs: tuple[Tensor]) -> Tensor:
+@contextmanager
+def _gated(model: Transformer, gates: Mapping[Place, Tensor]) -> Iterator[None]:
+    """Multiply heads' outputs by the gates of their graph and layer, [h, 1] or one for each token."""
+    with ExitStack() as hooks:
+        for place, gate in gates.items():
+            layer = attention_at(model, *place).out_proj
+            hooks.callback(layer.register_forward_pre_hook(partial(_scale, gate)).remove)
+        yield
+
+
+def _scale(gate: Tensor, module: torch.nn.Module, inputs: tuple[Tensor]) -> Tensor:
     (x,) = inputs
-    return (x.unflatten(-1, (len(kept), -1)) * kept.to(x.dtype)).flatten(-2)
+    return (x.unflatten(-1, (gate.shape[-2], -1)) * gate.to(x.dtype)).flatten(-2)
 
 
 def importance(model: Transformer, batches: Iterable[Batch], criterion: LabelSmoothing) -> dict[Head, float]:
@@ -100,41 +110,26 @@ def importance(model: Transformer, batches: Iterable[Batch], criterion: LabelSmo
     dict of Head to float
         In nats, at least 0.
     """
-    places = list(dict.fromkeys((head.graph, head.layer) for head in heads_of(model)))
-    total = {place: torch.zeros(attention_at(model, *place).h) for place in places}
-    pairs = 0
-    with evaluating(model):
+    places = dict.fromkeys((head.graph, head.layer) for head in heads_of(model))
+    total, pairs = dict.fromkeys(places, torch.zeros(())), 0
+    with evaluating(model), torch.enable_grad():
         for batch in batches:
             lengths = {"enc": batch.src_lengths, "dec": batch.tgt_lengths, "cross": batch.tgt_lengths}
-            brought = _brought(model, batch, places, criterion)
-            for place, product in brought.items():
-                h = len(total[place])
-                tokens = product.unflatten(-1, (h, -1)).sum(-1)  # [N, h]
-                sums = [sentence.sum(0).abs() for sentence in tokens.split(lengths[place[0]])]
-                total[place] += torch.stack(sums).sum(0).cpu()
+            gates = {
+                place: torch.ones(
+                    sum(lengths[place[0]]), attention_at(model, *place).h, 1, device=batch.device
+                )
+                for place in places
+            }
+            for gate in gates.values():
+                gate.requires_grad_()
+            with _gated(model, gates):
+                loss = criterion(model(batch), batch.tgt_y)
+            for place, gradient in zip(places, torch.autograd.grad(loss, [*gates.values()]), strict=True):
+                sums = [sentence.sum(0).abs() for sentence in gradient[..., 0].split(lengths[place[0]])]
+                total[place] = total[place] + torch.stack(sums).sum(0).cpu()
             pairs += len(batch.src_lengths)
     return {head: float(total[head.graph, head.layer][head.number]) / pairs for head in heads_of(model)}
-
-
-def _brought(
-    model: Transformer, batch: Batch, places: list[tuple[str, int]], criterion: LabelSmoothing
-) -> dict[tuple[str, int], Tensor]:
-    """Return, by graph and layer, the heads' outputs times the gradient of the loss: [N, dim_model]."""
-    inputs: dict[tuple[str, int], Tensor] = {}
-
-    def note(place: tuple[str, int], module: torch.nn.Module, arguments: tuple[Tensor]) -> None:
-        inputs[place] = arguments[0]
-
-    with ExitStack() as hooks:
-        for place in places:
-            layer = attention_at(model, *place).out_proj
-            hooks.callback(layer.register_forward_pre_hook(partial(note, place)).remove)
-        with torch.enable_grad():
-            loss = criterion(model(batch), batch.tgt_y)
-            gradients = torch.autograd.grad(loss, [inputs[place] for place in places])
-    return {
-        place: inputs[place].detach() * gradient for place, gradient in zip(places, gradients, strict=True)
-    }
 
 
 def measure_pruning(
