@@ -149,16 +149,15 @@ def measure_window(width: int | None, more: str) -> dict[str, Any]:
     return {"weights": DIGEST, "loss": -float(log_probs.gather(1, ids[LATE + 1 :, None]).mean())}
 
 
-FOUND_WITH, HELD_OUT = ("France", "Japan", "Italy"), {
+CAPITALS = {
+    "France": "Paris", "Japan": "Tokyo", "Italy": "Rome",
     "Germany": "Berlin", "Spain": "Madrid", "Russia": "Moscow", "Greece": "Athens", "Egypt": "Cairo",
     "Poland": "Warsaw", "England": "London", "China": "Beijing", "Cuba": "Havana", "Austria": "Vienna",
     "Hungary": "Budapest", "Portugal": "Lisbon", "Ireland": "Dublin", "Norway": "Oslo", "Sweden": "Stockholm",
     "Finland": "Helsinki", "Denmark": "Copenhagen", "Iraq": "Baghdad", "Kenya": "Nairobi",
     "Chile": "Santiago",
 }  # fmt: skip
-"""Countries whose capital's edge is looked for, and those that it is tried on, with their capitals."""
-
-CAPITALS = {"France": "Paris", "Japan": "Tokyo", "Italy": "Rome"} | HELD_OUT
+"""Of three countries the edge is looked for; on the others it is tried."""
 
 
 def measure_capital(country: str, control: str) -> dict[str, Any]:
@@ -401,7 +400,7 @@ def language_parts() -> Iterator[Part]:
             yield Part("windows", measure_window, {"width": width, "more": more})
     for text in SHOWN:
         yield Part("shown", measure_shown, {"text": text})
-    for country in (*FOUND_WITH, *HELD_OUT):
+    for country in CAPITALS:
         yield Part("capitals", measure_capital, {"country": country, "control": "capital"})
     yield Part("copying", measure_copying, {"counts": (1, 7, 20)})
     yield Part("first", measure_first, {"words": ("Mary", "John", "bed", "ran"), "tokens": 400})
