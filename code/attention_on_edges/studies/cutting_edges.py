@@ -209,11 +209,6 @@ def mean_values(model: Transformer, sentences: Sequence["CutTranslation"]) -> li
     return [torch.cat(values, 1).mean(1) for values in seen]
 
 
-def lightest_first(sentence: CutTranslation) -> Tensor:
-    """Keep as few edges as possible of those with the largest weights: bool [E]."""
-    return longest_cut(sentence, sentence.weights.argsort())
-
-
 def longest_cut(sentence: CutTranslation, order: Tensor) -> Tensor:
     """Cut as many edges as possible from the front of ``order``, by bisection; what is kept: bool [E]."""
     least, most = 0, len(order)
@@ -242,16 +237,13 @@ def prune(sentence: CutTranslation, order: Tensor, kept: Tensor | None = None) -
     size = max(1, int(kept.sum()) // 32)
     while True:
         before = int(kept.sum())
-        for chunks in _batches(order[kept[order]].split(size), 32):
-            kept = _cut(sentence, kept, chunks)
+        chunks = order[kept[order]].split(size)
+        for first in range(0, len(chunks), 32):
+            kept = _cut(sentence, kept, chunks[first : first + 32])
         if size > 1:
             size = max(1, size // 2)
         elif int(kept.sum()) == before:
             return kept
-
-
-def _batches(chunks: Sequence[Tensor], count: int) -> list[Sequence[Tensor]]:
-    return [chunks[first : first + count] for first in range(0, len(chunks), count)]
 
 
 def _cut(sentence: CutTranslation, kept: Tensor, chunks: Sequence[Tensor]) -> Tensor:

@@ -14,7 +14,6 @@ from attention_on_edges.studies.cutting_edges import (
     KINDS,
     CutTranslation,
     ablating,
-    lightest_first,
     longest_cut,
     mean_values,
     prune,
@@ -42,12 +41,13 @@ def measure_circuits(model: Transformer, sources: Sequence[Sequence[int]]) -> Ro
     rows: Rows = []
     for sentence, kept in zip(sentences, pruned, strict=True):
         drawn = [torch.randperm(len(kept), generator=torch.Generator().manual_seed(i)) for i in range(DRAWS)]
+        orders = sentence.weights.argsort(), *drawn
+        lightest, *random = (int(longest_cut(sentence, order).sum()) for order in orders)
         trials = torch.stack([torch.ones_like(kept), kept, torch.zeros_like(kept)])
         whole, left, _ = sentence.chosen(trials).mean(-1).tolist()
         rows.append({
             "source": len(sentence.source), "target": len(sentence.read), "edges": len(kept),
-            "pruned": int(kept.sum()), "lightest": int(lightest_first(sentence).sum()),
-            "random": [int(longest_cut(sentence, order).sum()) for order in drawn],
+            "pruned": int(kept.sum()), "lightest": lightest, "random": random,
             "groups": _groups(sentence.edges[kept]), "whole": whole, "pruned_log_prob": left,
             "nothing": float(sentence.predicted(trials[2:]).float().mean()),
             "ablations": by_ablation(sentence, kept, means),

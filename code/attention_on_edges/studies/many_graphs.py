@@ -162,10 +162,8 @@ def unseen_plan(small: bool = False) -> dict[str, Run]:
 
 def near_plan(small: bool = False) -> dict[str, Run]:
     """Graphs on which both engines have about as much work."""
-    drawn = near_graphs(1 if small else NEAR)
-    return _timed(
-        {name: partial(lambda known: known, graph) for name, graph in drawn.items()}, ("csr", "tiles")
-    )
+    drawn = near_graphs(1 if small else NEAR).items()
+    return _timed({name: partial(lambda known: known, graph) for name, graph in drawn}, ("csr", "tiles"))
 
 
 def _timed(graphs: dict[str, Make], engines: Sequence[str]) -> dict[str, Run]:
@@ -188,9 +186,7 @@ def orders_plan(small: bool = False) -> dict[str, Run]:
 def measure_orders(name: str, way: str, repeats: int) -> list[Row]:
     """Time one graph of ``NATURAL`` in its three orders, forward and backward, 4 heads of 32."""
     torch.manual_seed(0)
-    ways = {
-        order: _both_ways(change(NATURAL[name]), 4, 32, ["csr"])["csr"] for order, change in ORDERS.items()
-    }
+    ways = {order: _both_ways(change(NATURAL[name]), ["csr"])["csr"] for order, change in ORDERS.items()}
     return measure(Case(f"{name}{way}", ways, first="as it comes"), repeats=repeats)
 
 
@@ -207,7 +203,7 @@ def graph_case(name: str, make: Make, engines: Sequence[str], device: torch.devi
     left_out = {MASK} if graph.num_src > 5000 else set()
     left_out |= set() if "tiles" in counts else {"tiles"}
     left_out |= set() if has_triton(graph.device) else {"triton"}
-    ways = _both_ways(graph, 4, 32, [engine for engine in engines if engine not in left_out])
+    ways = _both_ways(graph, [engine for engine in engines if engine not in left_out])
     return Case(f"{name}, 4 x 32", ways, first="csr", facts=lambda engine: facts.get(engine, auto))
 
 
@@ -223,11 +219,9 @@ def terms_of(graph: AttentionGraph) -> dict[str, list[float]]:
     return {e: [4 * x, 128 * x, 4 * n, 128 * n, calls] for e, (x, n, calls) in counts.items()}
 
 
-def _both_ways(
-    graph: AttentionGraph, heads: int, width: int, engines: Sequence[str]
-) -> dict[str, Callable[[], str]]:
-    """What runs each engine forward and backward, and returns its name."""
-    fields = [torch.randn(graph.num_src, heads, width, device=graph.device) for _ in range(4)]
+def _both_ways(graph: AttentionGraph, engines: Sequence[str]) -> dict[str, Callable[[], str]]:
+    """What runs each engine forward and backward with 4 heads of 32, and returns its name."""
+    fields = [torch.randn(graph.num_src, 4, 32, device=graph.device) for _ in range(4)]
     *qkv, upstream = fields
     for x in qkv:
         x.requires_grad_()
