@@ -16,17 +16,31 @@ TRITON = pytest.param("triton", marks=pytest.mark.triton)
 """The engine for GPUs, in Triton's interpreter where there is none."""
 
 
-def dense_attention(mask, q, k, v, bias=0.0, factor=1.0):
-    """Masked attention with the formula written out; q, k, v are [tokens, h, d], the others [h, n, m].
+def attention_formula(
+    graph, q, k, v, *, edge_bias=None, edge_attr=None, edge_proj=None, scale=None, factors=None
+):
+    """Attention receiver by receiver, by PyTorch's softmax: [num_dst, h, d_v]; and the weights, [E, h].
 
-    Weights are multiplied by ``factor``, as dropout does.
+    Arguments are those of ``propagate_attention``. Weights are returned as they are before ``factors``
+    [E, h], those of dropout, multiply them.
     """
-    q, k, v = (x.transpose(0, 1) for x in (q, k, v))
-    scores = q @ k.transpose(1, 2) / q.shape[-1] ** 0.5 + bias
-    scores = scores - scores.detach().masked_fill(~mask, -torch.inf).amax(-1, keepdim=True).clamp(min=-1e30)
-    weights = torch.where(mask, scores.clamp(max=0).exp(), 0.0)
-    total = weights.sum(-1, keepdim=True)
-    return (factor * weights / torch.where(total > 0, total, 1.0) @ v).transpose(0, 1)
+    scale = q.shape[2] ** -0.5 if scale is None else scale
+    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+    rows, weights, order = [q[:0] @ q.new_zeros(q.shape[2], v.shape[2])], [q[:0, :, 0]], [graph.src[:0]]
+    for receiver, query in enumerate(q):
+        edges = (graph.dst == receiver).nonzero()[:, 0]
+        keys, values = k[graph.src[edges]], v[graph.src[edges]]  # [in-degree, h, d]
+        if edge_attr is not None:
+            added = torch.einsum("ec,chd->ehd", edge_attr[edges], edge_proj)
+            keys, values = keys + added, values + added
+        scores = torch.einsum("hd,ehd->eh", query, keys) * scale
+        scores = scores if edge_bias is None else scores + edge_bias[edges]
+        hidden = (scores == -torch.inf).all(0)
+        weights.append(scores.masked_fill(hidden, 0.0).softmax(0).masked_fill(hidden, 0.0))
+        order.append(edges)
+        used = weights[-1] if factors is None else weights[-1] * factors[edges]
+        rows.append(torch.einsum("eh,ehd->hd", used, values)[None])
+    return torch.cat(rows), torch.cat(weights)[torch.cat(order).argsort()]
 
 
 def assert_equal_as_stated(actual, reference):
@@ -104,49 +118,65 @@ def random_fields(graph, heads, width, dtype=torch.float32, seed=0):
     return [x.requires_grad_() for x in fields]
 
 
-def check_propagation(
-    graph, engine, heads, width, highest=None, seed=0, biased=False, dropout=0.0, d_v=None, group=1
-):
-    """Compare an engine's values and gradients with the dense formula in float64.
+def dropout_factors(graph, heads, dropout, seed=0):
+    """What dropout multiplies weights by when PyTorch's seed is ``seed``: [E, h], in float64."""
+    torch.manual_seed(seed)
+    return torch.empty(graph.num_edges, heads).bernoulli_(1 - dropout).double() / (1 - dropout)
 
-    ``engine`` is a name, or a function of graph and fields. ``highest`` is the score of an edge; the draws of
-    dropout are PyTorch's, by its seed. Keys and values have ``heads``, each for a ``group`` of the queries'.
+
+def check_propagation(
+    graph,
+    engine,
+    heads,
+    width,
+    highest=None,
+    seed=0,
+    bias=None,
+    dropout=0.0,
+    d_v=None,
+    group=1,
+    num_attr=0,
+    device="cpu",
+):
+    """Compare an engine's values and gradients with the formula in float64.
+
+    ``engine`` is a name, or a function of graph and fields. ``highest`` is the score of an edge, ``bias`` the
+    mean of biases; the draws of dropout are PyTorch's, by its seed. Keys and values have ``heads``, each for
+    a ``group`` of the queries'. Edges have ``num_attr`` attributes.
     """
-    fields = random_fields(graph, heads * group, width, seed=seed)
-    if d_v:
-        fields[2] = torch.randn(graph.num_src, heads, d_v)
-    for i, x in enumerate(fields):  # tokens, heads or numbers lie side by side
-        order = [(0, 1, 2), (1, 0, 2), (0, 2, 1)][(seed + i) % 3]
-        x = x.detach()[:, : heads if i else None].permute(order).contiguous().permute(order)
-        fields[i] = x.requires_grad_()
+    q, k, v = random_fields(graph, heads * group, width, seed=seed)
+    v = torch.randn(graph.num_src, heads, d_v) if d_v else v[:, :heads]
+    fields = {}
+    for i, (name, x) in enumerate({"q": q, "k": k[:, :heads], "v": v}.items()):
+        order = [(0, 1, 2), (1, 0, 2), (0, 2, 1)][(seed + i) % 3]  # tokens, heads or numbers lie side by side
+        fields[name] = x.detach().permute(order).contiguous().permute(order)
     if highest and graph.num_edges:
-        with torch.no_grad():
-            keys = fields[1].repeat_interleave(group, 1)
-            scores = (fields[0][graph.dst] * keys[graph.src]).sum(-1).flatten() / width**0.5
-            largest = scores[scores.abs().argmax()]
-            fields[1].mul_(largest.sign())
-            for x in fields[:2]:
-                x.mul_((highest / largest.abs()).sqrt())
-    if biased:
-        fields += [torch.randn(graph.num_edges, heads * group, requires_grad=True)]
-    doubles = [x.detach().double().requires_grad_() for x in fields]
+        keys = fields["k"].repeat_interleave(group, 1)
+        scores = (fields["q"][graph.dst] * keys[graph.src]).sum(-1).flatten() / width**0.5
+        largest = scores[scores.abs().argmax()]
+        fields["k"].mul_(largest.sign())
+        for name in "qk":
+            fields[name].mul_((highest / largest.abs()).sqrt())
+    if bias is not None:
+        fields["edge_bias"] = torch.randn(graph.num_edges, heads * group) + bias
+    if num_attr:
+        fields["edge_attr"] = torch.randn(graph.num_edges, num_attr)
+        fields["edge_proj"] = torch.randn(num_attr, heads * group, width)
+    doubles = {name: x.double().requires_grad_() for name, x in fields.items()}
+    fields = {name: x.to(device).requires_grad_() for name, x in fields.items()}
     torch.manual_seed(seed)
-    options = {"edge_bias": fields[3]} if biased else {}
-    if isinstance(engine, str):
-        options |= {"engine": engine, "dropout": dropout}
-    actual = (propagate_attention if isinstance(engine, str) else engine)(graph, *fields[:3], **options)
-    torch.manual_seed(seed)
-    kept = torch.empty(graph.num_edges, heads * group).bernoulli_(1 - dropout).double() / (1 - dropout)
-    terms = graph.to_matrix(doubles[3]) if biased else 0.0, graph.to_matrix(kept)
-    keys, values = (x.repeat_interleave(group, 1) for x in doubles[1:3])
-    expected = dense_attention(graph.to_mask(), doubles[0], keys, values, *terms)
-    assert actual.shape == (graph.num_dst, heads * group, d_v or width)
-    assert_equal_as_stated(actual, expected)
-    upstream = torch.randn(actual.shape, generator=torch.Generator().manual_seed(1))
-    gradients = torch.autograd.grad(actual, fields, upstream)
-    references = torch.autograd.grad(expected, doubles, upstream.double())
+    options = {"engine": engine, "dropout": dropout} if isinstance(engine, str) else {}
+    attend = propagate_attention if isinstance(engine, str) else engine
+    actual = attend(graph.to(device), **fields, **options)
+    kept = dropout_factors(graph, heads * group, dropout, seed)
+    expected, _ = attention_formula(graph, **doubles, factors=kept)
+    assert (actual.shape, actual.device.type) == ((graph.num_dst, heads * group, d_v or width), device)
+    assert_equal_as_stated(actual.cpu(), expected)
+    upstream = torch.randn(expected.shape, generator=torch.Generator().manual_seed(1))
+    gradients = torch.autograd.grad(actual, [*fields.values()], upstream.to(device))
+    references = torch.autograd.grad(expected, [*doubles.values()], upstream.double(), materialize_grads=True)
     for gradient, reference in zip(gradients, references, strict=True):
-        assert_equal_as_stated(gradient, reference)
+        assert_equal_as_stated(gradient.cpu(), reference)
 
 
 class Operations(TorchDispatchMode):

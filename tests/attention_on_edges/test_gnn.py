@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from attention_on_edges.models.gnn import AGGREGATORS, GATLayer, GNNLayer, aggregate
 from edgewise.graphs import AttentionGraph, bipartite
-from support import assert_equal_as_stated, dense_attention, edge_graphs, uneven
+from support import assert_equal_as_stated, edge_graphs, uneven
 
 heads = st.sampled_from([1, 2, 4])
 social_graphs = edge_graphs().filter(lambda g: g.self_attention)
@@ -22,10 +22,16 @@ def assert_same_function(ours, reference, inputs):
         assert_equal_as_stated(mine, theirs)
 
 
+def masked_softmax(scores, mask):
+    """Over the second dimension; zero where nothing is left."""
+    return scores.masked_fill(~mask, -torch.inf).softmax(1).nan_to_num()
+
+
 def aggregate_densely(mask, messages, how, query=None, key=None):
     """The same with the graph as a matrix [n, m] and no edge list; messages [m, h, d]."""
     if how == "attention":
-        return dense_attention(mask, query, key, messages)
+        scores = torch.einsum("nhd,mhd->nmh", query, key) / query.shape[-1] ** 0.5
+        return torch.einsum("nmh,mhd->nhd", masked_softmax(scores, mask[..., None]), messages)
     if how == "max":
         spread = messages[None].expand(len(mask), *messages.shape)
         highest = spread.masked_fill(~mask[..., None, None], -torch.inf).amax(1)
@@ -76,9 +82,8 @@ def gat_densely(layer, mask, x):
     for head, w in enumerate(layer.value.weight.chunk(layer.num_heads)):
         state = x @ w.T
         score = (state @ layer.as_receiver[head])[:, None] + (state @ layer.as_sender[head])[None, :]
-        score = torch.where(score > 0, score, layer.negative_slope * score)
-        weight = torch.where(mask, (score - score.detach().amax(1, keepdim=True)).exp(), 0.0)
-        out.append(weight / weight.sum(1, keepdim=True).clamp(min=1e-300) @ state)
+        score = torch.nn.functional.leaky_relu(score, layer.negative_slope)
+        out.append(masked_softmax(score, mask) @ state)
     return torch.cat(out, 1) + layer.bias
 
 

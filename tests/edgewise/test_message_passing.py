@@ -7,7 +7,7 @@ import pickle
 import pytest
 import torch
 import torch.utils.checkpoint
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from torch.autograd import forward_ad
 
@@ -24,20 +24,27 @@ from edgewise.graphs import (
 )
 from edgewise.propagation import ENGINES, choice, operation, plan_tiles, prepare, propagate_attention
 from edgewise.propagation.fields import Fields
+from edgewise.propagation.tiles import tile_cuts
 from edgewise.propagation.tiles import tile_plan as planning
-from support import TRITON, edge_graphs, interval_graphs, random_fields
-from support import check_propagation as check
+from support import (
+    TRITON,
+    attention_formula,
+    check_propagation,
+    dropout_factors,
+    edge_graphs,
+    interval_graphs,
+    random_fields,
+)
 
 graphs = st.one_of(edge_graphs(), interval_graphs())
 sparse = importlib.import_module("edgewise.propagation.csr.pattern")
 triton_engine = importlib.import_module("edgewise.propagation.triton.triton_engine")
 engines = pytest.mark.parametrize("engine", [*ENGINES, TRITON])
 PIECES = pytest.param("triton in pieces", marks=pytest.mark.triton)
+TILES = ["tiles that are cut", "tiles of three rows", "tiles in one call"]
 
 
-@pytest.fixture(
-    params=[*ENGINES, TRITON, "tiles that are cut", "tiles in one call", "csr with heads in turns", PIECES]
-)
+@pytest.fixture(params=[*ENGINES, TRITON, *TILES, "csr with heads in turns", PIECES])
 def way(request, monkeypatch):
     """Every engine, and how three of them treat graphs that are larger than those of tests, or a GPU's."""
     if " " in request.param:
@@ -46,76 +53,36 @@ def way(request, monkeypatch):
         monkeypatch.setattr(planning, "DENSE", 0)
         monkeypatch.setitem(sparse.STACKED, "cpu", 0)
         monkeypatch.setitem(planning.FILLS, "cpu", 2**22 if "one" in request.param else 0)
+    if "three" in request.param:
+        monkeypatch.setattr(tile_cuts, "ROWS", (2, 3))
+        monkeypatch.setattr(planning, "BUCKET_RATIO", 1.1)
     return request.param.split()[0]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    graphs,
+    st.one_of(edge_graphs(multi=True), interval_graphs()),
     st.integers(1, 8),
     st.integers(1, 7),
     st.sampled_from([None, None, 10.0, 100.0]),
     st.integers(0, 5),
-    st.booleans(),
+    st.sampled_from([None, 0.0, -100.0]),
     st.sampled_from([0.0, 0.0, 0.4]),
     st.sampled_from([None, 1, 9]),
     st.sampled_from([1, 1, 2, 3]),
+    st.sampled_from([0, 0, 1, 3]),
 )
-def test_equal_to_dense_attention_on_any_graph(way, graph, heads, d, highest, seed, biased, p, d_v, group):
-    check(graph, way, heads, d, highest, seed, biased, p, d_v, group)
+def test_equal_to_the_formula_on_any_graph(way, graph, heads, d, highest, seed, bias, p, d_v, group, c):
+    """Two edges of a pair are two edges; attributes, projected, are added to keys and values."""
+    if way == "tiles":
+        assume(not graph.has_multi_edges)
+        c = 0
+    check_propagation(graph, way, heads, d, highest, seed, bias, p, None if c else d_v, group, c)
 
 
 def test_biases_and_dropout_reach_every_tile_of_a_window_and_all_edges_of_a_hub(way):
     for graph in (window([90, 3, 41], 5, 2), bigbird(40, 1, 1, 1)):
-        check(graph, way, 2, 3, biased=True, dropout=0.3)
-
-
-@engines
-@given(edge_graphs(max_tokens=4, multi=True).filter(lambda g: g.has_multi_edges))
-def test_two_edges_of_a_pair_are_two_edges(engine, graph):
-    fields = random_fields(graph, 2, 3)
-    bias = torch.randn(graph.num_edges, 2, requires_grad=True)
-    if engine == "tiles":
-        with pytest.raises(ValueError, match="two edges of the same pair; use engine='csr'"):
-            propagate_attention(graph, *fields, engine=engine)
-        engine = "auto"
-    actual, expected = (
-        propagate_attention(graph, *fields, engine=by, edge_bias=bias) for by in (engine, "scatter")
-    )
-    torch.testing.assert_close(actual, expected)
-    found, reference = (torch.autograd.grad(x.square().sum(), [*fields, bias]) for x in (actual, expected))
-    for gradient, other in zip(found, reference, strict=True):
-        torch.testing.assert_close(gradient, other, atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize("engine", ["auto", "scatter", TRITON])
-@pytest.mark.parametrize("stacked", [0, 2**19])
-@given(edge_graphs(multi=True).filter(lambda g: g.num_edges), st.sampled_from([0.0, 0.4]), st.integers(1, 4))
-def test_attributes_of_edges_are_projected_and_added_to_keys_and_values(stacked, engine, graph, dropout, c):
-    fields = random_fields(graph, 2, 3, torch.float64)
-    shapes = (graph.num_edges, c), (c, 2, 3), (graph.num_edges, 2)
-    attr, weight, bias = (torch.randn(shape, dtype=torch.float64) for shape in shapes)
-    given = [*fields, *(x.requires_grad_() for x in (attr, weight, bias - 1000))]  # exp(1000) is infinite
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sparse.STACKED, "cpu", stacked)
-        patch.setattr(triton_engine, "CHUNK", 256 if stacked else 2)
-        torch.manual_seed(0)
-        options = dict(zip(("edge_attr", "edge_proj", "edge_bias"), given[3:], strict=True))
-        output = propagate_attention(graph, *fields, engine=engine, dropout=dropout, **options)
-        torch.manual_seed(0)
-        kept = torch.empty(graph.num_edges, 2).double().bernoulli_(1 - dropout) / (1 - dropout)
-        rows, (q, k, v, attr, weight, bias) = [], given
-        for receiver in range(graph.num_dst):
-            edges = (graph.dst == receiver).nonzero()[:, 0]
-            added = torch.einsum("ec,chd->ehd", attr[edges], weight)
-            keys, values = (x[graph.src[edges]] + added for x in (k, v))  # [in-degree, h, d]
-            scores = torch.einsum("hd,ehd->eh", q[receiver], keys) / 3**0.5 + bias[edges]
-            rows.append(torch.einsum("eh,ehd->hd", scores.softmax(0) * kept[edges], values))
-        expected, upstream = torch.stack(rows), torch.randn_like(output)
-        torch.testing.assert_close(output, expected)
-        found, reference = (torch.autograd.grad(x, given, upstream) for x in (output, expected))
-    for gradient, other in zip(found, reference, strict=True):
-        torch.testing.assert_close(gradient, other)
+        check_propagation(graph, way, 2, 3, bias=0.0, dropout=0.3)
 
 
 @engines
@@ -128,12 +95,7 @@ def test_what_is_not_finite_spreads_along_edges_and_nowhere_else(engine, which, 
     fields = dict(zip("qkv", (x.detach() for x in random_fields(graph, 2, 3)), strict=True))
     fields[which][2, 0, 1] = value
     output = propagate_attention(graph, **fields, engine=engine)
-    for receiver in range(6):
-        senders = graph.src[graph.dst == receiver]
-        scores = torch.einsum("hd,ehd->eh", fields["q"][receiver], fields["k"][senders]) / 3**0.5
-        weights = scores.softmax(0).masked_fill((scores == -math.inf).all(0), 0.0)
-        expected = torch.einsum("eh,ehd->hd", weights, fields["v"][senders])
-        torch.testing.assert_close(output[receiver], expected, equal_nan=True)
+    torch.testing.assert_close(output, attention_formula(graph, **fields)[0], equal_nan=True)
 
 
 @engines
@@ -157,24 +119,7 @@ def test_a_sender_in_two_tiles_gets_all_of_its_gradient():
     runs += [(238 + i, 240 + i) for i in range(31)] + [(270, 287)] * 15 + [(287, 295)] * 25
     start, stop = torch.tensor(runs).T
     graph = AttentionGraph.from_intervals(start, stop, len(runs), self_attention=False)
-    check(graph, "tiles", 1, 2)
-
-
-@pytest.mark.parametrize("engine", ["tiles", "csr", "scatter"])
-@pytest.mark.parametrize("dropout", [0.0, 0.3])
-@pytest.mark.parametrize(("dtype", "factor"), [(torch.bfloat16, 6.0), (torch.float16, 150.0)])
-def test_scores_of_half_precision_are_not_rounded(engine, dropout, dtype, factor):
-    graph, generator = complete([30]), torch.Generator().manual_seed(0)
-    q, k, v = (torch.randn(30, 2, 8, generator=generator).mul(m).to(dtype) for m in (factor, factor, 1))
-    outputs = []
-    for fields, by in (((q, k, v), engine), ([x.double() for x in (q, k, v)], "scatter")):
-        torch.manual_seed(1)
-        with pytest.MonkeyPatch.context() as patch:
-            keep = torch.rand(graph.num_edges, 2) > dropout
-            kept = keep.to(fields[0].dtype) / (1 - dropout)
-            patch.setattr(torch.Tensor, "bernoulli_", lambda x, p, kept=kept: x.copy_(kept * p))
-            outputs.append(propagate_attention(graph, *fields, engine=by, dropout=dropout).double())
-    assert (outputs[0] - outputs[1]).abs().max() < 0.02
+    check_propagation(graph, "tiles", 1, 2)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -183,35 +128,17 @@ def test_biases_that_are_not_finite_do_what_they_do_to_a_dense_softmax(way, valu
     lists = AttentionGraph(complete([4, 3]).src, complete([4, 3]).dst, 7)
     for graph in (complete([4, 3]), causal([5]), lists):
         fields = random_fields(graph, 1, 2)
-        for hidden, edges in ((False, graph.dst == 1), (True, (graph.dst == 2) & (graph.src < 2))):
+        for edges in (graph.dst == 1, (graph.dst == 2) & (graph.src < 2)):
             bias = torch.zeros(graph.num_edges, 1).masked_fill(edges[:, None], value)
-            outputs, gradients = [], []
-            for by in (way, "scatter"):
-                torch.manual_seed(0)
-                given = {"engine": by, "edge_bias": bias, "dropout": 0.2}
-                outputs.append(propagate_attention(graph, *fields, **given))
-                gradients.append(torch.cat(torch.autograd.grad(outputs[-1].sum(), fields)))
-            torch.testing.assert_close(*outputs, equal_nan=True)
+            found = propagate_attention(graph, *fields, engine=way, edge_bias=bias)
+            expected, _ = attention_formula(graph, *fields, edge_bias=bias)
+            torch.testing.assert_close(found, expected, equal_nan=True)
+            gradients = (torch.autograd.grad(x.sum(), fields) for x in (found, expected))
             torch.testing.assert_close(*gradients, equal_nan=True)
             if way == "tiles" and value == -math.inf:  # nothing is computed anew by another engine
                 alone = ENGINES[way](graph, Fields(*fields, bias, torch.ones(graph.num_edges, 1)))
-                torch.testing.assert_close(alone, propagate_attention(graph, *fields, edge_bias=bias))
+                torch.testing.assert_close(alone, expected)
                 assert all(bool(x.isfinite().all()) for x in torch.autograd.grad(alone.sum(), fields))
-            wrong = outputs[0].isnan().flatten(1).any(1).nonzero().flatten().tolist()
-            assert wrong == ([] if value == -math.inf else [2] if hidden else [1])
-            assert value != -math.inf or bool(gradients[0].isfinite().all())
-            assert value != -math.inf or hidden or not outputs[0][1].any()
-
-
-@pytest.mark.parametrize("rows", [(1, 1), (2, 3), (16, 256)])
-@given(graph=st.one_of(graphs, edge_graphs(max_tokens=40)))
-def test_tiles_of_any_height_give_the_same_result(rows, graph):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(importlib.import_module("edgewise.propagation.tiles.tile_cuts"), "ROWS", rows)
-        patch.setattr(planning, "BUCKET_RATIO", 1.1)
-        patch.setattr(planning, "SINGLE", 0)
-        patch.setattr(planning, "DENSE", 0)
-        check(graph, "tiles", 1, 2)
 
 
 @pytest.mark.parametrize("single", [0, planning.SINGLE])
@@ -224,17 +151,13 @@ def test_a_kernel_sees_receivers_with_in_edges_alone(single, graph):
     assert received.unique().equal(graph.dst.unique())
 
 
-@given(graphs)
-def test_weights_are_the_softmax_that_the_engines_use(graph):
+@given(st.one_of(edge_graphs(multi=True), interval_graphs()))
+def test_weights_are_those_of_the_formula(graph):
     q, k, v = random_fields(graph, 2, 3)
-    weights = edgewise.attention_weights(graph, q, k)
-    assert weights.shape == (graph.num_edges, 2)
-    connected = torch.bincount(graph.dst, minlength=graph.num_dst) > 0
-    totals = torch.zeros(graph.num_dst, 2).index_add(0, graph.dst, weights)
-    torch.testing.assert_close(totals, connected[:, None].expand(-1, 2).float())
-    messages = weights[..., None] * v[graph.src]
-    output = torch.zeros(graph.num_dst, 2, 3).index_add(0, graph.dst, messages)
-    torch.testing.assert_close(output, propagate_attention(graph, q, k, v))
+    known = {"edge_bias": torch.randn(graph.num_edges, 2), "edge_attr": torch.randn(graph.num_edges, 4)}
+    known |= {"edge_proj": torch.randn(4, 2, 3), "scale": 0.7}
+    expected = attention_formula(graph, q, k, v, **known)[1]
+    torch.testing.assert_close(edgewise.attention_weights(graph, q, k, **known), expected)
 
 
 @engines
@@ -254,17 +177,23 @@ def test_half_precision_adds_up_many_messages_and_many_gradients(engine, dtype):
 
 @engines
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_a_bias_keeps_its_precision_and_products_do_not_overflow(engine, dtype):
+def test_scores_and_biases_of_half_precision_are_not_rounded_and_do_not_overflow(engine, dtype):
     """As with ALiBi on long texts: large numbers, of which differences matter."""
-    torch.manual_seed(0)
     graph = causal(40)
     q, k, v = (x.detach().to(dtype) for x in random_fields(graph, 1, 64))
     bias = -(graph.dst - graph.src + 1000.0)[:, None] / 3
-    for factor, scale in ((1, None), (300, None), (300, 0.126), (1, 1e4)):
-        given = {"engine": engine, "scale": scale}
-        found = propagate_attention(graph, factor * q, k, v, edge_bias=bias, **given)
-        doubles = [(factor * q).double(), k.double(), v.double()]
-        expected = propagate_attention(graph, *doubles, edge_bias=bias.double(), **given)
+    for factor, scale, edge_bias, dropout in (
+        (300, None, None, 0.0),
+        (300, None, None, 0.3),
+        (1, None, bias, 0.0),
+        (300, 0.126, bias, 0.3),
+        (1, 1e4, bias, 0.0),
+    ):
+        given, kept = {"scale": scale, "edge_bias": edge_bias}, dropout_factors(graph, 1, dropout)
+        torch.manual_seed(0)
+        found = propagate_attention(graph, factor * q, k, v, engine=engine, dropout=dropout, **given)
+        doubles = ((factor * q).double(), k.double(), v.double())
+        expected, _ = attention_formula(graph, *doubles, **given, factors=kept)
         assert found.dtype == dtype
         torch.testing.assert_close(found.double(), expected, atol=0.02, rtol=0.02)
 
@@ -393,8 +322,7 @@ def test_auto_takes_what_its_table_says(monkeypatch):
         return lambda *_: taken.append(name) or torch.zeros(1)
 
     monkeypatch.setattr(operation, "ENGINES", {name: spy(name) for name in ENGINES})
-    twice = AttentionGraph(*torch.tensor([[0, 0, 1], [1, 1, 0]]), 2)
-    some = (complete(8), twice, complete([200] * 5), complete([12] * 100))
+    some = (complete(8), TWICE, complete([200] * 5), complete([12] * 100))
     lists = random_links(9000, 2), ladder(900), ladder(100)
     for graph in (*some, *lists):
         propagate_attention(graph, *random_fields(graph, 4, 32))
@@ -462,7 +390,7 @@ def test_transforms_of_functions_go_through_auto():
             torch.func.vmap(lambda q: propagate_attention(graph, q, k, v, engine=engine))(q[None])  # noqa: B023
 
 
-zeros = torch.zeros
+zeros, TWICE = torch.zeros, AttentionGraph(*torch.tensor([[0, 0, 1], [1, 1, 0]]), 3)
 FEATURES = {"edge_attr": zeros(9, 2), "edge_proj": zeros(2, 1, 4)}
 GOOD = {"graph": complete(3), **{name: zeros(3, 1, 4) for name in "qkv"}}
 DOUBLES = {name: zeros(3, 1, 4).double() for name in "qkv"}
@@ -472,6 +400,7 @@ DOUBLES = {name: zeros(3, 1, 4).double() for name in "qkv"}
     ("change", "error", "message"),
     [
         ({"graph": 3}, TypeError, "graph must be an AttentionGraph, got int"),
+        ({"graph": TWICE, "engine": "tiles"}, ValueError, "two edges of the same pair; use engine='csr'"),
         ({"engine": "tile"}, ValueError, "engine must be one of 'auto', 'scatter'.*got 'tile'"),
         ({"q": zeros(3, 1, 0)}, ValueError, r"h and d at least 1, got \[3, 1, 0\]"),
         ({"q": zeros(2, 1, 4)}, ValueError, r"q must be \[num_dst, h, d\] = \[3, 1, 4\]"),
