@@ -17,7 +17,7 @@ from edgewise.graphs import AttentionGraph, batch, bipartite, causal, complete, 
 from edgewise.graphs import dgl as dgl_import
 from edgewise.graphs.dgl import dgl_available
 from edgewise.graphs.per_graph import per_graph
-from edgewise.propagation import plan_tiles
+from edgewise.propagation import ENGINES, plan_tiles
 from support import edge_graphs, edges, interval_graphs, sizes
 
 counts, reach, tokens = st.integers(0, 8), st.integers(0, 4), st.integers(1, 6)
@@ -71,29 +71,25 @@ def test_a_batch_keeps_every_edge(graphs):
     assert sides(batch(graphs)) == (src, dst, False)
 
 
-@given(graphs, st.data())
-def test_parts_of_a_graph_are_parts_of_its_mask(graph, data):
-    mask, n, m = graph.to_mask(), graph.num_src, graph.num_dst
-    assert {(i, j) for j, i in mask.nonzero().tolist()} == set(edges(graph))
-    assert int(mask.sum()) == graph.num_edges
-    values = torch.arange(graph.num_edges) + 1
-    matrix = graph.to_matrix(values)
-    assert torch.equal(matrix[graph.dst, graph.src], values)
-    assert torch.equal(matrix != 0, mask)
+@given(st.one_of(edge_graphs(multi=True), interval_graphs()), st.data())
+def test_parts_of_a_graph_are_parts_of_its_edges(graph, data):
+    """In its order; those of a graph in intervals by sender, as ever."""
+    pairs, n, m = edges(graph), graph.num_src, graph.num_dst
     active = data.draw(st.lists(st.booleans(), min_size=m, max_size=m))
     kept = graph.restrict(np.array(active, dtype=bool))
-    assert edges(kept) == [(i, j) for i, j in edges(graph) if active[j]]
+    assert edges(kept) == [(i, j) for i, j in pairs if active[j]]
     assert sides(kept) == sides(graph)
-    rows = long(data.draw(st.lists(st.integers(0, m - 1), max_size=6)), dtype=torch.int64)
-    part = graph.select_receivers(rows)
-    assert torch.equal(part.to_mask(), mask[rows])
-    assert (part.num_edges, sides(part)) == (int(mask[rows].sum()), (n, len(rows), False))
-    src, dst = (slice(*data.draw(st.tuples(*[st.integers(0, k)] * 2))) for k in (n, m))
-    part = graph.subgraph(src, dst)
-    assert torch.equal(part.to_mask(), mask[dst, src])
-    assert part.num_edges == int(mask[dst, src].sum())
-    runs = [(run.start, max(run.start, run.stop)) for run in (src, dst)]
-    assert part.self_attention == (graph.self_attention and runs[0] == runs[1])
+    rows = data.draw(st.lists(st.sampled_from(range(m)), max_size=6)) if m else []
+    part = graph.select_receivers(long(rows, dtype=torch.int64))
+    expected = [(i, k) for i, j in pairs for k, row in enumerate(rows) if j == row]
+    assert edges(part) == (sorted(expected) if graph.intervals else expected)
+    assert (part.num_edges, sides(part)) == (len(expected), (n, len(rows), False))
+    (a, b), (c, d) = (data.draw(st.tuples(*[st.integers(0, k)] * 2)) for k in (n, m))
+    part = graph.subgraph(slice(a, b), slice(c, d))
+    expected = [(i - a, j - c) for i, j in pairs if a <= i < b and c <= j < d]
+    assert (part.num_edges, edges(part)) == (len(expected), expected)
+    same = graph.self_attention and (a, max(a, b)) == (c, max(c, d))
+    assert sides(part) == (max(b - a, 0), max(d - c, 0), same)
 
 
 def graphs_over(n, m):
@@ -140,15 +136,10 @@ def test_operators_are_those_of_sets_of_pairs(two):
         assert edges(a.to_undirected()) == sorted(one | {*flipped})
 
 
-def test_edges_are_derived_when_someone_asks_and_serve_training():
+def test_edges_are_derived_when_someone_asks():
     graph = complete(100_000)
     assert graph.num_edges == 10**10
     assert "_lists_of_runs" not in graph._known
-    graph, x = complete(3), torch.ones(3, requires_grad=True)
-    with torch.inference_mode():
-        assert len(graph.src) == 9
-    x[graph.src].sum().backward()
-    assert x.grad.tolist() == [3, 3, 3]
 
 
 WAYS = {
@@ -192,16 +183,25 @@ def test_nothing_that_is_written_into_what_a_graph_hands_out_changes_it(graph, s
             setattr(graph, name, 1)
 
 
-@pytest.mark.parametrize("again", [copy.deepcopy, STATES["travelled"]])
-def test_copies_made_in_inference_mode_serve_training(again):
-    x = torch.ones(3, 4, requires_grad=True)
-    cut = window(3, 1, 0).restrict(torch.tensor([True, False, True]))
-    for graph in (causal(3), cut, prepare(AttentionGraph(long([0]), long([1]), 3), 2, 2)):
-        with torch.inference_mode():
-            graph = again(graph)
-        bias = torch.zeros(graph.num_edges, 2, requires_grad=True)
-        for engine in ("scatter", "csr", "tiles"):
-            GraphAttention(4, 2, engine=engine)(graph, x, edge_bias=bias).sum().backward()
+@pytest.mark.parametrize("again", [lambda graph: graph, copy.deepcopy, STATES["travelled"]])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: causal([5, 4]),
+        lambda: window(9, 1, 0).restrict(torch.arange(9) % 2 > 0),
+        lambda: makers.random_links(9, 3),
+        lambda: prepare(makers.random_links(9, 3), 2, 2),
+        lambda: AttentionGraph.from_mask(torch.eye(9) > 0, self_attention=True),
+    ],
+)
+def test_what_is_made_in_inference_mode_serves_training(make, again):
+    with torch.inference_mode():
+        graph = again(make())
+        assert len(graph.src) == graph.num_edges
+    x, bias = (torch.zeros(n, m, requires_grad=True) for n, m in ((9, 4), (graph.num_edges, 2)))
+    x[graph.src].sum().backward()
+    for engine in ("auto", *ENGINES):
+        GraphAttention(4, 2, engine=engine)(graph, x, edge_bias=bias).sum().backward()
 
 
 def test_what_is_found_where_tensors_are_not_real_is_not_kept():
