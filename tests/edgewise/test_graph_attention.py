@@ -9,78 +9,40 @@ from torch_geometric.nn import TransformerConv
 
 import edgewise
 from edgewise import AttentionGraph, GraphAttention, bipartite, complete, from_pyg, from_torch, to_torch
-from support import assert_equal_as_stated
+from support import attention_formula
 
 
-def test_equal_to_multihead_attention_of_pytorch():
-    graph, bias = complete([4, 4]), torch.randn(32, 2, requires_grad=True)
-    theirs, x = nn.MultiheadAttention(6, 2, batch_first=True), torch.randn(8, 6, requires_grad=True)
-    for parameter in theirs.parameters():
-        nn.init.normal_(parameter, std=0.5)
-    layer = from_torch(theirs, engine="csr")
-    assert layer.engine == "csr"
-    added = graph.to_matrix(bias)  # [heads, 8, 8]
-    blocks = torch.stack([added[:, :4, :4], added[:, 4:, 4:]]).flatten(0, 1)
-    rows = x.view(2, 4, 6)
-    expected, _ = theirs(rows, rows, rows, attn_mask=blocks)
-    actual = layer(graph, x, edge_bias=bias)
-    assert_equal_as_stated(actual, expected.reshape(8, 6).double())
-    upstream = torch.randn_like(actual)
-    found = torch.autograd.grad(actual, [x, bias], upstream)
-    reference = torch.autograd.grad(expected.reshape(8, 6), [x, bias], upstream)
-    for gradient, other in zip(found, reference, strict=True):
-        torch.testing.assert_close(gradient, other, atol=1e-5, rtol=1e-4)
-
-
-@pytest.mark.parametrize("norm_first", [True, False])
-@pytest.mark.parametrize("activation", ["relu", "gelu"])
-def test_equal_to_an_encoder_of_pytorch_on_padded_sentences(norm_first, activation):
-    torch.manual_seed(0)
-    options = {"batch_first": True, "norm_first": norm_first}
-    layer = nn.TransformerEncoderLayer(8, 2, 16, 0.0, activation, **options)
-    theirs = nn.TransformerEncoder(layer, 2, nn.LayerNorm(8) if norm_first else None, False)
-    for parameter in theirs.double().parameters():
-        nn.init.normal_(parameter, std=0.3)
-    ours, lengths = from_torch(theirs), torch.tensor([3, 1, 5])
-    x, padding = torch.randn(3, 5, 8).double(), torch.arange(5) >= lengths[:, None]
-    expected = theirs(x, src_key_padding_mask=padding)[~padding]
-    actual = ours(AttentionGraph.from_lengths(lengths), x[~padding])
-    torch.testing.assert_close(actual, expected, atol=1e-12, rtol=1e-10)
-    (actual**2).sum().backward()
-    (expected**2).sum().backward()
-    for mine, other in zip(ours.layers, theirs.layers, strict=True):
-        parts = (mine.self_attn.query, mine.self_attn.key, mine.self_attn.value)
-        found = [torch.cat([part.weight.grad for part in parts]), mine.linear1.weight.grad]
-        wanted = [other.self_attn.in_proj_weight.grad, other.linear1.weight.grad]
-        torch.testing.assert_close(found, wanted, atol=1e-10, rtol=1e-8)
+def assert_same_parameters(found, expected):
+    torch.testing.assert_close(found.state_dict(), expected.state_dict())
+    assert [x.requires_grad for x in found.parameters()] == [x.requires_grad for x in expected.parameters()]
 
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("kind", [nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder])
-def test_what_came_from_pytorch_goes_back(kind, bias):
+def test_what_comes_from_pytorch_is_the_same_on_graphs_and_goes_back(kind, bias):
     theirs = nn.MultiheadAttention(8, 2, 0.1, bias, batch_first=True)
     if kind is not nn.MultiheadAttention:
         theirs = nn.TransformerEncoderLayer(8, 2, 16, 0.1, "gelu", bias=bias, batch_first=True)
     if kind is nn.TransformerEncoder:
-        theirs = nn.TransformerEncoder(theirs, 2, enable_nested_tensor=False)
+        theirs = nn.TransformerEncoder(theirs, 2, nn.LayerNorm(8), enable_nested_tensor=False)
     for number, parameter in enumerate(theirs.parameters()):
         nn.init.normal_(parameter).requires_grad_(number % 2 == 1)
-    again = to_torch(from_torch(theirs.eval()))
-    assert [x.requires_grad for x in again.parameters()] == [x.requires_grad for x in theirs.parameters()]
+    ours = from_torch(theirs.eval(), engine="csr")
+    assert {m.engine for m in ours.modules() if isinstance(m, GraphAttention)} == {"csr"}
+    again = to_torch(ours)
+    assert_same_parameters(again, theirs)
     assert repr(again) == repr(theirs)
     assert {m.dropout for m in again.modules() if isinstance(m, nn.MultiheadAttention)} == {0.1}
     assert not again.training
-    torch.testing.assert_close(again.state_dict(), theirs.state_dict())
     x = torch.randn(2, 5, 8)
     arguments = (x, x, x) if kind is nn.MultiheadAttention else (x,)
-    torch.testing.assert_close(again(*arguments), theirs(*arguments))
+    expected = theirs(*arguments)
+    torch.testing.assert_close(again(*arguments), expected)
     with torch.no_grad():  # by PyTorch's fast path
         torch.testing.assert_close(again(*arguments), theirs(*arguments))
-    wide = nn.MultiheadAttention(8, 2, kdim=6, vdim=6)
-    wide.k_proj_weight.requires_grad_(False)
-    again = to_torch(from_torch(wide))
-    torch.testing.assert_close(again.state_dict(), wide.state_dict())
-    assert [x.requires_grad for x in again.parameters()] == [x.requires_grad for x in wide.parameters()]
+    expected = expected[0] if kind is nn.MultiheadAttention else expected
+    found = ours(complete([5, 5]), x.flatten(0, 1))
+    torch.testing.assert_close(found, expected.flatten(0, 1), atol=1e-5, rtol=1e-4)
 
 
 def test_parts_stay_in_their_mode_and_what_is_there_twice_stays_one():
@@ -98,11 +60,13 @@ def test_parts_stay_in_their_mode_and_what_is_there_twice_stays_one():
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_attention_to_a_context_of_another_width_comes_from_pytorch(bias):
+def test_attention_to_a_context_of_another_width_comes_from_pytorch_and_goes_back(bias):
     theirs = nn.MultiheadAttention(8, 2, kdim=6, vdim=6, bias=bias)
-    x, context = torch.randn(4, 8), torch.randn(5, 6)
-    actual = from_torch(theirs)(bipartite(5, 4), x, context)
+    theirs.k_proj_weight.requires_grad_(False)
+    ours, x, context = from_torch(theirs), torch.randn(4, 8), torch.randn(5, 6)
+    actual = ours(bipartite(5, 4), x, context)
     torch.testing.assert_close(actual, theirs(x, context, context)[0], atol=1e-5, rtol=1e-4)
+    assert_same_parameters(to_torch(ours), theirs)
 
 
 TWINS = [
@@ -137,23 +101,31 @@ def test_equal_to_a_model_of_pyg(settings_, two_sets):
         z = layer(graph, z, context, edge_attr=edges)
     torch.testing.assert_close(z, y, atol=1e-5, rtol=1e-5)
     inputs = [given for given in (x, context, edges) if given is not None]
-    names = [
-        (getattr(layer, ours), getattr(conv, theirs))
+    pairs = [
+        (mine, conv.get_parameter(f"lin_{name}"))
         for conv, layer in zip(convs, layers, strict=True)
-        for ours, theirs in zip(
-            ("query", "key", "value", "edge", "skip"),
-            ("lin_query", "lin_key", "lin_value", "lin_edge", "lin_skip"),
-            strict=True,
-        )
-        if getattr(layer, ours) is not None
+        for name, mine in layer.named_parameters()
     ]
-    pairs = [(a.weight, b.weight) for a, b in names]
-    pairs += [(a.bias, b.bias) for a, b in names if a.bias is not None]
     upstream = torch.randn_like(y)
-    found = torch.autograd.grad(z, inputs + [mine for mine, _ in pairs], upstream)
-    expected = torch.autograd.grad(y, inputs + [its for _, its in pairs], upstream)
-    for gradient, reference in zip(found, expected, strict=True):
-        torch.testing.assert_close(gradient, reference, atol=1e-5, rtol=1e-5)
+    gradients = (
+        torch.autograd.grad(output, inputs + [pair[side] for pair in pairs], upstream)
+        for side, output in enumerate((z, y))
+    )
+    torch.testing.assert_close(*gradients, atol=1e-5, rtol=1e-5)
+
+
+def formula_of(layer, graph, x, context, edge_attr, edge_bias=None):
+    """Output and weights of a layer whose heads have two numbers."""
+    q, k, v = (
+        each(states).unflatten(1, (-1, 2))
+        for each, states in ((layer.query, x), (layer.key, context), (layer.value, context))
+    )
+    known = {
+        "edge_proj": layer.edge(torch.eye(edge_attr.shape[1])).unflatten(1, (-1, 2)),
+        "scale": layer.scale,
+    }
+    heads, weights = attention_formula(graph, q, k, v, edge_attr=edge_attr, edge_bias=edge_bias, **known)
+    return layer.out(heads.flatten(1)), weights
 
 
 @pytest.mark.parametrize("across", [False, True])
@@ -170,15 +142,9 @@ def test_leading_dimensions_share_the_graph_and_weights_can_be_asked_for(across)
     assert [x.shape[1:] for x in nobody] == [output.shape[1:], weights.shape[1:]]
     nobody[0].sum().backward()
     for i, j in ((0, 0), (1, 2)):
-        one = layer(
-            graph, query[i, j], None if context is None else context[i, j], **on_edges, need_weights=True
-        )
-        torch.testing.assert_close(one, (output[i, j], weights[i, j]))
-    x, sent = query[1, 2], query[1, 2] if context is None else context[1, 2]
-    values = layer.value(sent).unflatten(-1, (2, 2)).repeat_interleave(2, 1)[graph.src]
-    values = values + layer.edge(on_edges["edge_attr"]).unflatten(-1, (4, 2))
-    heads = torch.zeros(6, 4, 2).index_add(0, graph.dst, weights[1, 2][..., None] * values)
-    torch.testing.assert_close(layer.out(heads.flatten(1)) + layer.skip(x), output[1, 2])
+        x, sent = query[i, j], query[i, j] if context is None else context[i, j]
+        expected, shares = formula_of(layer, graph, x, sent, **on_edges)
+        torch.testing.assert_close((output[i, j], weights[i, j]), (expected + layer.skip(x), shares))
     on_edges["edge_bias"] = torch.randn(graph.num_edges, 24)
     with pytest.raises(ValueError, match=r"edge_bias must be \[E, h\] = \[\d+, 4\], got \[\d+, 24\]"):
         layer(graph, query, context, **on_edges)
@@ -228,9 +194,9 @@ def changed(module, part=""):
     return module
 
 
-def hooked(linear):
-    linear.register_forward_hook(lambda m, x, y: 2 * y)
-    return linear
+def with_message_hook(conv):
+    conv.register_message_forward_hook(lambda *given: None)
+    return conv
 
 
 def adapted(dropout, bias=False):
@@ -291,7 +257,7 @@ def mapped(edge):
         (lambda: from_pyg(changed(TransformerConv(4, 2))), TypeError, "must be a plain TransformerConv"),
         (lambda: mapped(nn.Linear(2, 4)), ValueError, "must be an nn.Linear .* without bias"),
         (lambda: mapped(nn.Sequential(nn.Linear(2, 4, bias=False))), ValueError, "must be an nn.Linear"),
-        (lambda: mapped(hooked(nn.Linear(2, 4, bias=False))), ValueError, "dropout or hooks.*edge_bias"),
+        (lambda: mapped(changed(nn.Linear(2, 4, bias=False))), ValueError, "dropout or hooks.*edge_bias"),
         (lambda: mapped(adapted(0.0, bias=True)), ValueError, "without bias"),
         (lambda: mapped(adapted(0.1)), ValueError, "LoRA are fine. without bias, dropout or hooks"),
         (lambda: to_torch(changed(GraphAttention(4, 2), "value")), TypeError, "value must be a plain Linear"),
@@ -299,6 +265,7 @@ def mapped(edge):
         (lambda: plain(three, torch.nested.nested_tensor([GOOD])), TypeError, r"torch\.cat\(query\.unbind"),
         (lambda: plain(three, GOOD.to_sparse()), TypeError, "dense tensor, .* layout torch.sparse_coo"),
         (lambda: plain(three, GOOD.to(torch.float8_e4m3fn)), TypeError, "got torch.float8"),
+        (lambda: from_pyg(with_message_hook(TransformerConv(4, 2))), TypeError, "hooked, and what it does"),
         (lambda: from_pyg(TransformerConv(-1, 2)), ValueError, "does not know its widths yet"),
     ],
 )
@@ -311,21 +278,9 @@ def test_bad_input(make, error, message):
 def test_a_changed_map_of_edges_is_what_its_edges_get(make):
     layer, x, attr = GraphAttention(4, 2, edge_dim=2), torch.randn(5, 4), torch.randn(25, 2)
     layer.edge = make(layer.edge)
-    for engine in ("csr", "scatter"):
-        layer.engine = engine
-        q, k, v = (f(x).unflatten(1, (2, 2)) for f in (layer.query, layer.key, layer.value))
-        extra, graph = layer.edge(attr).unflatten(1, (2, 2)), complete(5)
-        scores = (q[graph.dst] * (k[graph.src] + extra)).sum(-1) / 2**0.5
-        shares = edgewise.propagation.softmax_over_in_edges(graph, scores)
-        sums = torch.zeros(5, 2, 2).index_add(0, graph.dst, shares[..., None] * (v[graph.src] + extra))
-        torch.testing.assert_close(layer(graph, x, edge_attr=attr), layer.out(sums.flatten(1)))
-
-
-def test_message_hooks_of_pyg_are_not_lost():
-    conv = TransformerConv(4, 2)
-    conv.register_message_forward_hook(lambda *given: None)
-    with pytest.raises(TypeError, match="hooked, and what it does would be lost"):
-        from_pyg(conv)
+    for layer.engine in ("csr", "scatter"):
+        expected, _ = formula_of(layer, complete(5), x, x, attr)
+        torch.testing.assert_close(layer(complete(5), x, edge_attr=attr), expected)
 
 
 def test_a_layer_from_pyg_is_in_the_mode_of_the_one_it_comes_from():

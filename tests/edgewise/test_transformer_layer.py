@@ -16,15 +16,20 @@ def test_it_is_pytorchs_under_a_mask_with_all_gradients(graph, num_heads, norm_f
     activation = torch.nn.functional.gelu if norm_first else torch.nn.functional.relu
     layer = uneven(GraphTransformerLayer(6, num_heads, 10, activation=activation, norm_first=norm_first))
     theirs, again = to_torch(layer), from_torch(to_torch(layer))
-    mask, x = graph.to_mask(), torch.randn(graph.num_src, 6, dtype=torch.float64, requires_grad=True)
-    there = mask.any(1)
-    found = layer(graph, x)
-    expected = theirs(x[None], ~mask & there[:, None])[0]  # one that attends to nothing would give NaN
+    mask, there = graph.to_mask(), graph.to_mask().any(1)
+    x, bias = (
+        torch.randn(shape, dtype=torch.float64, requires_grad=True)
+        for shape in ((graph.num_src, 6), (graph.num_edges, num_heads))
+    )
+    found = layer(graph, x, edge_bias=bias)
+    # One that attends to nothing would give NaN there.
+    hidden = graph.to_matrix(bias).masked_fill(~mask & there[:, None], -torch.inf)
+    expected = theirs(x[None], hidden)[0]
     assert_equal_as_stated(found[there], expected[there])
-    assert torch.equal(again(graph, x), found)
+    assert torch.equal(again(graph, x, edge_bias=bias), found)
     upstream = torch.randn_like(found) * there[:, None]
     ours, others = (
-        torch.autograd.grad(y, (x, m.linear1.weight, m.norm1.weight), upstream)
+        torch.autograd.grad(y, (x, bias, m.linear1.weight, m.norm1.weight), upstream, materialize_grads=True)
         for y, m in ((found, layer), (expected, theirs))
     )
     for mine, reference in zip(ours, others, strict=True):
