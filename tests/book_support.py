@@ -14,6 +14,7 @@ from attention_on_edges.models.transformer import make_model
 from attention_on_edges.pool import GraphPool
 from attention_on_edges.runs import Experiment, ModelConfig
 from attention_on_edges.studies.twins import in_matrices
+from attention_on_edges.tasks import TranslationDataset
 from attention_on_edges.training import TrainingConfig
 
 VOCAB = 11
@@ -153,52 +154,12 @@ def dropped_and_doubled(model, continue_):
     return states, model.hidden(batch).view(3, 6, -1)[:, -1]
 
 
-class SortingData:
-    """Letters to put in order, as ids: no more than a trainer needs of its data.
-
-    Ids 0 to 2 are start, end and padding.
-    """
-
-    vocab_size, pad_id, epoch = 7, 2, 1
+class SortingData(TranslationDataset):
+    """Letters to put in order, few of them."""
 
     def __init__(self, seed=0):
-        self.splits, self._generator = {}, np.random.default_rng(seed)
+        generator, splits = np.random.default_rng(seed), {}
         for mode, size in (("train", 44), ("valid", 10)):
-            lengths = self._generator.integers(1, 9, size)
-            self.splits[mode] = [self._generator.integers(3, 7, n).tolist() for n in lengths]
-
-    @property
-    def order_state(self):
-        return self._generator.bit_generator.state
-
-    @order_state.setter
-    def order_state(self, state):
-        self._generator.bit_generator.state = state
-
-    def __call__(self, graph_pool, mode="train", batch_size=8, device="cpu", *, share=(0, 1)):
-        order = self._order(mode)
-        chosen = [order[first : first + batch_size] for first in range(0, len(order), batch_size)]
-        return self._batches(graph_pool, mode, chosen, device, share)
-
-    def by_tokens(
-        self, graph_pool, mode="train", batch_tokens=64, bucketed=False, device="cpu", share=(0, 1)
-    ):
-        chosen, room = [], 0
-        for number in self._order(mode):
-            length = len(self.splits[mode][number]) + 1
-            chosen, room = (chosen, room) if length <= room else ([*chosen, []], batch_tokens)
-            chosen[-1].append(number)
-            room -= length
-        return self._batches(graph_pool, mode, chosen, device, share)
-
-    def _order(self, mode):
-        count = len(self.splits[mode])
-        return self._generator.permutation(count).tolist() if mode == "train" else list(range(count))
-
-    def _batches(self, graph_pool, mode, chosen, device, share):
-        rank, size = share
-        for numbers in chosen:
-            own = numbers[rank::size] or numbers[:1]
-            sources = [self.splits[mode][number] for number in own]
-            batch = graph_pool(sources, [[0, *sorted(source), 1] for source in sources], device=device)
-            yield batch if numbers[rank::size] else replace(batch, stand_in=True)
+            sources = [generator.choice([*"abcd"], n).tolist() for n in generator.integers(1, 9, size)]
+            splits[mode] = [(source, sorted(source)) for source in sources]
+        super().__init__(splits, "abcd", seed)
