@@ -15,7 +15,8 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
 
-ROOT = Path(__file__).resolve().parents[1]
+from paths import ROOT
+
 HTML = ROOT / "_build" / "html"
 PAGES = [f"book/{page.name}" for page in sorted(HTML.glob("book/*.html"))]
 SCREEN = {"width": 1280, "height": 720}

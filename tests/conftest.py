@@ -8,7 +8,7 @@ import torch.distributed as dist
 from hypothesis import settings
 
 from edgewise.graphs import dgl_available, per_graph
-from places import ROOT
+from paths import ROOT
 
 os.environ["MPLBACKEND"] = "agg"
 if not torch.cuda.is_available():

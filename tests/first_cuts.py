@@ -16,7 +16,7 @@ from attention_on_edges.runs.study_results import Results
 from attention_on_edges.studies.cutting_edges import CutTranslation, prune
 from attention_on_edges.studies.measurements import digest_of_weights
 from browser import chromium
-from places import ROOT
+from paths import ROOT
 
 CARD = """body{margin:0;padding:24px 40px;font:20px/1.5 sans-serif;zoom:1.12}
 form,.chips,.on,.tools,.pointed,.lead{display:none !important}.claim{margin-bottom:18px !important}"""

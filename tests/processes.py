@@ -6,14 +6,11 @@ import socket
 import sys
 from functools import cache
 from multiprocessing import forkserver
-from pathlib import Path
 
 import pytest
 import torch
 
 from attention_on_edges.training.distributed import process_group
-
-ROOT = Path(__file__).resolve().parents[1]
 
 
 @cache

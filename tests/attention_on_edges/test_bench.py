@@ -23,7 +23,7 @@ from attention_on_edges.studies.training_speed import TRAININGS, padded_around
 from book_support import random_pairs, small_model
 from edgewise.graphs import complete, window
 from edgewise.propagation import propagate_attention
-from places import ROOT
+from paths import ROOT
 from support import random_fields
 
 

@@ -16,7 +16,7 @@ from attention_on_edges import corpora
 from attention_on_edges.corpora import File, fetch, gold_annotations, graph_data, tatoeba, text, wmt14
 from book_support import PLAIN, corpus_of, noisy
 from edgewise.validation import InputError
-from places import BOOK
+from paths import BOOK
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from attention_on_edges.figures import PALETTE, draw_graph, show_source, table
 from attention_on_edges.models.dense import greedy
 from attention_on_edges.models.transformer import Decoder
 from edgewise.graphs import bipartite, causal, complete
-from places import BOOK
+from paths import BOOK
 
 
 @pytest.fixture(autouse=True)

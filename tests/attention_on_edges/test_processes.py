@@ -17,7 +17,8 @@ from attention_on_edges.cli import app as cli
 from attention_on_edges.pool import GraphPool
 from attention_on_edges.tasks import TranslationDataset
 from book_support import FEW, TINY_COPY
-from processes import ROOT, free_port, process, set_role
+from paths import ROOT
+from processes import free_port, process, set_role
 
 pairs = st.lists(st.integers(1, 9), min_size=1, max_size=30)
 

@@ -13,7 +13,7 @@ import yaml
 
 import site_files
 from browser import HTML, LOOKS, PAGES, PHONE, SCREEN, served
-from places import BOOK, ROOT
+from paths import BOOK, ROOT
 
 # A page with its images and data; the files that all pages share, the theme's and MathJax's, apart.
 MOST_BYTES = 1_000_000

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 
-from places import ROOT
+from paths import ROOT
 
 FAILS = "print('== FAILURES ==\\nwhy\\nFAILED tests/a.py::test_b[c d] - assert 0'); raise SystemExit(1)"
 

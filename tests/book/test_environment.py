@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from assemble_pages import names
-from places import BOOK, ROOT
+from paths import BOOK, ROOT
 
 
 def project():

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 from assemble_pages import names
-from places import BOOK, ROOT
+from paths import BOOK, ROOT
 
 CODE = ROOT / "code"
 

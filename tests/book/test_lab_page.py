@@ -13,7 +13,7 @@ from torch import nn
 from attention_on_edges import lab as checks
 from attention_on_edges.lab import solutions
 from attention_on_edges.lab.checks import TASKS
-from places import BOOK
+from paths import BOOK
 
 PAGE = (BOOK / "lab.md").read_text(encoding="utf-8")
 

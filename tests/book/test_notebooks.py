@@ -12,7 +12,7 @@ import yaml
 import assemble_pages
 import contents
 import write_notebooks
-from places import BOOK, ROOT
+from paths import BOOK, ROOT
 
 PAGES = write_notebooks.chapters()
 ADDRESS = write_notebooks.ADDRESS

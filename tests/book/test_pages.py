@@ -9,7 +9,7 @@ from importlib import import_module
 import pytest
 from myst_parser.mdit_to_docutils.base import default_slugify
 
-from places import BOOK, ROOT
+from paths import BOOK, ROOT
 
 
 def code_names():

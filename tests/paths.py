@@ -1,4 +1,4 @@
-"""Where things are in the repository."""
+"""Where the repository and its book are."""
 
 from pathlib import Path
 
