@@ -110,6 +110,21 @@ def trees(draw, max_words=20):
     return heads
 
 
+def refusals(*cases, model=None):
+    """Return a test that each call is refused: its error, if that is no ``ValueError``, and the message.
+
+    Calls take what ``model`` makes, if it is given.
+    """
+
+    @pytest.mark.parametrize("case", cases, ids=[case[-1] for case in cases])
+    def test(case):
+        call, message = case[0], case[-1]
+        with pytest.raises(case[1] if len(case) == 3 else ValueError, match=message):
+            call() if model is None else call(model())
+
+    return test
+
+
 def random_fields(graph, heads, width, dtype=torch.float32, seed=0):
     """q, k, v for a graph, from a seed of their own."""
     generator = torch.Generator().manual_seed(seed)

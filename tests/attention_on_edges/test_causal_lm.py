@@ -14,6 +14,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from attention_on_edges.decoding import KeyValueCache, continue_texts
 from attention_on_edges.models.causal_lm import CausalLM, CausalLMConfig
 from edgewise.graphs import causal, prefix_lm, sinks
+from support import refusals
 
 SIZES = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
 LLAMA = {"vocab_size": 40, "num_key_value_heads": 2, **SIZES}
@@ -166,23 +167,18 @@ def with_nan(module):
         module.weight.data.fill_(torch.nan)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda m: prefix_lm([3], [4]), "each text needs a prefix within it"),
-        (lambda m: sinks([3], 0, 1), "width must be at least 1, got 0"),
-        (lambda m: replace(SMALL, num_kv_heads=3), r"num_heads \(4\) must be divisible by"),
-        (lambda m: replace(SMALL, num_heads=3), r"dim_model \(16\) must be divisible by"),
-        (lambda m: replace(SMALL, dim_head=3), "even width of heads, got 3"),
-        (lambda m: replace(SMALL, eps=-1.0), r"eps must be above 0, got -1\.0"),
-        (lambda m: m(*m.pack([[30]])), r"ids must lie in 0\.\.29, got 30"),
-        (lambda m: m(torch.tensor([1]), causal([2]), torch.tensor([0])), r"must be \[2\]"),
-        (lambda m: continue_texts(m, [[]], 2), "each text must have at least one token"),
-        (lambda m: continue_texts(m, [[1]], 2, eos_id=[1, 10**6]), "eos_id must lie in 0"),
-        (lambda m: continue_texts(m.apply(with_nan), [[1]], 3), "are not numbers"),
-        (lambda m: KeyValueCache(m, 2, 2).extend([[1]]), r"room for \[2, 2\] tokens, got \[1\]"),
-    ],
+test_bad_input = refusals(
+    (lambda m: prefix_lm([3], [4]), "each text needs a prefix within it"),
+    (lambda m: sinks([3], 0, 1), "width must be at least 1, got 0"),
+    (lambda m: replace(SMALL, num_kv_heads=3), r"num_heads \(4\) must be divisible by"),
+    (lambda m: replace(SMALL, num_heads=3), r"dim_model \(16\) must be divisible by"),
+    (lambda m: replace(SMALL, dim_head=3), "even width of heads, got 3"),
+    (lambda m: replace(SMALL, eps=-1.0), r"eps must be above 0, got -1\.0"),
+    (lambda m: m(*m.pack([[30]])), r"ids must lie in 0\.\.29, got 30"),
+    (lambda m: m(torch.tensor([1]), causal([2]), torch.tensor([0])), r"must be \[2\]"),
+    (lambda m: continue_texts(m, [[]], 2), "each text must have at least one token"),
+    (lambda m: continue_texts(m, [[1]], 2, eos_id=[1, 10**6]), "eos_id must lie in 0"),
+    (lambda m: continue_texts(m.apply(with_nan), [[1]], 3), "are not numbers"),
+    (lambda m: KeyValueCache(m, 2, 2).extend([[1]]), r"room for \[2, 2\] tokens, got \[1\]"),
+    model=lambda: CausalLM(SMALL).eval(),
 )
-def test_bad_input(call, message, model):
-    with pytest.raises(ValueError, match=message):
-        call(model)

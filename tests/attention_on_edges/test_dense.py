@@ -2,7 +2,6 @@
 
 import warnings
 
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +11,7 @@ from attention_on_edges.models.transformer import make_model
 from attention_on_edges.pool import GraphPool
 from attention_on_edges.studies.twins import share_layers
 from book_support import VOCAB, random_pairs, small_model
-from support import assert_equal_as_stated
+from support import assert_equal_as_stated, refusals
 
 pool = GraphPool()
 ragged = st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=4)
@@ -74,15 +73,10 @@ def test_greedy_decodes_the_most_probable_token_each_time_and_reads_it():
     assert {len(row) < 9 for row in expected} == {True, False}, "one row ends, one is cut off"
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda m: dense.hidden(m, IDS + VOCAB, IDS), rf"token id must lie in 0\.\.{VOCAB - 1}"),
-        (lambda m: dense.hidden(m, IDS, IDS, [2, 1]), "one length per row: 1 rows, 2 lengths"),
-        (lambda m: dense.greedy(m, IDS, VOCAB, 1, 3), rf"sos_id must lie in 0\.\.{VOCAB - 1}"),
-        (lambda m: dense.greedy(m, IDS, 0, 1, 0), "max_len must be at least 1, got 0"),
-    ],
+test_bad_input = refusals(
+    (lambda m: dense.hidden(m, IDS + VOCAB, IDS), rf"token id must lie in 0\.\.{VOCAB - 1}"),
+    (lambda m: dense.hidden(m, IDS, IDS, [2, 1]), "one length per row: 1 rows, 2 lengths"),
+    (lambda m: dense.greedy(m, IDS, VOCAB, 1, 3), rf"sos_id must lie in 0\.\.{VOCAB - 1}"),
+    (lambda m: dense.greedy(m, IDS, 0, 1, 0), "max_len must be at least 1, got 0"),
+    model=small_model,
 )
-def test_bad_input(call, message):
-    with pytest.raises(ValueError, match=message):
-        call(small_model())

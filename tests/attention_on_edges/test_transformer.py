@@ -14,7 +14,7 @@ from attention_on_edges.pool import GraphPool
 from book_support import VOCAB, random_pairs, small_model
 from edgewise.graphs import AttentionGraph
 from edgewise.propagation import ENGINES
-from support import assert_equal_as_stated
+from support import assert_equal_as_stated, refusals
 
 lengths = st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=4)
 pool = GraphPool()
@@ -90,20 +90,15 @@ def test_a_shared_matrix_is_one_parameter_under_three_names_drawn_as_an_embeddin
     assert model.generator.proj.weight.std().item() == pytest.approx(1 / 16, rel=0.1)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda m: make_model(5, 5, N=0), "N must be at least 1, got 0"),
-        (lambda m: make_model(5, 5, engine="fast"), "engine must be one of 'auto', .*; got 'fast'"),
-        (lambda m: make_model(0, 5), "src_vocab must be at least 1, got 0"),
-        (lambda m: make_model(6, 5, 1, shared=True), "one vocabulary, got src_vocab 6 and tgt_vocab 5"),
-        (lambda m: setattr(m, "engine", "slow") or m(pool([[1]], [[0, 1]])), "engine must be .* 'slow'"),
-        (lambda m: m.encoder.pre_func(2), r"i must lie in 0\.\.1, got 2"),
-        (lambda m: m.encoder.post_func(-1), "i must be at least 0, got -1"),
-        (lambda m: m.decoder.pre_func(0, "q", 2), r"l must be 0 .* or 1 .*, got 2"),
-        (lambda m: m(pool([[VOCAB]], [[0, 1]])), rf"token id must lie in 0\.\.{VOCAB - 1}, got {VOCAB}"),
-    ],
+test_bad_input = refusals(
+    (lambda m: make_model(5, 5, N=0), "N must be at least 1, got 0"),
+    (lambda m: make_model(5, 5, engine="fast"), "engine must be one of 'auto', .*; got 'fast'"),
+    (lambda m: make_model(0, 5), "src_vocab must be at least 1, got 0"),
+    (lambda m: make_model(6, 5, 1, shared=True), "one vocabulary, got src_vocab 6 and tgt_vocab 5"),
+    (lambda m: setattr(m, "engine", "slow") or m(pool([[1]], [[0, 1]])), "engine must be .* 'slow'"),
+    (lambda m: m.encoder.pre_func(2), r"i must lie in 0\.\.1, got 2"),
+    (lambda m: m.encoder.post_func(-1), "i must be at least 0, got -1"),
+    (lambda m: m.decoder.pre_func(0, "q", 2), r"l must be 0 .* or 1 .*, got 2"),
+    (lambda m: m(pool([[VOCAB]], [[0, 1]])), rf"token id must lie in 0\.\.{VOCAB - 1}, got {VOCAB}"),
+    model=small_model,
 )
-def test_bad_input(call, message):
-    with pytest.raises(ValueError, match=message):
-        call(small_model())

@@ -9,7 +9,7 @@ from torch_geometric.nn import TransformerConv
 
 import edgewise
 from edgewise import AttentionGraph, GraphAttention, bipartite, complete, from_pyg, from_torch, to_torch
-from support import attention_formula
+from support import attention_formula, refusals
 
 
 def assert_same_parameters(found, expected):
@@ -213,65 +213,55 @@ def mapped(edge):
     return layer(complete(3), torch.ones(3, 4), edge_attr=torch.ones(9, 2))
 
 
-@pytest.mark.parametrize(
-    ("make", "error", "message"),
-    [
-        (lambda: GraphAttention(6, 4), ValueError, r"dim_model \(6\) must be divisible by num_heads \(4\)"),
-        (lambda: GraphAttention(6, 2, output="sum"), ValueError, "output must be one of 'project', 'concat'"),
-        (lambda: GraphAttention(6, 2, engine="fast"), ValueError, "engine must be one of 'auto'.*got 'fast'"),
-        (lambda: plain(3, GOOD), TypeError, "graph must be an AttentionGraph, got int"),
-        (lambda: plain(three, GOOD[:2]), ValueError, r"query must be \[3, 6\] for this graph and layer"),
-        (lambda: plain(three, GOOD.double()), ValueError, "query must be torch.float32 as the layer's"),
-        (lambda: plain(three, GOOD, GOOD), ValueError, "one set of tokens, but context was given"),
-        (lambda: plain(bipartite(2, 3), GOOD), ValueError, "two sets of tokens, but context was not given"),
-        (lambda: plain(three, GOOD, edge_attr=torch.zeros(9, 1)), ValueError, "made with edge_dim=None"),
-        (lambda: featured(three, GOOD), ValueError, "made with edge_dim=2: edge_attr is needed"),
-        (lambda: featured(three, GOOD, edge_attr=torch.zeros(8, 2)), ValueError, "edge_attr must be"),
-        (lambda: plain(three, GOOD, edge_bias=torch.zeros(9, 1)), ValueError, r"bias must be .* \[9, 2\]"),
-        (lambda: plain(three, GOOD, edge_bias=torch.zeros(2, 9)), ValueError, "transpose it"),
-        (lambda: plain(three, GOOD, edge_bias=torch.zeros(3, 3)), ValueError, r"graph\.gather\(matrix\)"),
-        (lambda: plain(bipartite(3, 2), GOOD, GOOD[:2]), ValueError, "the two sides are swapped"),
-        (lambda: plain(PACKED, torch.zeros(2, 2, 6)), ValueError, "packed, without padding"),
-        (lambda: plain(PACKED, torch.zeros(2, 4, 6)), ValueError, "packed, without padding"),
-        (lambda: plain(three, GOOD[None], edge_bias=torch.zeros(2, 3, 3)), ValueError, "edge_bias must be"),
-        (lambda: featured(three, GOOD, edge_attr=torch.zeros(9, 3)), ValueError, r"\[E, 2\], a row per edge"),
-        (lambda: featured(three, GOOD, edge_attr=[1.0]), TypeError, "edge_attr must be a floating"),
-        (lambda: plain(bipartite(3, 2), GOOD[:2], GOOD[:2]), ValueError, r"context must be .* got \[2, 6\]$"),
-        (lambda: GraphAttention(6, 2, dim_context=5)(three, GOOD), ValueError, r"query must be \[3, 5\]"),
-        (lambda: to_torch(nn.Linear(2, 2)), TypeError, "or come from from_torch, got Linear"),
-        (lambda: to_torch(GraphAttention(4, 2, num_kv_heads=1)), ValueError, "has no such layer"),
-        (lambda: from_torch(nn.Linear(2, 2)), TypeError, "or nn.TransformerEncoder, got Linear"),
-        (lambda: from_torch(nn.MultiheadAttention(4, 2, add_zero_attn=True)), ValueError, "or add_zero_attn"),
-        (lambda: from_torch(nn.MultiheadAttention(4, 2, kdim=3)), ValueError, "kdim=3, vdim=4"),
-        (lambda: from_pyg(nn.Linear(2, 2)), TypeError, "must be a TransformerConv of PyG, got Linear"),
-        (lambda: from_pyg(TransformerConv(4, 2, beta=True)), ValueError, "beta=True has a gate"),
-        (
-            lambda: from_pyg(TransformerConv(4, 2, aggr="max")),
-            ValueError,
-            r"has aggr=MaxAggregation\(\) and flow",
-        ),
-        (lambda: from_torch(changed(nn.MultiheadAttention(4, 2), "out_proj")), TypeError, "would be lost"),
-        (lambda: from_torch(changed(nn.TransformerEncoderLayer(4, 2, 4), "self_attn")), TypeError, "hooked"),
-        (lambda: from_torch(changed(nn.TransformerEncoderLayer(4, 2, 4))), TypeError, "would be lost"),
-        (lambda: to_torch(changed(GraphAttention(4, 2))), TypeError, "must be a plain GraphAttention"),
-        (lambda: from_pyg(changed(TransformerConv(4, 2))), TypeError, "must be a plain TransformerConv"),
-        (lambda: mapped(nn.Linear(2, 4)), ValueError, "must be an nn.Linear .* without bias"),
-        (lambda: mapped(nn.Sequential(nn.Linear(2, 4, bias=False))), ValueError, "must be an nn.Linear"),
-        (lambda: mapped(changed(nn.Linear(2, 4, bias=False))), ValueError, "dropout or hooks.*edge_bias"),
-        (lambda: mapped(adapted(0.0, bias=True)), ValueError, "without bias"),
-        (lambda: mapped(adapted(0.1)), ValueError, "LoRA are fine. without bias, dropout or hooks"),
-        (lambda: to_torch(changed(GraphAttention(4, 2), "value")), TypeError, "value must be a plain Linear"),
-        (lambda: from_pyg(changed(TransformerConv(4, 2), "lin_key")), TypeError, "must be a plain Linear"),
-        (lambda: plain(three, torch.nested.nested_tensor([GOOD])), TypeError, r"torch\.cat\(query\.unbind"),
-        (lambda: plain(three, GOOD.to_sparse()), TypeError, "dense tensor, .* layout torch.sparse_coo"),
-        (lambda: plain(three, GOOD.to(torch.float8_e4m3fn)), TypeError, "got torch.float8"),
-        (lambda: from_pyg(with_message_hook(TransformerConv(4, 2))), TypeError, "hooked, and what it does"),
-        (lambda: from_pyg(TransformerConv(-1, 2)), ValueError, "does not know its widths yet"),
-    ],
+test_bad_input = refusals(
+    (lambda: GraphAttention(6, 4), r"dim_model \(6\) must be divisible by num_heads \(4\)"),
+    (lambda: GraphAttention(6, 2, output="sum"), "output must be one of 'project', 'concat'"),
+    (lambda: GraphAttention(6, 2, engine="fast"), "engine must be one of 'auto'.*got 'fast'"),
+    (lambda: plain(3, GOOD), TypeError, "graph must be an AttentionGraph, got int"),
+    (lambda: plain(three, GOOD[:2]), r"query must be \[3, 6\] for this graph and layer"),
+    (lambda: plain(three, GOOD.double()), "query must be torch.float32 as the layer's"),
+    (lambda: plain(three, GOOD, GOOD), "one set of tokens, but context was given"),
+    (lambda: plain(bipartite(2, 3), GOOD), "two sets of tokens, but context was not given"),
+    (lambda: plain(three, GOOD, edge_attr=torch.zeros(9, 1)), "made with edge_dim=None"),
+    (lambda: featured(three, GOOD), "made with edge_dim=2: edge_attr is needed"),
+    (lambda: featured(three, GOOD, edge_attr=torch.zeros(8, 2)), "edge_attr must be"),
+    (lambda: plain(three, GOOD, edge_bias=torch.zeros(9, 1)), r"bias must be .* \[9, 2\]"),
+    (lambda: plain(three, GOOD, edge_bias=torch.zeros(2, 9)), "transpose it"),
+    (lambda: plain(three, GOOD, edge_bias=torch.zeros(3, 3)), r"graph\.gather\(matrix\)"),
+    (lambda: plain(bipartite(3, 2), GOOD, GOOD[:2]), "the two sides are swapped"),
+    (lambda: plain(PACKED, torch.zeros(2, 2, 6)), "packed, without padding"),
+    (lambda: plain(PACKED, torch.zeros(2, 4, 6)), "packed, without padding"),
+    (lambda: plain(three, GOOD[None], edge_bias=torch.zeros(2, 3, 3)), "edge_bias must be"),
+    (lambda: featured(three, GOOD, edge_attr=torch.zeros(9, 3)), r"\[E, 2\], a row per edge"),
+    (lambda: featured(three, GOOD, edge_attr=[1.0]), TypeError, "edge_attr must be a floating"),
+    (lambda: plain(bipartite(3, 2), GOOD[:2], GOOD[:2]), r"context must be .* got \[2, 6\]$"),
+    (lambda: GraphAttention(6, 2, dim_context=5)(three, GOOD), r"query must be \[3, 5\]"),
+    (lambda: to_torch(nn.Linear(2, 2)), TypeError, "or come from from_torch, got Linear"),
+    (lambda: to_torch(GraphAttention(4, 2, num_kv_heads=1)), "has no such layer"),
+    (lambda: from_torch(nn.Linear(2, 2)), TypeError, "or nn.TransformerEncoder, got Linear"),
+    (lambda: from_torch(nn.MultiheadAttention(4, 2, add_zero_attn=True)), "or add_zero_attn"),
+    (lambda: from_torch(nn.MultiheadAttention(4, 2, kdim=3)), "kdim=3, vdim=4"),
+    (lambda: from_pyg(nn.Linear(2, 2)), TypeError, "must be a TransformerConv of PyG, got Linear"),
+    (lambda: from_pyg(TransformerConv(4, 2, beta=True)), "beta=True has a gate"),
+    (lambda: from_pyg(TransformerConv(4, 2, aggr="max")), r"has aggr=MaxAggregation\(\) and flow"),
+    (lambda: from_torch(changed(nn.MultiheadAttention(4, 2), "out_proj")), TypeError, "would be lost"),
+    (lambda: from_torch(changed(nn.TransformerEncoderLayer(4, 2, 4), "self_attn")), TypeError, "hooked"),
+    (lambda: from_torch(changed(nn.TransformerEncoderLayer(4, 2, 4))), TypeError, "would be lost"),
+    (lambda: to_torch(changed(GraphAttention(4, 2))), TypeError, "must be a plain GraphAttention"),
+    (lambda: from_pyg(changed(TransformerConv(4, 2))), TypeError, "must be a plain TransformerConv"),
+    (lambda: mapped(nn.Linear(2, 4)), "must be an nn.Linear .* without bias"),
+    (lambda: mapped(nn.Sequential(nn.Linear(2, 4, bias=False))), "must be an nn.Linear"),
+    (lambda: mapped(changed(nn.Linear(2, 4, bias=False))), "dropout or hooks.*edge_bias"),
+    (lambda: mapped(adapted(0.0, bias=True)), "without bias"),
+    (lambda: mapped(adapted(0.1)), "LoRA are fine. without bias, dropout or hooks"),
+    (lambda: to_torch(changed(GraphAttention(4, 2), "value")), TypeError, "value must be a plain Linear"),
+    (lambda: from_pyg(changed(TransformerConv(4, 2), "lin_key")), TypeError, "must be a plain Linear"),
+    (lambda: plain(three, torch.nested.nested_tensor([GOOD])), TypeError, r"torch\.cat\(query\.unbind"),
+    (lambda: plain(three, GOOD.to_sparse()), TypeError, "dense tensor, .* layout torch.sparse_coo"),
+    (lambda: plain(three, GOOD.to(torch.float8_e4m3fn)), TypeError, "got torch.float8"),
+    (lambda: from_pyg(with_message_hook(TransformerConv(4, 2))), TypeError, "hooked, and what it does"),
+    (lambda: from_pyg(TransformerConv(-1, 2)), "does not know its widths yet"),
 )
-def test_bad_input(make, error, message):
-    with pytest.raises(error, match=message):
-        make()
 
 
 @pytest.mark.parametrize("make", [weight_norm, lambda linear: adapted(0.0)], ids=["parametrised", "LoRA"])
