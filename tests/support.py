@@ -43,10 +43,22 @@ def attention_formula(
     return torch.cat(rows), torch.cat(weights)[torch.cat(order).argsort()]
 
 
-def assert_equal_as_stated(actual, reference):
-    """The book's meaning of equal: within 1e-5 * max(1, |reference|) of a float64 reference."""
-    bound = 1e-5 * max(1.0, float(reference.detach().abs().max())) if reference.numel() else 1e-5
-    torch.testing.assert_close(actual.double(), reference, atol=bound, rtol=0)
+def assert_equal_as_stated(actual, reference, inputs=(), others=None):
+    """The book's meaning of equal: within 1e-5 * max(1, |reference|), as a rule of a float64 reference.
+
+    So are the gradients of ``inputs`` under one gradient from above; ``others`` are the reference's, if it
+    has its own.
+    """
+    pairs, inputs = [(actual, reference)], list(inputs)
+    if inputs:
+        upstream = torch.randn(actual.shape, generator=torch.Generator().manual_seed(1))
+        sides = (actual, inputs), (reference, inputs if others is None else list(others))
+        gradients = (torch.autograd.grad(y, x, upstream.to(y), materialize_grads=True) for y, x in sides)
+        pairs += zip(*gradients, strict=True)
+    for found, expected in pairs:
+        found, expected = (x.detach().double().cpu() for x in (found, expected))
+        bound = 1e-5 * max(1.0, float(expected.abs().max())) if expected.numel() else 1e-5
+        torch.testing.assert_close(found, expected, atol=bound, rtol=0)
 
 
 def edges(graph):
@@ -186,12 +198,7 @@ def check_propagation(
     kept = dropout_factors(graph, heads * group, dropout, seed)
     expected, _ = attention_formula(graph, **doubles, factors=kept)
     assert (actual.shape, actual.device.type) == ((graph.num_dst, heads * group, d_v or width), device)
-    assert_equal_as_stated(actual.cpu(), expected)
-    upstream = torch.randn(expected.shape, generator=torch.Generator().manual_seed(1))
-    gradients = torch.autograd.grad(actual, [*fields.values()], upstream.to(device))
-    references = torch.autograd.grad(expected, [*doubles.values()], upstream.double(), materialize_grads=True)
-    for gradient, reference in zip(gradients, references, strict=True):
-        assert_equal_as_stated(gradient.cpu(), reference)
+    assert_equal_as_stated(actual, expected, fields.values(), doubles.values())
 
 
 class Operations(TorchDispatchMode):

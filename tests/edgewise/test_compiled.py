@@ -15,7 +15,7 @@ from edgewise.propagation.csr.pattern import edge_order, pattern_of
 from edgewise.propagation.fields import Fields, KernelFields, pack
 from edgewise.propagation.tiles import tile_plan
 from edgewise.propagation.tiles import tiles_engine as tiles
-from support import TRITON, random_fields
+from support import TRITON, assert_equal_as_stated, random_fields
 
 GRAPHS = {
     "window": lambda: window(90, 2, 2),
@@ -45,8 +45,7 @@ def test_a_layer_compiles_as_one_program(engine, graph, doubled):
     leaves = [*layer.parameters(), *given.values()]
     compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
     outputs = [run(graph, x, **given) for run in (layer, compiled)]  # the first makes the plan
-    torch.testing.assert_close(*outputs)
-    torch.testing.assert_close(*(torch.autograd.grad(y.square().sum(), leaves) for y in outputs))
+    assert_equal_as_stated(*outputs, leaves)
 
 
 def test_gradients_are_as_precise_where_backward_is_inside_of_autocast(graph):
@@ -143,7 +142,4 @@ def test_inductor_compiles_a_layer_for_packed_texts(tmp_path, monkeypatch, doubl
     compiled = torch.compile(layer, fullgraph=True, dynamic=True)
     for graph in packed(1, 3):
         x = torch.randn(graph.num_dst, 8)
-        outputs = [run(graph, x) for run in (layer, compiled)]
-        torch.testing.assert_close(*outputs)
-        leaves = list(layer.parameters())
-        torch.testing.assert_close(*(torch.autograd.grad(y.square().sum(), leaves) for y in outputs))
+        assert_equal_as_stated(layer(graph, x), compiled(graph, x), layer.parameters())
