@@ -112,6 +112,10 @@ def interval_graphs(draw):
     return graph
 
 
+any_graphs = st.one_of(edge_graphs(), interval_graphs())
+multigraphs = st.one_of(edge_graphs(multi=True), interval_graphs())
+
+
 @st.composite
 def trees(draw, max_words=20):
     """Heads of a random tree: each word but one hangs from a word that hangs in it already."""
@@ -145,7 +149,7 @@ def random_fields(graph, heads, width, dtype=torch.float32, seed=0):
     return [x.requires_grad_() for x in fields]
 
 
-def dropout_factors(graph, heads, dropout, seed=0):
+def dropout_mask(graph, heads, dropout, seed=0):
     """What dropout multiplies weights by when PyTorch's seed is ``seed``: [E, h], in float64."""
     torch.manual_seed(seed)
     return torch.empty(graph.num_edges, heads).bernoulli_(1 - dropout).double() / (1 - dropout)
@@ -195,7 +199,7 @@ def check_propagation(
     options = {"engine": engine, "dropout": dropout} if isinstance(engine, str) else {}
     attend = propagate_attention if isinstance(engine, str) else engine
     actual = attend(graph.to(device), **fields, **options)
-    kept = dropout_factors(graph, heads * group, dropout, seed)
+    kept = dropout_mask(graph, heads * group, dropout, seed)
     expected, _ = attention_formula(graph, **doubles, factors=kept)
     assert (actual.shape, actual.device.type) == ((graph.num_dst, heads * group, d_v or width), device)
     assert_equal_as_stated(actual, expected, fields.values(), doubles.values())

@@ -4,6 +4,7 @@ import copy
 import pickle
 from unittest import mock
 
+import networkx
 import numpy as np
 import pytest
 import torch
@@ -18,10 +19,9 @@ from edgewise.graphs import dgl as dgl_import
 from edgewise.graphs.dgl import dgl_available
 from edgewise.graphs.per_graph import per_graph
 from edgewise.propagation import ENGINES, plan_tiles
-from support import edge_graphs, edges, interval_graphs, refusals, sizes
+from support import any_graphs, edges, multigraphs, refusals, sizes
 
 counts, reach, tokens = st.integers(0, 8), st.integers(0, 4), st.integers(1, 6)
-graphs = st.one_of(edge_graphs(), interval_graphs())
 long = torch.tensor
 TWICE = AttentionGraph(long([1, 0, 1]), long([2, 0, 2]), 3)
 
@@ -60,7 +60,7 @@ def test_several_sizes_are_the_disjoint_union(lengths):
     )
 
 
-@given(st.lists(graphs.filter(lambda g: not g.self_attention), min_size=1, max_size=3))
+@given(st.lists(any_graphs.filter(lambda g: not g.self_attention), min_size=1, max_size=3))
 def test_a_batch_keeps_every_edge(graphs):
     expected, src, dst = [], 0, 0
     for graph in graphs:
@@ -70,7 +70,7 @@ def test_a_batch_keeps_every_edge(graphs):
     assert sides(batch(graphs)) == (src, dst, False)
 
 
-@given(st.one_of(edge_graphs(multi=True), interval_graphs()), st.data())
+@given(multigraphs, st.data())
 def test_parts_of_a_graph_are_parts_of_its_edges(graph, data):
     """In its order; those of a graph in intervals by sender, as ever."""
     pairs, n, m = edges(graph), graph.num_src, graph.num_dst
@@ -159,7 +159,7 @@ STATES = {
 
 
 @settings(max_examples=60)
-@given(graphs, st.sampled_from([*STATES]), st.sampled_from([*WAYS]), st.integers(0, 3))
+@given(any_graphs, st.sampled_from([*STATES]), st.sampled_from([*WAYS]), st.integers(0, 3))
 def test_nothing_that_is_written_into_what_a_graph_hands_out_changes_it(graph, state, way, number):
     """Some ways are not seen by versions of tensors."""
     layer, x = GraphAttention(4, 2), torch.randn(graph.num_src, 4)
@@ -251,7 +251,7 @@ def from_intervals(start, stop, n, same=False):
     return AttentionGraph.from_intervals(long(start), long(stop), n, self_attention=same)
 
 
-@given(graphs)
+@given(any_graphs)
 def test_it_travels_without_what_was_derived_from_it(graph):
     light, before = pickle.dumps(graph), edges(graph)
     plan_tiles(graph) if not graph.has_multi_edges else graph.has_multi_edges
@@ -262,28 +262,21 @@ def test_it_travels_without_what_was_derived_from_it(graph):
     assert (edges(again), sides(again), again.lengths) == (before, sides(graph), graph.lengths)
 
 
-@pytest.mark.parametrize(
-    ("name", "make", "given"),
-    [
-        ("causal", makers.global_tokens, [5, 1]),
-        ("causal", makers.random_links, [5, 1]),
-        ("causal", makers.dilated, [5, 1, 1]),
-        ("causal", makers.bigbird, [5, 1, 1, 1]),
-        ("causal", AttentionGraph.from_lengths, [[3]]),
-        ("causal", AttentionGraph.from_cu_seqlens, [[0, 3]]),
-        ("self_attention", AttentionGraph.from_intervals, [long([0]), long([1]), 1]),
-        ("self_loops", AttentionGraph.from_networkx, [complete(2).to_networkx()]),
-        ("skip", GraphAttention, [4, 2]),
-        ("bias", GraphAttention, [4, 2]),
-    ],
-)
-def test_a_flag_is_a_bool(name, make, given):
-    make(*given, **{name: True})
-    with pytest.raises(TypeError, match=f"{name} must be True or False, got 'no'"):
-        make(*given, **{name: "no"})
-
-
 test_bad_input = refusals(
+    (lambda: makers.global_tokens(5, 1, "no"), TypeError, "causal must be True or False"),
+    (lambda: makers.random_links(5, 1, causal="no"), TypeError, "causal must be True or False"),
+    (lambda: makers.dilated(5, 1, 1, "no"), TypeError, "causal must be True or False"),
+    (lambda: makers.bigbird(5, 1, 1, 1, causal="no"), TypeError, "causal must be True or False"),
+    (lambda: AttentionGraph.from_lengths([3], causal="no"), TypeError, "causal must be True or False"),
+    (lambda: AttentionGraph.from_cu_seqlens([0, 3], causal="no"), TypeError, "causal must be True or False"),
+    (lambda: from_intervals([0], [1], 1, "no"), TypeError, "self_attention must be True or False"),
+    (
+        lambda: AttentionGraph.from_networkx(networkx.Graph(), "no"),
+        TypeError,
+        "self_loops must be True or False",
+    ),
+    (lambda: GraphAttention(4, 2, skip="no"), TypeError, "skip must be True or False"),
+    (lambda: GraphAttention(4, 2, bias="no"), TypeError, "bias must be True or False"),
     (lambda: AttentionGraph.from_edge_index(long([[3], [1]]), (2, 4)), "they seem swapped"),
     (lambda: complete(2).select_receivers(long([[0]])), r"receivers must be a list, got \[1, 1\]"),
     (lambda: complete(-1), "sizes must be at least 0, got -1"),

@@ -11,34 +11,16 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from torch.autograd import forward_ad
 
-import edgewise
-from edgewise.graphs import (
-    AttentionGraph,
-    bigbird,
-    bipartite,
-    causal,
-    complete,
-    per_graph,
-    random_links,
-    window,
-)
-from edgewise.propagation import ENGINES, choice, operation, plan_tiles, prepare, propagate_attention
+from edgewise import AttentionGraph, bigbird, bipartite, causal, complete, propagate_attention, window
+from edgewise.graphs import per_graph, random_links
+from edgewise.propagation import ENGINES, attention_weights, choice, operation, plan_tiles, prepare
 from edgewise.propagation.fields import Fields
 from edgewise.propagation.tiles import tile_cuts
 from edgewise.propagation.tiles import tile_plan as planning
-from support import (
-    TRITON,
-    assert_equal_as_stated,
-    attention_formula,
-    check_propagation,
-    dropout_factors,
-    edge_graphs,
-    interval_graphs,
-    random_fields,
-    refusals,
-)
+from support import TRITON, any_graphs, dropout_mask, multigraphs, random_fields, refusals
+from support import attention_formula as formula
+from support import check_propagation as check
 
-graphs = st.one_of(edge_graphs(), interval_graphs())
 sparse = importlib.import_module("edgewise.propagation.csr.pattern")
 triton_engine = importlib.import_module("edgewise.propagation.triton.triton_engine")
 engines = pytest.mark.parametrize("engine", [*ENGINES, TRITON])
@@ -63,7 +45,7 @@ def way(request, monkeypatch):
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    st.one_of(edge_graphs(multi=True), interval_graphs()),
+    multigraphs,
     st.integers(1, 8),
     st.integers(1, 7),
     st.sampled_from([None, None, 10.0, 100.0]),
@@ -79,12 +61,12 @@ def test_equal_to_the_formula_on_any_graph(way, graph, heads, d, highest, seed, 
     if way == "tiles":
         assume(not graph.has_multi_edges)
         c = 0
-    check_propagation(graph, way, heads, d, highest, seed, bias, p, None if c else d_v, group, c)
+    check(graph, way, heads, d, highest, seed, bias, p, None if c else d_v, group, c)
 
 
 def test_biases_and_dropout_reach_every_tile_of_a_window_and_all_edges_of_a_hub(way):
     for graph in (window([90, 3, 41], 5, 2), bigbird(40, 1, 1, 1)):
-        check_propagation(graph, way, 2, 3, bias=0.0, dropout=0.3)
+        check(graph, way, 2, 3, bias=0.0, dropout=0.3)
 
 
 @engines
@@ -97,7 +79,7 @@ def test_what_is_not_finite_spreads_along_edges_and_nowhere_else(engine, which, 
     fields = dict(zip("qkv", (x.detach() for x in random_fields(graph, 2, 3)), strict=True))
     fields[which][2, 0, 1] = value
     output = propagate_attention(graph, **fields, engine=engine)
-    torch.testing.assert_close(output, attention_formula(graph, **fields)[0], equal_nan=True)
+    torch.testing.assert_close(output, formula(graph, **fields)[0], equal_nan=True)
 
 
 @engines
@@ -121,7 +103,7 @@ def test_a_sender_in_two_tiles_gets_all_of_its_gradient():
     runs += [(238 + i, 240 + i) for i in range(31)] + [(270, 287)] * 15 + [(287, 295)] * 25
     start, stop = torch.tensor(runs).T
     graph = AttentionGraph.from_intervals(start, stop, len(runs), self_attention=False)
-    check_propagation(graph, "tiles", 1, 2)
+    check(graph, "tiles", 1, 2)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -133,7 +115,7 @@ def test_biases_that_are_not_finite_do_what_they_do_to_a_dense_softmax(way, valu
         for edges in (graph.dst == 1, (graph.dst == 2) & (graph.src < 2)):
             bias = torch.zeros(graph.num_edges, 1).masked_fill(edges[:, None], value)
             found = propagate_attention(graph, *fields, engine=way, edge_bias=bias)
-            expected, _ = attention_formula(graph, *fields, edge_bias=bias)
+            expected, _ = formula(graph, *fields, edge_bias=bias)
             torch.testing.assert_close(found, expected, equal_nan=True)
             gradients = (torch.autograd.grad(x.sum(), fields) for x in (found, expected))
             torch.testing.assert_close(*gradients, equal_nan=True)
@@ -144,7 +126,7 @@ def test_biases_that_are_not_finite_do_what_they_do_to_a_dense_softmax(way, valu
 
 
 @pytest.mark.parametrize("single", [0, planning.SINGLE])
-@given(graph=graphs.filter(lambda graph: graph.num_edges))
+@given(graph=any_graphs.filter(lambda graph: graph.num_edges))
 def test_a_kernel_sees_receivers_with_in_edges_alone(single, graph):
     """On a GPU in half precision, one gives others the mean of all values."""
     with pytest.MonkeyPatch.context() as patch:
@@ -153,13 +135,13 @@ def test_a_kernel_sees_receivers_with_in_edges_alone(single, graph):
     assert received.unique().equal(graph.dst.unique())
 
 
-@given(st.one_of(edge_graphs(multi=True), interval_graphs()))
+@given(multigraphs)
 def test_weights_are_those_of_the_formula(graph):
     q, k, v = random_fields(graph, 2, 3)
     known = {"edge_bias": torch.randn(graph.num_edges, 2), "edge_attr": torch.randn(graph.num_edges, 4)}
     known |= {"edge_proj": torch.randn(4, 2, 3), "scale": 0.7}
-    expected = attention_formula(graph, q, k, v, **known)[1]
-    torch.testing.assert_close(edgewise.attention_weights(graph, q, k, **known), expected)
+    expected = formula(graph, q, k, v, **known)[1]
+    torch.testing.assert_close(attention_weights(graph, q, k, **known), expected)
 
 
 @engines
@@ -191,11 +173,11 @@ def test_scores_and_biases_of_half_precision_are_not_rounded_and_do_not_overflow
         (300, 0.126, bias, 0.3),
         (1, 1e4, bias, 0.0),
     ):
-        given, kept = {"scale": scale, "edge_bias": edge_bias}, dropout_factors(graph, 1, dropout)
+        given, kept = {"scale": scale, "edge_bias": edge_bias}, dropout_mask(graph, 1, dropout)
         torch.manual_seed(0)
         found = propagate_attention(graph, factor * q, k, v, engine=engine, dropout=dropout, **given)
         doubles = ((factor * q).double(), k.double(), v.double())
-        expected, _ = attention_formula(graph, *doubles, **given, factors=kept)
+        expected, _ = formula(graph, *doubles, **given, factors=kept)
         assert found.dtype == dtype
         torch.testing.assert_close(found.double(), expected, atol=0.02, rtol=0.02)
 
@@ -341,23 +323,14 @@ def test_auto_takes_what_its_table_says(monkeypatch):
     assert plan_tiles(empty).scores == 0
 
 
-@pytest.mark.parametrize("ask", [prepare, choice])
-def test_what_is_no_graph_is_refused(ask):
-    with pytest.raises(TypeError, match="graph must be an AttentionGraph, got list"):
-        ask([complete(3)], 4, 8)
-
-
-def test_what_a_graph_was_prepared_with_travels(doubled, monkeypatch):
+def test_what_a_graph_was_prepared_with_travels(monkeypatch):
     """No pattern is made again in another process; the result is a new graph's, by another engine."""
-    new, given = ladder(900), {"edge_bias": torch.randn(1800, 4, requires_grad=True)}
-    fields = [x.double().requires_grad_() for x in random_fields(new, 4, 32)]
-    assert pickle.loads(pickle.dumps(new))._known == {}
+    assert pickle.loads(pickle.dumps(ladder(900)))._known == {}
     found = pickle.loads(pickle.dumps(prepare(ladder(900), 4, 32)))
-    assert (choice(found, 4, 32).engine, choice(new, 4, 32).engine) == ("csr", "scatter")
+    assert (choice(found, 4, 32).engine, choice(ladder(900), 4, 32).engine) == ("csr", "scatter")
     monkeypatch.setattr(sparse, "_of_edges", None)
     monkeypatch.setattr(sparse, "_stacked_runs", None)
-    outputs = (propagate_attention(graph, *fields, **given) for graph in (found, new))
-    assert_equal_as_stated(*outputs, [*fields, given["edge_bias"]])
+    check(found, "auto", 4, 32, bias=0.0)
 
 
 @pytest.mark.parametrize(("n", "made"), [(900, False), (20_000, True)])
@@ -406,6 +379,8 @@ def featured(**change):
 
 test_bad_input = refusals(
     (lambda: attend(graph=3), TypeError, "graph must be an AttentionGraph, got int"),
+    (lambda: prepare([complete(3)], 4, 8), TypeError, "graph must be an AttentionGraph, got list"),
+    (lambda: choice([complete(3)], 4, 8), TypeError, "graph must be an AttentionGraph, got list"),
     (lambda: attend(graph=TWICE, engine="tiles"), "two edges of the same pair; use engine='csr'"),
     (lambda: attend(engine="tile"), "engine must be one of 'auto', 'scatter'.*got 'tile'"),
     (lambda: attend(q=zeros(3, 1, 0)), r"h and d at least 1, got \[3, 1, 0\]"),
