@@ -324,7 +324,7 @@ def test_auto_takes_what_its_table_says(monkeypatch):
 
 
 def test_what_a_graph_was_prepared_with_travels(monkeypatch):
-    """No pattern is made again in another process; the result is a new graph's, by another engine."""
+    """No pattern is made again in another process."""
     assert pickle.loads(pickle.dumps(ladder(900)))._known == {}
     found = pickle.loads(pickle.dumps(prepare(ladder(900), 4, 32)))
     assert (choice(found, 4, 32).engine, choice(ladder(900), 4, 32).engine) == ("csr", "scatter")
