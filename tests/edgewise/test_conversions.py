@@ -44,6 +44,7 @@ def test_offsets_mean_what_flash_attention_means(pairs, is_causal, left, right):
     ends = torch.tensor([(0, 0), *pairs]).cumsum(0).int()
     graph = AttentionGraph.from_cu_seqlens(*ends.T, causal=is_causal, window=(left, right))
     assert torch.equal(graph.to_mask(), torch.block_diag(*masks).bool())
+    assert graph.num_edges == int(graph.to_mask().sum())
     alone = AttentionGraph.from_cu_seqlens(ends[:, 0], causal=is_causal, window=(left, right))
     both = AttentionGraph.from_cu_seqlens(*ends[:, [0, 0]].T, causal=is_causal, window=(left, right))
     assert torch.equal(alone.to_mask(), both.to_mask())

@@ -137,15 +137,6 @@ def test_leading_dimensions_share_the_graph_and_weights_can_be_asked_for(across)
         layer(graph, query, context, **on_edges)
 
 
-def test_scale_and_fewer_heads_are_those_of_pytorch():
-    torch.manual_seed(0)
-    q, k, v = torch.randn(7, 6, 4), torch.randn(7, 2, 4), torch.randn(7, 2, 4)
-    found = edgewise.propagate_attention(complete(7), q, k, v, scale=0.7)
-    rows = (x.transpose(0, 1) for x in (q, k, v))
-    expected = nn.functional.scaled_dot_product_attention(*rows, scale=0.7, enable_gqa=True)
-    torch.testing.assert_close(found, expected.transpose(0, 1))
-
-
 def test_a_layer_is_made_where_and_as_it_is_asked_to():
     layer = GraphAttention(8, 2, edge_dim=3, skip=True, device="meta", dtype=torch.float64)
     assert {(x.device.type, x.dtype) for x in layer.parameters()} == {("meta", torch.float64)}
@@ -268,12 +259,3 @@ def test_a_layer_from_pyg_is_in_the_mode_of_the_one_it_comes_from():
     assert torch.equal(layer.value.weight, conv.lin_value.weight)
     assert [name for name, p in layer.named_parameters() if not p.requires_grad] == ["key.weight"]
     assert from_pyg(conv.train()).training
-
-
-def test_under_autocast_a_bias_takes_the_precision_of_the_scores():
-    layer, graph = GraphAttention(6, 2), complete([3])
-    bias = torch.randn(9, 2)
-    with torch.autocast("cpu", torch.bfloat16):
-        rounded = layer(graph, GOOD, edge_bias=bias)
-    assert rounded.dtype == torch.bfloat16
-    torch.testing.assert_close(rounded.float(), layer(graph, GOOD, edge_bias=bias), atol=0.05, rtol=0.05)
