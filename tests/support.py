@@ -184,10 +184,7 @@ def check_propagation(
     if highest and graph.num_edges:
         keys = fields["k"].repeat_interleave(group, 1)
         scores = (fields["q"][graph.dst] * keys[graph.src]).sum(-1).flatten() / width**0.5
-        largest = scores[scores.abs().argmax()]
-        fields["k"].mul_(largest.sign())
-        for name in "qk":
-            fields[name].mul_((highest / largest.abs()).sqrt())
+        fields["q"] *= highest / scores[scores.abs().argmax()]
     if bias is not None:
         fields["edge_bias"] = torch.randn(graph.num_edges, heads * group) + bias
     if num_attr:

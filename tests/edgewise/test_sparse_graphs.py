@@ -18,21 +18,14 @@ tokens, small, steps, seeds = st.integers(0, 24), st.integers(0, 6), st.integers
 either = st.booleans()
 
 
-def mask_of(n, attends):
-    """The mask written out pair by pair; ``attends(receiver, sender)``."""
-    return torch.tensor([[attends(j, i) for i in range(n)] for j in range(n)], dtype=torch.bool).view(n, n)
-
-
 @given(tokens, small, steps, either)
 def test_dilated_windows_and_global_tokens_are_their_definitions(n, count, step, is_causal):
-    def is_near(j, i):
-        return (j - i) % step == 0 and abs(j - i) <= count * step
-
-    for graph, attends in (
-        (graphs.dilated(n, count, step, is_causal), is_near),
-        (graphs.global_tokens(n, count, is_causal), lambda j, i: min(i, j) < count),
+    j, i = torch.arange(n)[:, None], torch.arange(n)
+    near = ((j - i) % step == 0) & ((j - i).abs() <= count * step)
+    for graph, mask in (
+        (graphs.dilated(n, count, step, is_causal), near),
+        (graphs.global_tokens(n, count, is_causal), torch.minimum(i, j) < count),
     ):
-        mask = mask_of(n, attends)
         assert torch.equal(graph.to_mask(), mask.tril() if is_causal else mask)
 
 
@@ -129,10 +122,8 @@ class TestRandomLinks:
     @given(st.integers(1, 24), small, small, small, seeds, either)
     def test_are_drawn_from_those_not_attended_to_yet(self, n, reach, count, links, seed, is_causal):
         """Of BigBird, and alone: every token draws as many more as it can, none later if causal."""
-
-        def attends(j, i):
-            return (abs(i - j) <= reach or min(i, j) < count) and (i <= j or not is_causal)
-
+        j, i = torch.arange(n)[:, None], torch.arange(n)
+        near = ((i - j).abs() <= reach) | (torch.minimum(i, j) < count)
         visible = torch.arange(1, n + 1) if is_causal else torch.full((n,), n)
         graph = graphs.bigbird(n, reach, count, links, seed, is_causal)
         alone = random_links(n, links, seed, is_causal)
@@ -140,7 +131,7 @@ class TestRandomLinks:
         twice = AttentionGraph(ahead.src.repeat(2), ahead.dst.repeat(2), n)
         more = random_links(n, links, seed, is_causal, twice).to_mask()
         for mask, local in (
-            (graph.to_mask(), mask_of(n, attends)),
+            (graph.to_mask(), near.tril() if is_causal else near),
             (alone.to_mask() | itself, itself),
             (more | ahead.to_mask(), ahead.to_mask()),
         ):
