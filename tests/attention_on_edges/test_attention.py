@@ -6,19 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attention_on_edges.attention import MultiHeadAttention, attend, dot_product_attention
-from support import assert_equal_as_stated, refusals
+from support import assert_equal_as_stated, refusals, uneven
 
 
 def same_weights(h, dim_model):
     """Ours, and torch's with ours copied into it."""
-    ours = MultiHeadAttention(h, dim_model).double()
+    ours = uneven(MultiHeadAttention(h, dim_model))
     theirs = torch.nn.MultiheadAttention(dim_model, h, batch_first=True).double()
-    with torch.no_grad():
-        for linear in (ours.in_proj, ours.out_proj):
-            linear.bias.normal_()
-        theirs.in_proj_weight.copy_(ours.in_proj.weight)
-        theirs.in_proj_bias.copy_(ours.in_proj.bias)
-        theirs.out_proj.load_state_dict(ours.out_proj.state_dict())
+    theirs.load_state_dict({name.replace("in_proj.", "in_proj_"): x for name, x in ours.state_dict().items()})
     return ours, theirs
 
 

@@ -144,22 +144,18 @@ def test_a_cache_counts_what_one_model_has_read(model):
 lengths = st.lists(st.integers(0, 6), min_size=1, max_size=3)
 
 
-def masks(sizes, attends):
-    """The dense mask of packed texts, ``attends(text, receiver, sender)`` within each."""
-    places = [(t, i) for t, n in enumerate(sizes) for i in range(n)]
-    mask = [[t == s and attends(t, i, j) for s, j in places] for t, i in places]
-    return torch.tensor(mask).view(2 * [len(places)]).bool()
-
-
 @given(st.data(), lengths, st.integers(1, 8))
 def test_variants_are_their_masks(data, sizes, width):
     prefixes = [data.draw(st.integers(0, n)) for n in sizes]
-    for graph, attends in (
-        (prefix_lm(sizes, prefixes), lambda t, i, j: j <= i or j < prefixes[t]),
-        (prefix_lm(sizes, prefixes, width), lambda t, i, j: 0 <= i - j <= width or j < prefixes[t]),
-        (sinks(sizes, width, prefixes), lambda t, i, j: j <= i and (i - width < j or j < prefixes[t])),
+    text = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
+    place, prefix = torch.cat([torch.arange(n) for n in sizes]), torch.tensor(prefixes)[text]
+    before, first = place[:, None] - place, place < prefix
+    for graph, mask in (
+        (prefix_lm(sizes, prefixes), (before >= 0) | first),
+        (prefix_lm(sizes, prefixes, width), ((before >= 0) & (before <= width)) | first),
+        (sinks(sizes, width, prefixes), (before >= 0) & ((before < width) | first)),
     ):
-        assert torch.equal(graph.to_mask(), masks(sizes, attends))
+        assert torch.equal(graph.to_mask(), mask & (text[:, None] == text))
 
 
 def with_nan(module):
