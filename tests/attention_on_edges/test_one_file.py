@@ -1,21 +1,17 @@
 """The idea in one file, against the library."""
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+import one_file
 from attention_on_edges.models.transformer import make_model
 from attention_on_edges.pool import GraphPool
 from edgewise.graphs import bipartite, causal, complete
 from edgewise.propagation import propagate_attention
 from support import assert_equal_as_stated, edges
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "code"))
-
-import one_file
 
 FILE = Path(one_file.__file__)
 SOURCES, TARGETS = [[3, 1, 4], [1], [5, 9, 2, 6, 5]], [[26, 3], [26, 1, 1], [26]]

@@ -210,8 +210,6 @@ def test_what_is_found_where_tensors_are_not_real_is_not_kept():
 
 
 def test_what_fails_to_be_prepared_is_not():
-    with pytest.raises(ValueError, match="edge_dim must be at least 0"):
-        prepare(TWICE, 1, 1, edge_dim=-1)
     full = mock.patch("edgewise.propagation.operation.propagate_attention", side_effect=MemoryError)
     with full, pytest.raises(MemoryError):
         prepare(TWICE, 1, 1)
@@ -279,6 +277,7 @@ test_bad_input = refusals(
     (lambda: window(5, -1, 0), r"left \(tokens attended to before the token\) must be"),
     (lambda: AttentionGraph(long([0]), long([3]), 3), "dst must lie in 0..2, got 3"),
     (lambda: AttentionGraph(long([-1]), long([0]), 3), "src must lie in 0..2, got -1"),
+    (lambda: prepare(TWICE, 1, 1, edge_dim=-1), "edge_dim must be at least 0"),
     (lambda: TWICE.to_mask(), "one entry for each pair of tokens"),
     (lambda: TWICE.to_matrix(torch.zeros(3)), "one entry for each pair of tokens"),
     (lambda: TWICE.to_networkx(), "one entry for each pair of tokens"),
