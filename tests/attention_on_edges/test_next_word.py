@@ -33,6 +33,10 @@ def read():
     return NextWord(hf.PreTrainedTokenizerFast(tokenizer_object=tokenizer), model, TEXT)
 
 
+def log_probs_without(read, lines):
+    return read.log_probs(read.without(lines)[None])[0]
+
+
 def test_pieces_and_places_are_those_of_the_text(read):
     assert "".join(read.pieces) == TEXT
     assert read.places("Tom") == [[1], [5]]
@@ -66,17 +70,16 @@ def test_an_edge_is_of_one_layer_and_head_and_all_of_them_are_the_line(read):
     edges[0, :, read.numbers[7, 5]] = True
     edges[1, 2, read.numbers[7, 5], 1] = True
     line, one, none = read.log_probs(edges)
-    torch.testing.assert_close(line, read.log_probs(read.without([(5, 7)])[None])[0], atol=1e-5, rtol=1e-4)
-    torch.testing.assert_close(none, read.log_probs(read.without([])[None])[0], atol=1e-5, rtol=1e-4)
+    expected = log_probs_without(read, [(5, 7)]), log_probs_without(read, [])
+    torch.testing.assert_close((line, none), expected, atol=1e-5, rtol=1e-4)
     assert not torch.allclose(one, none, atol=1e-4)
     assert not torch.allclose(one, line, atol=1e-4)
 
 
 def test_a_silenced_word_has_no_effect_on_later_words(read):
-    cut = read.without(read.silenced([3]))
-    before = read.log_probs(cut[None])
+    before = log_probs_without(read, read.silenced([3]))
     read.ids[3], kept = read.ids[1], read.ids[3].clone()
-    after = read.log_probs(cut[None])
+    after = log_probs_without(read, read.silenced([3]))
     read.ids[3] = kept
     torch.testing.assert_close(before, after)
 
@@ -108,14 +111,14 @@ def test_each_line_and_word_is_cut_for_the_pages(read, monkeypatch):
     n = len(read.ids)
     assert "".join(row["pieces"]) == TEXT
     assert (len(row["lines"]), len(row["silenced"])) == ((n - 1) * (n - 2) // 2, n - 2)
-    for cut, (*place, left, told) in (
-        (read.without([(2, 5)]), row["lines"][7]),
-        (read.without(read.silenced([4])), row["silenced"][3]),
+    for lines, (*place, left, told) in (
+        ([(2, 5)], row["lines"][7]),
+        (read.silenced([4]), row["silenced"][3]),
     ):
         assert place in ([2, 5], [4])
-        log_probs = read.log_probs(torch.stack([read.without([])]))[0]
-        assert left == pytest.approx(float(read.log_probs(cut[None])[0, log_probs.argmax()].exp()), abs=1e-4)
-        expected = read.likeliest(read.log_probs(cut[None])[0])
+        cut, first = log_probs_without(read, lines), log_probs_without(read, []).argmax()
+        assert left == pytest.approx(float(cut[first].exp()), abs=1e-4)
+        expected = read.likeliest(cut)
         assert [word for word, _ in told] == [word for word, _ in expected]
         assert [p for _, p in told] == pytest.approx([p for _, p in expected], abs=1e-4)
 
@@ -126,9 +129,8 @@ def test_the_command_prints_words_before_and_after(read, monkeypatch):
     assert result.exit_code == 0, result.output
     head, *rows = result.output.splitlines()
     assert head.split() == ["all", "words", "without", "Anna"]
-    cut = read.without(read.silenced([3]))
-    for column, row in enumerate(read.log_probs(torch.stack([read.without([]), cut]))):
-        words = [word.strip() for word, _ in read.likeliest(row)]
+    for column, lines in enumerate(([], read.silenced([3]))):
+        words = [word.strip() for word, _ in read.likeliest(log_probs_without(read, lines))]
         assert [line[24 * column :].split()[0] for line in rows] == words
     missing = CliRunner().invoke(cli.app, ["ask", TEXT, "--silence", "Peter"])
     assert (missing.exit_code, missing.stderr) == (1, "error: 'Peter' is not a word of the text\n")

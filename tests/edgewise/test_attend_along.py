@@ -101,6 +101,10 @@ def test_a_batch_shares_graphs_and_biases_by_layer(model):
     else:
         with pytest.raises(InputError, match="window of 5 leaves out"), attend_along(model, GRAPH, bias):
             packed(model)
+        with attend_along(model, window(LENGTHS, 2, 0)):  # narrower than the model's
+            found = packed(model)
+        with attend_along(model, AttentionGraph.from_edge_index(window(LENGTHS, 2, 0).edge_index, 21)):
+            torch.testing.assert_close(packed(model), found)
 
 
 def test_weights_are_those_of_the_model_by_row(model):
