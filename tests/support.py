@@ -92,24 +92,21 @@ sizes = st.lists(st.integers(0, 7), min_size=1, max_size=4).filter(any)
 @st.composite
 def interval_graphs(draw):
     """Sentences, windows and arbitrary intervals, some of their receivers without in-edges."""
-    lengths = draw(sizes)
-    kind = draw(st.sampled_from(["complete", "causal", "bipartite", "window", "any"]))
-    if kind == "bipartite":
-        other = draw(st.lists(st.integers(0, 7), min_size=len(lengths), max_size=len(lengths)))
-        graph = bipartite(lengths, other)
-    elif kind == "window":
-        graph = window(lengths, draw(st.integers(0, 3)), draw(st.integers(0, 3)))
-    elif kind == "any":
-        num_src = draw(st.integers(1, 9))
-        ends = draw(st.lists(st.tuples(*[st.integers(0, num_src)] * 2), min_size=1, max_size=9))
-        start, stop = torch.tensor([sorted(pair) for pair in ends]).T
-        graph = AttentionGraph.from_intervals(start, stop, num_src, self_attention=False)
-    else:
-        graph = {"complete": complete, "causal": causal}[kind](lengths)
-    if draw(st.booleans()) and graph.num_dst:
-        silent = draw(st.lists(st.booleans(), min_size=graph.num_dst, max_size=graph.num_dst))
-        graph = graph.restrict(torch.tensor(silent))
-    return graph
+    few, lengths, num_src = st.integers(0, 3), draw(sizes), draw(st.integers(1, 9))
+    others = st.lists(st.integers(0, 7), min_size=len(lengths), max_size=len(lengths))
+    ends = st.lists(st.tuples(*[st.integers(0, num_src)] * 2).map(sorted), min_size=1, max_size=9)
+    graph = draw(
+        st.one_of(
+            st.sampled_from([complete(lengths), causal(lengths)]),
+            st.builds(bipartite, st.just(lengths), others),
+            st.builds(window, st.just(lengths), few, few),
+            ends.map(
+                lambda x: AttentionGraph.from_intervals(*torch.tensor(x).T, num_src, self_attention=False)
+            ),
+        )
+    )
+    active = draw(st.none() | st.lists(st.booleans(), min_size=graph.num_dst, max_size=graph.num_dst))
+    return graph if active is None else graph.restrict(torch.tensor(active, dtype=torch.bool))
 
 
 any_graphs = st.one_of(edge_graphs(), interval_graphs())
@@ -156,25 +153,16 @@ def dropout_mask(graph, heads, dropout, seed=0):
 
 
 def check_propagation(
-    graph,
-    engine,
-    heads,
-    width,
-    highest=None,
-    seed=0,
-    bias=None,
-    dropout=0.0,
-    d_v=None,
-    group=1,
-    num_attr=0,
-    device="cpu",
+    graph, engine, heads, width, highest=None, seed=0, bias=None, dropout=0.0, d_v=None, group=1, num_attr=0
 ):
     """Compare an engine's values and gradients with the formula in float64.
 
     ``engine`` is a name, or a function of graph and fields. ``highest`` is the score of an edge, ``bias`` the
     mean of biases; the draws of dropout are PyTorch's, by its seed. Keys and values have ``heads``, each for
-    a ``group`` of the queries'. Edges have ``num_attr`` attributes.
+    a ``group`` of the queries'. Edges have ``num_attr`` attributes. The engine runs where the graph is.
     """
+    there, graph = graph, graph.to("cpu")
+    torch.manual_seed(seed)
     q, k, v = random_fields(graph, heads * group, width, seed=seed)
     v = torch.randn(graph.num_src, heads, d_v) if d_v else v[:, :heads]
     fields = {}
@@ -184,21 +172,23 @@ def check_propagation(
     if highest and graph.num_edges:
         keys = fields["k"].repeat_interleave(group, 1)
         scores = (fields["q"][graph.dst] * keys[graph.src]).sum(-1).flatten() / width**0.5
-        fields["q"] *= highest / scores[scores.abs().argmax()]
+        largest = scores[scores.abs().argmax()]
+        fields["q"] *= largest.sign() * (highest / largest.abs()).sqrt()
+        fields["k"] *= (highest / largest.abs()).sqrt()
     if bias is not None:
         fields["edge_bias"] = torch.randn(graph.num_edges, heads * group) + bias
     if num_attr:
         fields["edge_attr"] = torch.randn(graph.num_edges, num_attr)
         fields["edge_proj"] = torch.randn(num_attr, heads * group, width)
     doubles = {name: x.double().requires_grad_() for name, x in fields.items()}
-    fields = {name: x.to(device).requires_grad_() for name, x in fields.items()}
+    fields = {name: x.to(there.device).requires_grad_() for name, x in fields.items()}
     torch.manual_seed(seed)
     options = {"engine": engine, "dropout": dropout} if isinstance(engine, str) else {}
     attend = propagate_attention if isinstance(engine, str) else engine
-    actual = attend(graph.to(device), **fields, **options)
+    actual = attend(there, **fields, **options)
     kept = dropout_mask(graph, heads * group, dropout, seed)
     expected, _ = attention_formula(graph, **doubles, factors=kept)
-    assert (actual.shape, actual.device.type) == ((graph.num_dst, heads * group, d_v or width), device)
+    assert (actual.shape, actual.device) == ((graph.num_dst, heads * group, d_v or width), there.device)
     assert_equal_as_stated(actual, expected, fields.values(), doubles.values())
 
 

@@ -44,7 +44,7 @@ def test_an_engine_equals_the_cpus_double_precision(device, name, given, engine)
     if engine != "tiles" or not (
         "num_attr" in given or graph.has_multi_edges
     ):  # refused, as elsewhere tested
-        check_propagation(graph, engine, 4, 16, device=device, **given)
+        check_propagation(graph.to(device), engine, 4, 16, **given)
 
 
 @devices

@@ -68,6 +68,7 @@ def test_a_batch_keeps_every_edge(graphs):
     assert sides(whole) == (src, dst, same)
 
 
+@settings(max_examples=100)
 @given(multigraphs, st.data())
 def test_parts_of_a_graph_are_parts_of_its_edges(graph, data):
     """In its order; those of a graph in intervals by sender, as ever."""

@@ -49,19 +49,19 @@ def way(request, monkeypatch):
     multigraphs,
     st.integers(1, 8),
     st.integers(1, 7),
-    st.sampled_from([None, None, 10.0, 100.0]),
+    st.sampled_from([(None, None), (None, -100.0), (None, 0.0), (10.0, 0.0), (100.0, None)]),
     st.integers(0, 5),
-    st.sampled_from([None, 0.0, -100.0]),
     st.sampled_from([0.0, 0.0, 0.4]),
     st.sampled_from([None, 1, 9]),
     st.sampled_from([1, 1, 2, 3]),
     st.sampled_from([0, 0, 1, 3]),
 )
-def test_equal_to_the_formula_on_any_graph(way, graph, heads, d, highest, seed, bias, p, d_v, group, c):
+def test_equal_to_the_formula_on_any_graph(way, graph, heads, d, scores, seed, p, d_v, group, c):
     """Two edges of a pair are two edges; attributes, projected, are added to keys and values."""
     if way == "tiles":
         assume(not graph.has_multi_edges)
         c = 0
+    highest, bias = scores
     check(graph, way, heads, d, highest, seed, bias, p, None if c else d_v, group, c)
 
 
