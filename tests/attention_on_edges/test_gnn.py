@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from attention_on_edges.models.gnn import AGGREGATORS, GATLayer, GNNLayer, aggregate
 from edgewise.graphs import AttentionGraph, bipartite
-from support import assert_equal_as_stated, edge_graphs, refusals, uneven
+from support import assert_equal_as_stated, edge_graphs, random_fields, refusals, uneven
 
 heads = st.sampled_from([1, 2, 4])
 social_graphs = edge_graphs().filter(lambda g: g.self_attention)
@@ -24,8 +24,7 @@ def aggregate_densely(mask, messages, how, query=None, key=None):
         return torch.einsum("nmh,mhd->nhd", masked_softmax(scores, mask[..., None]), messages)
     if how == "max":
         spread = messages[None].expand(len(mask), *messages.shape)
-        highest = spread.masked_fill(~mask[..., None, None], -torch.inf).amax(1)
-        return torch.where(mask.any(1)[:, None, None], highest, 0.0)
+        return spread.masked_fill(~mask[..., None, None], -torch.inf).amax(1).nan_to_num(neginf=0.0)
     share = mask.to(messages.dtype)
     if how == "mean":
         share = share / share.sum(1, keepdim=True).clamp(min=1)
@@ -34,10 +33,7 @@ def aggregate_densely(mask, messages, how, query=None, key=None):
 
 @given(edge_graphs(), st.sampled_from(AGGREGATORS), heads)
 def test_aggregators_equal_dense_ones(graph, how, num_heads):
-    q, k, v = (
-        torch.randn(n, num_heads, 3, dtype=torch.float64, requires_grad=True)
-        for n in (graph.num_dst, graph.num_src, graph.num_src)
-    )
+    q, k, v = random_fields(graph, num_heads, 3, torch.float64)
     expected = aggregate_densely(graph.to_mask(), v, how, q, k)
     assert_equal_as_stated(aggregate(graph, v, how, q, k), expected, (q, k, v))
 
