@@ -37,7 +37,6 @@ SMALL = CausalLMConfig(30, 2, 16, 24, 4, 2)
 
 @pytest.fixture(params=THEIRS)
 def theirs(request):
-    torch.manual_seed(0)
     model = THEIRS[request.param]().eval()
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.2)
@@ -46,7 +45,6 @@ def theirs(request):
 
 @pytest.fixture
 def model():
-    torch.manual_seed(0)
     return CausalLM(SMALL).eval()
 
 
