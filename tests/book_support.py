@@ -118,8 +118,7 @@ def scale_states(model, factor):
 
 def small_model(engine="auto", N=2, h=2, dim_model=8, dim_ff=12, norm_first=True):
     """A small Transformer in evaluation mode whose norms and biases differ from their start values."""
-    size = {"N": N, "h": h, "dim_model": dim_model, "dim_ff": dim_ff}
-    model = make_model(VOCAB, VOCAB, **size, engine=engine, norm_first=norm_first).eval()
+    model = make_model(VOCAB, VOCAB, N, dim_model, dim_ff, h, engine=engine, norm_first=norm_first).eval()
     for parameter in model.parameters():
         if parameter.dim() == 1:
             torch.nn.init.normal_(parameter, mean=parameter.mean().item(), std=0.2)

@@ -16,7 +16,7 @@ from torch.nn.attention.flex_attention import create_block_mask, create_mask
 from edgewise.graphs import AttentionGraph, bipartite, causal, complete, random_links, window
 from edgewise.propagation import propagate_attention
 from edgewise.propagation.fields import Fields
-from support import any_graphs, random_fields, refusals
+from support import any_graphs, check_propagation, random_fields, refusals
 
 block_mask = importlib.import_module("edgewise.graphs.block_mask")
 kernels = importlib.import_module("edgewise.propagation.varlen")
@@ -62,10 +62,7 @@ def test_packed_sequences_reach_their_kernel_in_its_meaning(graph, monkeypatch):
     kernel = SimpleNamespace(varlen_attn=attend)  # older PyTorch has none
     monkeypatch.setitem(sys.modules, "torch.nn.attention.varlen", kernel)
     monkeypatch.setattr(kernels, "refuse", lambda found: None)
-    fields = random_fields(graph, 2, 4)
-    torch.testing.assert_close(
-        propagate_attention(graph, *fields, engine="varlen"), propagate_attention(graph, *fields)
-    )
+    check_propagation(graph, "varlen", 2, 4)
 
 
 @pytest.mark.parametrize(

@@ -29,13 +29,12 @@ def test_it_is_pytorchs_under_a_mask_with_all_gradients(graph, num_heads, norm_f
     assert_equal_as_stated(found[there], expected[there], inputs, others)
 
 
-def test_what_is_known_of_edges_reaches_attention():
+def test_attributes_of_edges_reach_attention():
     layer, x = uneven(GraphTransformerLayer(6, 2, 10, edge_dim=3)), torch.randn(7, 6).double()
-    known = {"edge_bias": torch.randn(GRAPH.num_edges, 2), "edge_attr": torch.randn(GRAPH.num_edges, 3)}
-    known = {name: value.double() for name, value in known.items()}
-    attended = x + layer.self_attn(GRAPH, layer.norm1(x), **known)
+    attr = torch.randn(GRAPH.num_edges, 3).double()
+    attended = x + layer.self_attn(GRAPH, layer.norm1(x), edge_attr=attr)
     expected = attended + layer.linear2(layer.linear1(layer.norm2(attended)).relu())
-    torch.testing.assert_close(layer(GRAPH, x, **known), expected)
+    torch.testing.assert_close(layer(GRAPH, x, edge_attr=attr), expected)
 
 
 def test_dropout_acts_on_what_each_of_the_two_adds():
