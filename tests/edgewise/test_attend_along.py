@@ -383,20 +383,18 @@ def test_what_would_be_lost_is_refused_by_name(reason):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"attention_mask": (IDS > 9).long()}, "attention_mask marks padding"),
-        ({"attention_mask": torch.zeros(1, 1, 21, 21)}, "LlamaAttention has attention_mask"),
-        ({"cu_seq_lens_q": torch.tensor([0, 21])}, "LlamaAttention has cu_seq_lens_q"),
-        ({"use_cache": True, "past_key_values": "static"}, "holds 40 keys for 21 tokens"),
+        (lambda m: {"attention_mask": (IDS > 9).long()}, "attention_mask marks padding"),
+        (lambda m: {"attention_mask": torch.zeros(1, 1, 21, 21)}, "LlamaAttention has attention_mask"),
+        (lambda m: {"cu_seq_lens_q": torch.tensor([0, 21])}, "LlamaAttention has cu_seq_lens_q"),
+        (lambda m: {"use_cache": True, "past_key_values": hf.StaticCache(m.config, 40)}, "holds 40 keys"),
     ],
 )
 def test_a_call_that_says_otherwise_is_refused(given, message):
     model = made(hf.LlamaConfig(**GROUPED))
-    if "past_key_values" in given:
-        given = given | {"past_key_values": hf.StaticCache(model.config, max_cache_len=40)}
     with attend_along(model, GRAPH):
         packed(model)
         with pytest.raises(InputError, match=message):
-            packed(model, **given)
+            packed(model, **given(model))
         torch.testing.assert_close(packed(model, attention_mask=torch.ones(1, 21)), packed(model))
 
 
@@ -404,9 +402,9 @@ def test_a_call_that_says_otherwise_is_refused(given, message):
 def test_under_autocast_as_the_model_itself(name):
     model = made(CONFIGS[name]())
     with torch.autocast("cpu", torch.bfloat16):
-        expected = model(IDS[:, :13], use_cache=False).logits
+        expected = passed(model)
         with attend_along(model, causal([13])):
-            found = model(IDS[:, :13], use_cache=False).logits
+            found = passed(model)
     assert found.dtype == expected.dtype
     torch.testing.assert_close(found, expected, atol=0.1, rtol=0.1)
 

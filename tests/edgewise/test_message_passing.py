@@ -367,10 +367,6 @@ def attend(**change):
     return propagate_attention(**GOOD | change)
 
 
-def featured(**change):
-    return attend(**FEATURES | change)
-
-
 test_bad_input = refusals(
     (lambda: attend(graph=3), TypeError, "graph must be an AttentionGraph, got int"),
     (lambda: prepare([complete(3)], 4, 8), TypeError, "graph must be an AttentionGraph, got list"),
@@ -389,9 +385,8 @@ test_bad_input = refusals(
     (lambda: attend(**DOUBLES, edge_bias=zeros(9, 1)), "edge_bias must be torch.float64 on cpu as q is"),
     (lambda: attend(dropout=1.0), r"dropout must lie in \[0, 1\), got 1.0"),
     (lambda: attend(edge_attr=zeros(9, 2)), "go together, got one"),
-    (lambda: featured(edge_attr=zeros(8, 2)), r"be \[E, c\] = \[9, 2\], got \[8, 2\]"),
-    (lambda: featured(edge_attr=zeros(9)), r"edge_attr must be \[E, c\] = \[9, 2\], got \[9\]"),
-    (lambda: featured(edge_proj=zeros(2, 3, 4)), r"edge_proj must be .* = \[2, 1, 4\]"),
-    (lambda: featured(engine="tiles"), "takes no attributes of edges: use 'csr'"),
-    (lambda: featured(v=zeros(3, 1, 2)), "width 4, got 2"),
+    (lambda: attend(**FEATURES | {"edge_attr": zeros(8, 2)}), r"be \[E, c\] = \[9, 2\], got \[8, 2\]"),
+    (lambda: attend(**FEATURES | {"edge_proj": zeros(2, 3, 4)}), r"edge_proj must be .* = \[2, 1, 4\]"),
+    (lambda: attend(**FEATURES | {"engine": "tiles"}), "takes no attributes of edges: use 'csr'"),
+    (lambda: attend(**FEATURES | {"v": zeros(3, 1, 2)}), "width 4, got 2"),
 )
