@@ -153,12 +153,12 @@ def dropped_and_doubled(model, continue_):
     return states, model.hidden(batch).view(3, 6, -1)[:, -1]
 
 
-class SortingData(TranslationDataset):
-    """Letters to put in order, few of them."""
-
-    def __init__(self, seed=0):
-        generator, splits = np.random.default_rng(seed), {}
-        for mode, size in (("train", 44), ("valid", 10)):
-            sources = [generator.choice([*"abcd"], n).tolist() for n in generator.integers(1, 9, size)]
-            splits[mode] = [(source, sorted(source)) for source in sources]
-        super().__init__(splits, "abcd", seed)
+def sorting_data(seed=0):
+    """Letters to put in order: 44 sequences to train on and 10 to validate."""
+    generator = np.random.default_rng(seed)
+    sources = {
+        mode: [generator.choice(list("abcd"), n).tolist() for n in generator.integers(1, 9, size)]
+        for mode, size in (("train", 44), ("valid", 10))
+    }
+    splits = {mode: [(source, sorted(source)) for source in found] for mode, found in sources.items()}
+    return TranslationDataset(splits, "abcd", seed)

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 
 from attention_on_edges.pool import Batch, GraphPool
-from attention_on_edges.training.dataset import Share
 from edgewise.validation import check_choice, check_count
 
 SOS, EOS, PAD = "<sos>", "<eos>", "<pad>"
@@ -22,6 +21,9 @@ MEAN_LENGTH, LENGTH_DEVIATION = 15, 3
 ANSWERS: dict[str, Callable[[list[str]], list[str]]] = {"copy": list, "sort": sorted}
 
 Pair = tuple[list[str], list[str]]
+
+Share = tuple[int, int]
+"""A process's rank and the number of processes that share each batch."""
 
 
 class TranslationDataset:

@@ -12,7 +12,7 @@ from attention_on_edges.pool import GraphPool
 from attention_on_edges.training import StoppedError, Trainer, TrainingConfig, distributed
 from attention_on_edges.training.checkpoint_files import checkpoints
 from attention_on_edges.training.distributed import assert_same, process_group, rank, seed_by_rank
-from book_support import SortingData, scale_states, small_model
+from book_support import scale_states, small_model, sorting_data
 from processes import free_port, in_team, set_role
 
 PLAIN = TrainingConfig(epochs=50, batch_size=7, warmup=20, factor=0.3, grad_accum=2, clip=1.0)
@@ -39,7 +39,7 @@ COURSES = {
 
 def begin(folder, size, training):
     """A run of this size, from the seed of its training."""
-    data = SortingData()
+    data = sorting_data()
     data.splits["valid"] = data.splits["train"]  # whose last batch, too, one process may have nothing of
     torch.manual_seed(training.seed)
     make = make_universal_model if "max_steps" in size else make_model

@@ -5,7 +5,6 @@ import torch
 from torch import nn
 
 from attention_on_edges.models.causal_lm import CausalLM, CausalLMConfig
-from attention_on_edges.models.halting import StepCount
 from attention_on_edges.models.transformer import make_model
 from attention_on_edges.models.universal import make_universal_model
 from attention_on_edges.pool import GraphPool
@@ -42,8 +41,7 @@ def test_a_device_without_float64_is_asked_for_none(monkeypatch):
         with Operations() as operations:
             found = batch_loss(model, batch, criterion)
             (found.total + found.extra).backward()
-            StepCount().add(found.pondered)
-            assert all(side.mean_steps >= 1 for side in found.pondered.values())
+            assert all(side.mean_steps >= 1 and side.counts for side in found.pondered.values())
             propagate_attention(links, states, states, states, engine="tiles")
         assert operations.doubles or {"cpu"} == precision.WITHOUT_DOUBLE
         monkeypatch.setattr(precision, "WITHOUT_DOUBLE", {"cpu"})

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -7,11 +8,10 @@ from hypothesis import strategies as st
 from torch.nn.functional import nll_loss
 
 from attention_on_edges.decoding import beam_search, continuation_of, greedy
-from attention_on_edges.models.halting import StepCount
 from attention_on_edges.models.universal import make_universal_model
 from attention_on_edges.pool import GraphPool
-from attention_on_edges.training import Trainer, TrainingConfig, take_step
-from book_support import VOCAB, SortingData, dropped_and_doubled, random_pairs
+from attention_on_edges.training import LabelSmoothing, Trainer, TrainingConfig, evaluate, take_step
+from book_support import VOCAB, dropped_and_doubled, random_pairs, sorting_data
 from support import assert_equal_as_stated
 
 SOS, EOS = 0, 1
@@ -163,17 +163,16 @@ def test_the_weight_of_the_ponder_loss_warms_up():
 
 
 def test_steps_are_counted_over_passes():
-    model, count = universal(4, bias=-1.0), StepCount()
-    sides = [model.run(batch_of(sizes)).pondered for sizes in ([(3, 4)], [(2, 2), (1, 5)])]
-    for pondered in sides:
-        count.add(pondered)
-    count.add(sides[0], counts=False)
+    model, batches = universal(4, bias=-1.0), [batch_of([(3, 4)]), batch_of([(2, 2), (1, 5)])]
+    stand_in = replace(batches[0], stand_in=True)
+    figures, histograms = evaluate(model, [*batches, stand_in], LabelSmoothing(VOCAB, 2))
+    sides = [model.run(batch).pondered for batch in batches]
     for side in ("enc", "dec"):
         steps = torch.cat([pondered[side].steps for pondered in sides]).tolist()
-        assert count.histograms[side] == [steps.count(n) for n in range(1, 5)]
-        assert count.figures[f"steps_{side}"] == pytest.approx(sum(steps) / len(steps))
+        assert histograms[side] == [steps.count(n) for n in range(1, 5)]
+        assert figures[f"steps_{side}"] == pytest.approx(sum(steps) / len(steps))
         cost = torch.cat([pondered[side].cost for pondered in sides])
-        assert count.figures[f"ponder_{side}"] == pytest.approx(cost.mean().item())
+        assert figures[f"ponder_{side}"] == pytest.approx(cost.mean().item())
 
 
 @pytest.mark.parametrize("seed", [4, 0])  # by seed 0 nobody halts at the third step
@@ -233,7 +232,7 @@ class TestDecoding:
 @pytest.mark.parametrize("weight", [0.0, 50.0])
 def test_a_trainer_learns_from_the_loss_and_the_ponder_loss(weight, tmp_path):
     """Its gradient is that of the loss per token plus the weighted cost."""
-    data = SortingData()
+    data = sorting_data()
 
     def fresh():
         torch.manual_seed(0)

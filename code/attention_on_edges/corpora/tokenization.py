@@ -100,21 +100,6 @@ class BPE:
         """Return readable pieces: each as text, with ``_`` for the space before a word."""
         return [self._tokenizer.decoder.decode([piece]).replace(" ", "_") for piece in pieces]
 
-    def words_of(self, pieces: Sequence[str]) -> list[tuple[str, slice]]:
-        """Group pieces into words and marks: the text of each, with the space before it, and its pieces.
-
-        A word begins at a space, and where letters or digits meet a mark.
-        """
-        decode = self._tokenizer.decoder.decode
-        texts = [decode([piece]) for piece in pieces]
-        starts = [
-            number
-            for number, text in enumerate(texts)
-            if not number or text[:1] == " " or _is_mark(texts[number - 1][-1:]) or _is_mark(text[:1])
-        ]
-        spans = map(slice, starts, [*starts[1:], len(pieces)])
-        return [(decode(list(pieces[span])), span) for span in spans]
-
     @cached_property
     def _merges(self) -> dict[tuple[str, str], int]:
         """Merges and their ranks."""
@@ -137,7 +122,3 @@ class BPE:
             _, i = min(choices)
             pieces[i : i + 2] = [pieces[i] + pieces[i + 1]]
         return pieces
-
-
-def _is_mark(character: str) -> bool:
-    return not character.isalnum() and character not in (" ", "\N{REPLACEMENT CHARACTER}", "")

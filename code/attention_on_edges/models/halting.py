@@ -1,6 +1,6 @@
 """Adaptive computation time: halting units, ponder cost and the halting loop."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -83,48 +83,10 @@ class Pondering:
         return float(self.steps.to(widest(self.steps.device)).mean())
 
     @property
-    def histogram(self) -> list[int]:
-        """Tokens that took one step, two, and so on."""
-        return torch.bincount(self.steps, minlength=self.weights.shape[1] + 1)[1:].tolist()
-
-
-class StepCount:
-    """Histograms of steps, by side.
-
-    Attributes
-    ----------
-    histograms : dict of str to list of int
-        For each side, the tokens that took one step, two, and so on.
-    """
-
-    def __init__(self) -> None:
-        self.histograms: dict[str, list[int]] = {}
-        self._cost: dict[str, float] = {}
-
-    def add(self, pondered: Mapping[str, Pondering], counts: bool = True) -> None:
-        """Count the tokens of one more pass; with ``counts`` false, only register its sides."""
-        for side, found in pondered.items():
-            none = [0] * found.weights.shape[1]
-            before, cost = self.histograms.get(side, none), self._cost.get(side, 0.0)
-            more = found.histogram if counts else none
-            self.histograms[side] = [a + b for a, b in zip(before, more, strict=True)]
-            self._cost[side] = cost + float(found.cost.detach().to(widest(found.cost.device)).sum()) * counts
-
-    def over_all(self, add: Callable[[list[float]], list[float]]) -> None:
-        """Sum the histograms over processes; ``add`` sums a list of numbers over them."""
-        for side, histogram in self.histograms.items():
-            *counts, self._cost[side] = add([*histogram, self._cost[side]])
-            self.histograms[side] = [int(count) for count in counts]
-
-    @property
-    def figures(self) -> dict[str, float]:
-        """Mean steps and mean ponder cost per token, by side: ``steps_enc``, ``ponder_enc``, ..."""
-        figures = {}
-        for side, histogram in self.histograms.items():
-            tokens = sum(histogram)
-            figures[f"steps_{side}"] = sum(n * count for n, count in enumerate(histogram, 1)) / tokens
-            figures[f"ponder_{side}"] = self._cost[side] / tokens
-        return figures
+    def counts(self) -> list[float]:
+        """Tokens that took one step, two, and so on; then the sum of :attr:`cost`."""
+        taken = torch.bincount(self.steps, minlength=self.weights.shape[1] + 1)[1:]
+        return [*taken.tolist(), float(self.cost.detach().to(widest(self.cost.device)).sum())]
 
 
 def ponder(

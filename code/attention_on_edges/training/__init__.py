@@ -2,7 +2,6 @@
 
 from attention_on_edges.training.chunked_loss import output_loss
 from attention_on_edges.training.config import TrainingConfig
-from attention_on_edges.training.dataset import TrainingData
 from attention_on_edges.training.loss import DivergedError, batch_loss, states_loss, take_step
 from attention_on_edges.training.smoothing import LabelSmoothing
 from attention_on_edges.training.trainer import StoppedError, Trainer, evaluate
@@ -13,7 +12,6 @@ __all__ = [
     "StoppedError",
     "Trainer",
     "TrainingConfig",
-    "TrainingData",
     "batch_loss",
     "evaluate",
     "output_loss",

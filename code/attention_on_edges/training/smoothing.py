@@ -62,8 +62,8 @@ class LabelSmoothing(nn.Module):
         right = log_probs.gather(1, target[:, None]).squeeze(1)
         cross_entropy = -self.certain * right
         if self.share:
-            others = torch.arange(self.size, device=target.device) != self.padding_idx
-            cross_entropy = cross_entropy - self.share * torch.where(others, log_probs, 0.0).sum(1)
+            others = log_probs.index_fill(1, target.new_tensor([self.padding_idx]), 0.0)
+            cross_entropy = cross_entropy - self.share * others.sum(1)
         return torch.where(target != self.padding_idx, cross_entropy - self.entropy(), 0.0).sum()
 
     def check(self, target: Tensor, *shape: int) -> None:

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from attention_on_edges.layers import evaluating
-from attention_on_edges.models.halting import StepCount
 from attention_on_edges.models.transformer import Transformer
 from attention_on_edges.pool import Batch, GraphPool
+from attention_on_edges.tasks import TranslationDataset
 from attention_on_edges.training.checkpoint_files import (
     CheckpointError,
     checkpoints,
@@ -27,7 +27,6 @@ from attention_on_edges.training.checkpoint_files import (
     save_checkpoint,
 )
 from attention_on_edges.training.config import TrainingConfig
-from attention_on_edges.training.dataset import TrainingData
 from attention_on_edges.training.distributed import (
     assert_same,
     broadcast,
@@ -70,7 +69,7 @@ class Trainer:
     ----------
     model : Transformer
         Trained in place.
-    data : TrainingData
+    data : TranslationDataset
         Its ``train`` and ``valid`` splits are used.
     config : TrainingConfig
         Settings of the training.
@@ -108,7 +107,7 @@ class Trainer:
     def __init__(
         self,
         model: Transformer,
-        data: TrainingData,
+        data: TranslationDataset,
         config: TrainingConfig,
         folder: Path,
         run_config: Mapping[str, Any],
@@ -124,10 +123,7 @@ class Trainer:
         adam = torch.optim.Adam(model.parameters(), lr=0.0, betas=config.betas, eps=config.eps)
         rate = config.factor, config.warmup, adam, config.with_warmup, config.with_decay
         self.opt = NoamOpt(model.pos_enc.dim_model, *rate)
-        if getattr(data, "eos_id", None) == data.pad_id:
-            raise ValueError(f"padding is not learned, so pad_id must not be eos_id; both are {data.pad_id}")
-        splits = getattr(data, "splits", {})
-        if empty := [name for name in ("train", "valid") if not len(splits.get(name, "?"))]:
+        if empty := [name for name in ("train", "valid") if not len(data.splits[name])]:
             raise ValueError(f"there is nothing to learn from or to validate with in {empty}")
         self.criterion = LabelSmoothing(data.vocab_size, data.pad_id, config.smoothing)
         self.autocast = config.autocast and multiplies_bfloat16(self.device)
@@ -391,11 +387,15 @@ def evaluate(
     ValueError
         If there is nothing to predict in the batches.
     """
-    sums, counted = [0.0, 0.0, 0.0], StepCount()
+    sums, steps = [0.0, 0.0, 0.0], dict[str, list[float]]()
     with evaluating(model):
         for batch in batches:
             found = batch_loss(model, batch, criterion, autocast=autocast)
-            counted.add(found.pondered, counts=not batch.stand_in)
+            for side, pondered in found.pondered.items():
+                counts = [count * (not batch.stand_in) for count in pondered.counts]
+                steps[side] = [
+                    a + b for a, b in zip(steps.get(side, [0.0] * len(counts)), counts, strict=True)
+                ]
             some = found.total.item(), found.correct, found.tokens
             sums = [a + b for a, b in zip(sums, some, strict=True)]
             if progress is not None:
@@ -403,7 +403,12 @@ def evaluate(
     total, correct, tokens = add(sums)
     if tokens == 0:
         raise ValueError("there is no token to predict: evaluate needs a batch")
-    counted.over_all(add)
     if not math.isfinite(total):
         raise DivergedError(f"the loss in validation is {total}")
-    return {"loss": total / tokens, "accuracy": correct / tokens, **counted.figures}, counted.histograms
+    figures, histograms = {"loss": total / tokens, "accuracy": correct / tokens}, dict[str, list[int]]()
+    for side, counts in steps.items():
+        *histogram, cost = add(counts)
+        figures[f"steps_{side}"] = sum(n * count for n, count in enumerate(histogram, 1)) / sum(histogram)
+        figures[f"ponder_{side}"] = cost / sum(histogram)
+        histograms[side] = [int(count) for count in histogram]
+    return figures, histograms
