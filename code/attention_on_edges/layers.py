@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from threading import Lock
 from typing import Any
 
 import torch
@@ -272,26 +271,14 @@ def check_symbols(generator: Generator, sos_id: int, eos_id: int | Sequence[int]
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Put a model into evaluation mode, and its modules back into theirs when the last user leaves."""
-    with _modes_change:
-        users, modes = _evaluated.setdefault(model, ([], [(each, each.training) for each in model.modules()]))
-        users.append(model.eval)
+    """Put a model into evaluation mode, and its modules back into theirs afterwards."""
+    modes = [(module, module.training) for module in model.modules()]
     try:
         model.eval()
         yield
     finally:
-        with _modes_change:
-            users.pop()
-            if not users:
-                del _evaluated[model]
-                for module, training in modes:
-                    module.training = training
-
-
-_evaluated: dict[nn.Module, tuple[list[Any], list[tuple[nn.Module, bool]]]] = {}
-"""Models that threads are decoding with, how many, and the modes before."""
-
-_modes_change = Lock()
+        for module, training in modes:
+            module.training = training
 
 
 def layer_pair(

@@ -11,8 +11,8 @@ from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from attention_on_edges.decoding import KeyValueCache, continue_texts
-from attention_on_edges.models.causal_lm import CausalLM, CausalLMConfig
+from attention_on_edges.decoding import continue_texts
+from attention_on_edges.models.causal_lm import CausalLM, CausalLMConfig, KeyValueCache
 from edgewise.graphs import causal, prefix_lm, sinks
 from support import refusals
 

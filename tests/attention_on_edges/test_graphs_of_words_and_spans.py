@@ -89,7 +89,7 @@ class TestReach:
         (lambda: binary_partition(5, 0), r"k \(spans .* each level and side\) .* 1, got 0"),
         (lambda: dependency_tree([-1, -1]), r"one root \(-1\), got 2 roots: \[0, 1\]"),
         (lambda: dependency_tree([-1, 2, 1]), r"no path leads from the root to words \[1, 2\]"),
-        (lambda: dependency_tree([-1, 2]), r"heads\[1\], the place .* in 0\.\.1 or be -1"),
+        (lambda: dependency_tree([-1, 2]), r"heads\[1\] must lie in 0\.\.1 or be -1"),
         (lambda: receptive_field(bipartite(2, 2), 1), "over one set of tokens"),
     ],
 )

@@ -98,14 +98,8 @@ def test_dropout_is_still_where_it_should_be():
     assert torch.equal(Dropout(1.0)(x), torch.zeros(10))
 
 
-def test_a_model_is_evaluated_until_the_last_of_several_has_done():
+def test_each_part_of_an_evaluated_model_gets_its_mode_back():
     model = torch.nn.Sequential(torch.nn.Dropout(), torch.nn.Dropout().eval())
-    first, second = layers.evaluating(model), layers.evaluating(model)
-    for step, expected in (
-        (first.__enter__, [False] * 3),
-        (second.__enter__, [False] * 3),
-        (lambda: first.__exit__(None, None, None), [False] * 3),
-        (lambda: second.__exit__(None, None, None), [True, True, False]),
-    ):
-        step()
-        assert [module.training for module in model.modules()] == expected
+    with layers.evaluating(model):
+        assert [module.training for module in model.modules()] == [False] * 3
+    assert [module.training for module in model.modules()] == [True, True, False]

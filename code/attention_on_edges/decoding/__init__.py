@@ -6,7 +6,7 @@ recomputed.
 """
 
 from attention_on_edges.decoding.beam import Hypothesis, beam_search
-from attention_on_edges.decoding.causal import KeyValueCache, continue_texts
+from attention_on_edges.decoding.causal import continue_texts
 from attention_on_edges.decoding.continuation import AdaptiveContinuation, Continuation, continuation_of
 from attention_on_edges.decoding.greedy import greedy
 
@@ -14,7 +14,6 @@ __all__ = [
     "AdaptiveContinuation",
     "Continuation",
     "Hypothesis",
-    "KeyValueCache",
     "beam_search",
     "continuation_of",
     "continue_texts",

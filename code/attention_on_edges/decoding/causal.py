@@ -1,95 +1,12 @@
-"""Chapter 13: a language model goes on with texts; its cache is a graph that grows."""
+"""Chapter 13: a language model goes on with texts."""
 
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
 
 from attention_on_edges.decoding.beam import check_numbers
-from attention_on_edges.models.causal_lm import CausalLM, PackedTexts
-from edgewise.graphs import AttentionGraph
+from attention_on_edges.models.causal_lm import CausalLM, KeyValueCache
 from edgewise.validation import check_count, check_ends
-
-
-class KeyValueCache:
-    """Keys and values of several texts, with room for more.
-
-    Reading a prompt and writing a token are the same: the graph is extended by new tokens, which attend to
-    those before them in their text; they count once the model has read them to its last layer. Outside
-    ``torch.no_grad`` it keeps the history of all that is written.
-
-    Parameters
-    ----------
-    model : CausalLM
-        Whose keys and values they are.
-    texts, room : int
-        How many texts, and the most tokens of each.
-    """
-
-    def __init__(self, model: CausalLM, texts: int, room: int):
-        config, like = model.config, model.embed.weight
-        self.room, self._model = check_count("room", room, 1), model
-        self._graph: AttentionGraph | None = None
-        shape = (2, check_count("texts", texts) * room, config.kv_heads, config.head_width)
-        self._kept = [like.new_zeros(shape) for _ in range(config.num_layers)]
-        self.lengths = torch.zeros(texts, dtype=torch.int64, device=like.device)
-
-    def extend(self, new: Sequence[Sequence[int]]) -> PackedTexts:
-        """Make place for new tokens of each text; return what the model takes to read them.
-
-        Parameters
-        ----------
-        new : sequence of sequences of int
-            Ids, a list for each text; it may be empty.
-
-        Returns
-        -------
-        PackedTexts
-            Ids and positions of all new tokens, and the graph from all places to them.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If there is not one list for each text, or no room for one, or an id is not of the vocabulary;
-            the cache stays as it was.
-        """
-        ids = self._model.ids_of(new)
-        counts = torch.tensor([len(text) for text in new], dtype=torch.int64, device=ids.device)
-        if counts.shape != self.lengths.shape or bool((self.lengths + counts > self.room).any()):
-            raise ValueError(
-                f"there is room for {(self.room - self.lengths).tolist()} tokens, got {counts.tolist()}"
-            )
-        before = (counts.cumsum(0) - counts).repeat_interleave(counts)
-        number = torch.arange(len(before), device=before.device) - before
-        positions = self.lengths.repeat_interleave(counts) + number
-        first = torch.arange(len(counts), device=before.device).repeat_interleave(counts) * self.room
-        self._places = first + positions
-        self._graph = AttentionGraph.from_intervals(
-            first, self._places + 1, len(counts) * self.room, self_attention=False
-        )
-        self._grown = self.lengths + counts
-        return PackedTexts(ids, self._graph, positions)
-
-    def check(self, model: CausalLM, graph: AttentionGraph) -> None:
-        """Refuse a pass of another model, or on another graph than the last :meth:`extend` returned.
-
-        Raises
-        ------
-        ValueError
-            If it is one.
-        """
-        if model is not self._model or graph is not self._graph:
-            whose = "model" if model is not self._model else "graph than its last extend() returned"
-            raise ValueError(f"the keys and values are those of another {whose}")
-
-    def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Write keys and values of the new tokens; return those of all places, [texts * room, h_kv, d_k]."""
-        kept = self._kept[layer]
-        kept[:, self._places] = torch.stack([k, v]).to(kept.dtype)
-        if layer == len(self._kept) - 1:
-            self.lengths = self._grown
-        keys, values = kept.to(k.dtype)
-        return keys, values
 
 
 @torch.no_grad()

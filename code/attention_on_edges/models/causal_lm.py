@@ -1,8 +1,8 @@
-"""Chapter 13: a decoder-only Transformer on packed texts, as Llama is."""
+"""Chapter 13: a decoder-only Transformer on packed texts, as Llama is; its cache is a graph that grows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -83,18 +83,6 @@ class PackedTexts(NamedTuple):
     positions: Tensor
 
 
-class Past(Protocol):
-    """Keys and values of earlier tokens; see :class:`attention_on_edges.decoding.KeyValueCache`."""
-
-    def check(self, model: "CausalLM", graph: AttentionGraph) -> None:
-        """Refuse another model's pass, and one on another graph."""
-        ...
-
-    def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Add those of the new tokens in a layer; return all that the graph's senders have there."""
-        ...
-
-
 class CausalLM(nn.Module):
     """A language model that reads from left to right, on any graph of tokens.
 
@@ -138,13 +126,13 @@ class CausalLM(nn.Module):
         return found
 
     def forward(
-        self, ids: Tensor, graph: AttentionGraph, positions: Tensor, past: Past | None = None
+        self, ids: Tensor, graph: AttentionGraph, positions: Tensor, past: "KeyValueCache | None" = None
     ) -> Tensor:
         """Return the logits of the next token after each token, [n, vocab_size]; see :meth:`hidden`."""
         return self.out(self.hidden(ids, graph, positions, past))
 
     def hidden(
-        self, ids: Tensor, graph: AttentionGraph, positions: Tensor, past: Past | None = None
+        self, ids: Tensor, graph: AttentionGraph, positions: Tensor, past: "KeyValueCache | None" = None
     ) -> Tensor:
         """Return the final states, from which ``out`` computes logits.
 
@@ -154,7 +142,7 @@ class CausalLM(nn.Module):
             int64 [n]: tokens, and their places in their texts.
         graph : AttentionGraph
             Who attends to whom; with ``past``, from all that is in it to these tokens.
-        past : Past, optional
+        past : KeyValueCache, optional
             Keys and values of earlier tokens.
 
         Returns
@@ -204,7 +192,7 @@ class CausalLayer(nn.Module):
         self.outer = nn.Linear(config.dim_ff, config.dim_model, bias=False)
 
     def forward(
-        self, x: Tensor, graph: AttentionGraph, turn: Tensor, past: Past | None, number: int
+        self, x: Tensor, graph: AttentionGraph, turn: Tensor, past: "KeyValueCache | None", number: int
     ) -> Tensor:
         """States [n, dim_model] to states; ``turn`` rotates queries and keys, ``number`` is the layer's."""
         fields = self.qkv(self.attention_norm(x)).unflatten(1, (self.heads + 2 * self.kv_heads, -1))
@@ -232,3 +220,84 @@ def rotated(x: Tensor, turn: Tensor) -> Tensor:
     cosine, sine = turn
     first, second = x.chunk(2, -1)
     return torch.cat([first * cosine - second * sine, second * cosine + first * sine], -1)
+
+
+class KeyValueCache:
+    """Keys and values of several texts, with room for more.
+
+    Reading a prompt and writing a token are the same: the graph is extended by new tokens, which attend to
+    those before them in their text; they count once the model has read them to its last layer. Outside
+    ``torch.no_grad`` it keeps the history of all that is written.
+
+    Parameters
+    ----------
+    model : CausalLM
+        Whose keys and values they are.
+    texts, room : int
+        How many texts, and the most tokens of each.
+    """
+
+    def __init__(self, model: CausalLM, texts: int, room: int):
+        config, like = model.config, model.embed.weight
+        self.room, self._model = check_count("room", room, 1), model
+        self._graph: AttentionGraph | None = None
+        shape = (2, check_count("texts", texts) * room, config.kv_heads, config.head_width)
+        self._kept = [like.new_zeros(shape) for _ in range(config.num_layers)]
+        self.lengths = torch.zeros(texts, dtype=torch.int64, device=like.device)
+
+    def extend(self, new: Sequence[Sequence[int]]) -> PackedTexts:
+        """Make place for new tokens of each text; return what the model takes to read them.
+
+        Parameters
+        ----------
+        new : sequence of sequences of int
+            Ids, a list for each text; it may be empty.
+
+        Returns
+        -------
+        PackedTexts
+            Ids and positions of all new tokens, and the graph from all places to them.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If there is not one list for each text, or no room for one, or an id is not of the vocabulary;
+            the cache stays as it was.
+        """
+        ids = self._model.ids_of(new)
+        counts = torch.tensor([len(text) for text in new], dtype=torch.int64, device=ids.device)
+        if counts.shape != self.lengths.shape or bool((self.lengths + counts > self.room).any()):
+            raise ValueError(
+                f"there is room for {(self.room - self.lengths).tolist()} tokens, got {counts.tolist()}"
+            )
+        before = (counts.cumsum(0) - counts).repeat_interleave(counts)
+        number = torch.arange(len(before), device=before.device) - before
+        positions = self.lengths.repeat_interleave(counts) + number
+        first = torch.arange(len(counts), device=before.device).repeat_interleave(counts) * self.room
+        self._places = first + positions
+        self._graph = AttentionGraph.from_intervals(
+            first, self._places + 1, len(counts) * self.room, self_attention=False
+        )
+        self._grown = self.lengths + counts
+        return PackedTexts(ids, self._graph, positions)
+
+    def check(self, model: CausalLM, graph: AttentionGraph) -> None:
+        """Refuse a pass of another model, or on another graph than the last :meth:`extend` returned.
+
+        Raises
+        ------
+        ValueError
+            If it is one.
+        """
+        if model is not self._model or graph is not self._graph:
+            whose = "model" if model is not self._model else "graph than its last extend() returned"
+            raise ValueError(f"the keys and values are those of another {whose}")
+
+    def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Write keys and values of the new tokens; return those of all places, [texts * room, h_kv, d_k]."""
+        kept = self._kept[layer]
+        kept[:, self._places] = torch.stack([k, v]).to(kept.dtype)
+        if layer == len(self._kept) - 1:
+            self.lengths = self._grown
+        keys, values = kept.to(k.dtype)
+        return keys, values

@@ -9,13 +9,11 @@ from typing import Any
 import torch
 
 from attention_on_edges.corpora.tokenizer_config import TokenizerConfig
-from attention_on_edges.models.halting import check_halting
 from attention_on_edges.models.sparse_translator import on_source_graph
 from attention_on_edges.models.transformer import Transformer, make_model
 from attention_on_edges.models.universal import UTransformer, make_universal_model
 from attention_on_edges.runs.json_files import made_of
 from attention_on_edges.training import TrainingConfig
-from edgewise.validation import check_count
 
 
 @dataclass(frozen=True)
@@ -29,9 +27,6 @@ class ModelConfig:
     dropout: float = 0.0
     norm_first: bool = True
     shared: bool = False
-
-    def __post_init__(self) -> None:
-        check_count("N", self.N, 1)
 
     def build(self, vocab_size: int) -> Transformer:
         """Return a model of this size."""
@@ -54,9 +49,6 @@ class UniversalConfig:
     ponder_warmup: int = 0
     norm_first: bool = True
     shared: bool = False
-
-    def __post_init__(self) -> None:
-        check_halting(self.max_steps, self.eps, self.halting, self.ponder_weight, self.ponder_warmup)
 
     def build(self, vocab_size: int) -> UTransformer:
         """Return a model of this size."""

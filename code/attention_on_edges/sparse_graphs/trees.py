@@ -1,6 +1,5 @@
 """Attention along a dependency parse."""
 
-import sys
 from collections.abc import Sequence
 
 import torch
@@ -38,21 +37,13 @@ def dependency_tree(heads: Sequence[int] | Tensor) -> AttentionGraph:
 def _check_tree(heads: list[int]) -> None:
     n = len(heads)
     for word, head in enumerate(heads):
-        if not -1 <= check_count(f"heads[{word}]", head, -sys.maxsize) < n:
-            raise ValueError(
-                f"heads[{word}], the place of the word that governs word {word}, must lie in 0..{n - 1} "
-                f"or be -1 for the root, got {head}"
-            )
+        if check_count(f"heads[{word}]", head, -1) >= n:
+            raise ValueError(f"heads[{word}] must lie in 0..{n - 1} or be -1 for the root, got {head}")
     roots = [word for word, head in enumerate(heads) if head == -1]
     if n and len(roots) != 1:
         raise ValueError(f"heads must be a tree with one root (-1), got {len(roots)} roots: {roots}")
-    below: list[list[int]] = [[] for _ in heads]
-    for word, head in enumerate(heads):
-        if head >= 0:
-            below[head].append(word)
-    reached = list(roots)
-    for word in reached:  # grows as it is read
-        reached += below[word]
-    if len(reached) < n:
-        circling = sorted(set(range(n)) - set(reached))
+    ends = list(range(n))  # of the paths from each word towards the root, a head further each time
+    for _ in heads:
+        ends = [heads[word] if word >= 0 else word for word in ends]
+    if circling := [word for word, end in enumerate(ends) if end >= 0]:
         raise ValueError(f"heads must be a tree, but no path leads from the root to words {circling}")
