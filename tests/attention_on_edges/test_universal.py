@@ -7,14 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import nll_loss
 
-from attention_on_edges.decoding import beam_search, continuation_of, greedy
+from attention_on_edges.decoding import continuation_of
 from attention_on_edges.models.universal import make_universal_model
 from attention_on_edges.pool import GraphPool
 from attention_on_edges.training import LabelSmoothing, Trainer, TrainingConfig, evaluate, take_step
 from book_support import VOCAB, dropped_and_doubled, random_pairs, sorting_data
 from support import assert_equal_as_stated
 
-SOS, EOS = 0, 1
 NONE = torch.zeros((), dtype=torch.float64)
 
 
@@ -192,8 +191,6 @@ def test_attention_can_be_drawn_step_by_step(seed):
 
 
 class TestDecoding:
-    """Every target token takes as many steps as it would if all were computed at once."""
-
     @given(
         st.lists(st.tuples(st.integers(1, 5), st.integers(1, 12)), min_size=1, max_size=3),
         st.integers(0, 100),
@@ -205,25 +202,11 @@ class TestDecoding:
         model = universal(seed, bias=bias, halting=halting)
         longest = max(m for _, m in sizes)
         sources, targets = random_pairs([(n, longest) for n, _ in sizes], seed)
-        output = model.run(GraphPool()(sources, targets))
-        expected = output.hidden.view(len(sizes), longest, -1)
-        steps = output.pondered["dec"].steps.view(len(sizes), longest)
+        expected = model.hidden(GraphPool()(sources, targets)).view(len(sizes), longest, -1)
         continuation = continuation_of(model, sources)
         for position in range(longest):
             ids = torch.tensor([target[position] for target in targets])
             assert_equal_as_stated(continuation.step(ids), expected[:, position])
-            assert continuation.steps == steps[:, position].tolist()
-
-    @torch.no_grad()
-    def test_hypotheses_tell_their_steps(self):
-        model = universal(3, bias=-1.0)
-        model.generator.proj.bias.data[EOS] += 1.5
-        sources, _ = random_pairs([(4, 1), (1, 1), (7, 1)])
-        beams = beam_search(model, sources, SOS, EOS, 3, max_len=8)
-        found = [greedy(model, sources, SOS, EOS, max_len=8), [best for best, *_ in beams]]
-        for source, one in [pair for each in found for pair in zip(sources, each, strict=True)]:
-            pondered = model.run(GraphPool()([source], [[SOS, *one.ids, EOS]])).pondered["dec"]
-            assert one.steps == tuple(pondered.steps[: None if one.finished else -1].tolist())
 
     def test_targets_can_be_dropped_reordered_and_doubled(self):
         assert_equal_as_stated(*dropped_and_doubled(universal(4, bias=-1.0), continuation_of))

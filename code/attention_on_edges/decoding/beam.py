@@ -28,16 +28,12 @@ class Hypothesis:
         Sum of the log-probabilities of its tokens, the end symbol's included, in nats.
     score : float
         The ranking score: ``log_prob``, in beam search divided by a power of its length.
-    steps : tuple of int or None
-        Decoder steps taken to predict each token, the end symbol included; only with adaptive computation
-        time.
     """
 
     ids: tuple[int, ...]
     finished: bool
     log_prob: float
     score: float
-    steps: tuple[int, ...] | None = None
 
 
 @torch.no_grad()
@@ -114,7 +110,7 @@ def beam_search(
             if max_repeats is not None:
                 log_probs = _without_loops(log_probs, going, max_repeats)
             candidates = _best_candidates(scores, log_probs, (1 + len(ends)) * beam)
-            going, rows, tokens, sums = _advance(going, candidates, scores.shape[1], continuation.steps)
+            going, rows, tokens, sums = _advance(going, candidates, scores.shape[1])
             if going:
                 ids = torch.tensor(tokens, device=device)
                 scores = torch.tensor(sums, device=device).view(len(going), -1)
@@ -140,7 +136,7 @@ def _without_loops(log_probs: Tensor, searches: list["_Search"], most: int) -> T
     forbidden = [
         (number, hypothesis, token)
         for number, search in enumerate(searches)
-        for hypothesis, (ids, _, _) in enumerate(search.open)
+        for hypothesis, (ids, _) in enumerate(search.open)
         for token in loops(ids, most)
     ]
     if not forbidden:
@@ -153,8 +149,8 @@ Candidate = tuple[float, int, int]
 """Log-probability of an extended hypothesis, the number of the hypothesis, the new token."""
 
 
-OpenHypothesis = tuple[tuple[int, ...], float, tuple[int, ...]]
-"""Tokens of a hypothesis, their log-probability, and the steps of each, if the model counts them."""
+OpenHypothesis = tuple[tuple[int, ...], float]
+"""Tokens of a hypothesis, and their log-probability."""
 
 
 def _best_candidates(scores: Tensor, log_probs: Tensor, count: int) -> list[list[Candidate]]:
@@ -176,21 +172,16 @@ def _best_candidates(scores: Tensor, log_probs: Tensor, count: int) -> list[list
 
 
 def _advance(
-    searches: list["_Search"], candidates: list[list[Candidate]], width: int, steps: list[int] | None
+    searches: list["_Search"], candidates: list[list[Candidate]], width: int
 ) -> tuple[list["_Search"], list[int], list[int], list[float]]:
-    """Advance each search; return the open ones, and rows, tokens and scores of their hypotheses.
-
-    ``steps`` are those of each hypothesis's last token.
-    """
+    """Advance each search; return the open ones, and rows, tokens and scores of their hypotheses."""
     going, rows, tokens, scores = [], [], [], []
     for number, (search, found) in enumerate(zip(searches, candidates, strict=True)):
-        first = number * width
-        kept = search.choose(found, steps and steps[first : first + width])
-        if kept:
+        if chosen := search.choose(found):
             going.append(search)
-            rows += [first + parent for _, parent, _ in kept]
-            tokens += [token for _, _, token in kept]
-            scores += [score for score, _, _ in kept]
+            rows += [number * width + parent for _, parent, _ in chosen]
+            tokens += [token for _, _, token in chosen]
+            scores += [score for score, _, _ in chosen]
     return going, rows, tokens, scores
 
 
@@ -204,52 +195,46 @@ class _Search:
     n_best: int
     length_penalty: float
     length_offset: float
-    open: list[OpenHypothesis] = field(default_factory=lambda: [((), 0.0, ())])
+    open: list[OpenHypothesis] = field(default_factory=lambda: [((), 0.0)])
     ended: list[Hypothesis] = field(default_factory=list)
 
-    def choose(self, candidates: list[Candidate], steps: list[int] | None) -> list[Candidate]:
+    def choose(self, candidates: list[Candidate]) -> list[Candidate]:
         """Finish the hypotheses that end among the first ``beam``; return the open ones to keep, if any.
 
         Forbidden ones, at minus infinity, are only kept to fill up.
         """
-        kept: list[Candidate] = []
-        taken = [(*h[2], steps[i]) if steps else () for i, h in enumerate(self.open)]
+        going: list[Candidate] = []
         for rank, (score, parent, token) in enumerate(candidates):
             if token not in self.ends:
-                kept.append((score, parent, token))
+                going.append((score, parent, token))
             elif rank < self.beam and score > -inf:
-                self.ended.append(self._hypothesis(self.open[parent][0], True, score, taken[parent]))
-        kept = kept[: self.beam]
-        over = not kept or kept[0][0] == -inf or len(self.open[0][0]) == self.limit
-        if over or self._settled(kept):
+                self.ended.append(self._hypothesis(self.open[parent][0], True, score))
+        going = going[: self.beam]
+        over = not going or going[0][0] == -inf or len(self.open[0][0]) == self.limit
+        if over or self._settled(going):
             return []
-        self.open = [((*self.open[p][0], token), score, taken[p]) for score, p, token in kept]
-        return kept
+        self.open = [((*self.open[p][0], token), score) for score, p, token in going]
+        return going
 
-    def _settled(self, kept: list[Candidate]) -> bool:
+    def _settled(self, going: list[Candidate]) -> bool:
         """Whether open hypotheses can no longer change the result."""
         if len(self.ended) >= self.beam:
             return True
         if len(self.ended) < self.n_best:
             return False
-        bound = kept[0][0] / self._norm(self.limit + 1)
+        bound = going[0][0] / self._norm(self.limit + 1)
         return sorted(h.score for h in self.ended)[-self.n_best] >= bound
 
     def _norm(self, length: int) -> float:
         return ((self.length_offset + length) / (self.length_offset + 1)) ** self.length_penalty
 
-    def _hypothesis(
-        self, ids: tuple[int, ...], finished: bool, log_prob: float, steps: tuple[int, ...]
-    ) -> Hypothesis:
-        score = log_prob / self._norm(len(ids) + finished)
-        return Hypothesis(ids, finished, log_prob, score, steps or None)
+    def _hypothesis(self, ids: tuple[int, ...], finished: bool, log_prob: float) -> Hypothesis:
+        return Hypothesis(ids, finished, log_prob, log_prob / self._norm(len(ids) + finished))
 
     def result(self) -> list[Hypothesis]:
         """Return the best hypotheses, best first."""
         found = sorted(self.ended, key=lambda h: -h.score)
         if len(found) < self.n_best:
-            cut = [
-                self._hypothesis(ids, False, score, steps) for ids, score, steps in self.open if score > -inf
-            ]
+            cut = [self._hypothesis(ids, False, score) for ids, score in self.open if score > -inf]
             found += sorted(cut, key=lambda h: -h.score)
         return found[: self.n_best]

@@ -38,11 +38,6 @@ class Continuation:
         """Return the number of rounds of self-attention of a target token."""
         return self.model.decoder.N
 
-    @property
-    def steps(self) -> list[int] | None:
-        """Steps of each latest token; ``None`` if all take the same."""
-        return None
-
     def step(self, ids: Tensor) -> Tensor:
         """Add one token to each target.
 
@@ -104,20 +99,13 @@ class AdaptiveContinuation(Continuation):
     def _rounds(self) -> int:
         return self.model.max_steps
 
-    @property
-    def steps(self) -> list[int]:
-        """Steps of each latest token."""
-        return self._steps.tolist()
-
     def step(self, ids: Tensor) -> Tensor:
         """Add one token to each target; as in the parent."""
         model = self.model
         positions = torch.full_like(ids, self.length)
         self._graphs = self._grow(ids), self._cross
         self._active: tuple[AttentionGraph, ...] | None = self._graphs
-        found = model.until_halted("dec", self, model.tgt_embed(ids), positions)
-        self._steps = found.steps
-        return model.decoder.norm(found.output)
+        return model.decoder.norm(model.until_halted("dec", self, model.tgt_embed(ids), positions).output)
 
     def revise(self, n: int, rows: Tensor, y: Tensor) -> Tensor:
         """Revise the states of active tokens."""

@@ -4,7 +4,6 @@ from attention_on_edges.runs.experiment import Experiment, ModelConfig, Search, 
 from attention_on_edges.runs.loading import digest_of, load_data
 from attention_on_edges.runs.named_experiments import EXPERIMENTS, LARGE, reduced
 from attention_on_edges.runs.running import (
-    deviation,
     finish,
     load_translator,
     load_weights,

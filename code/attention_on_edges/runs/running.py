@@ -99,20 +99,6 @@ def finish(trainer: Trainer, experiment: Experiment) -> Artifact:
     return artifacts.write(folder, weights, experiment.config, metrics, provenance, tokenizer)
 
 
-def deviation(trainer: Trainer, experiment: Experiment) -> float | None:
-    """Return the largest relative difference between the run's first losses and the committed artifact's.
-
-    ``None`` if there is no artifact of this configuration.
-    """
-    if experiment.name not in artifacts.names():
-        return None
-    recorded = artifacts.load(experiment.name)
-    if recorded.experiment != experiment:
-        return None
-    pairs = zip(trainer.losses, recorded.metrics["losses"], strict=False)
-    return max(abs(ours - theirs) / abs(theirs) for ours, theirs in pairs)
-
-
 def restore(artifact: Artifact) -> tuple[Transformer, Any]:
     """Return an artifact's model, in evaluation mode, and its data set, as by ``load_data``.
 
