@@ -48,7 +48,7 @@ def builtin(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     g.apply_edges(src_dot_dst("k", "q", "score"))
     with torch.no_grad():  # a softmax does not change when its scores are shifted
         g.update_all(fn.copy_e("score", "m"), fn.max("m", "highest"))
-    g.apply_edges(exp_below("score", "highest"))
+    g.apply_edges(scaled_exp("score", math.sqrt(q.shape[-1]), "highest"))
     g.update_all(fn.copy_e("score", "m"), fn.sum("m", "z"))
     g.update_all(fn.u_mul_e("v", "score", "m"), fn.sum("m", "wv"))
     connected = (g.in_degrees() > 0)[:, None, None]
@@ -56,22 +56,13 @@ def builtin(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def src_dot_dst(src_field: str, dst_field: str, out_field: str) -> Callable[[Any], dict[str, Tensor]]:
-    """Return an edge function: the scaled product of sender and receiver, [E, h, 1]."""
-
-    def score(edges: Any) -> dict[str, Tensor]:
-        product = edges.src[src_field] * edges.dst[dst_field]
-        return {out_field: product.sum(-1, keepdim=True) / math.sqrt(product.shape[-1])}
-
-    return score
+    """Return an edge function: the dot product of sender and receiver, [E, h, 1]."""
+    return lambda edges: {out_field: (edges.src[src_field] * edges.dst[dst_field]).sum(-1, keepdim=True)}
 
 
-def exp_below(field: str, highest_field: str) -> Callable[[Any], dict[str, Tensor]]:
-    """Return an edge function: the exponential of a score minus its receiver's highest."""
-
-    def exponentiate(edges: Any) -> dict[str, Tensor]:
-        return {field: (edges.data[field] - edges.dst[highest_field]).exp()}
-
-    return exponentiate
+def scaled_exp(field: str, scale_constant: float, highest_field: str) -> Callable[[Any], dict[str, Tensor]]:
+    """Return an edge function: exp of a score, less its receiver's highest, over ``scale_constant``."""
+    return lambda edges: {field: ((edges.data[field] - edges.dst[highest_field]) / scale_constant).exp()}
 
 
 def fused(graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -91,7 +91,7 @@ class Pondering:
 
 def ponder(
     x: Tensor,
-    advance: Callable[[int, Tensor, Tensor], Tensor],
+    step_forward: Callable[[int, Tensor, Tensor], Tensor],
     revision: Revision,
     halt: Callable[[Tensor], Tensor] | None,
     max_steps: int,
@@ -112,7 +112,7 @@ def ponder(
     ----------
     x : Tensor
         [N, d]: the initial states.
-    advance : callable
+    step_forward : callable
         Step number from 0, tokens int64 [A] and their states [A, d] to the input of this step.
     revision : Revision
         The step itself.
@@ -128,11 +128,10 @@ def ponder(
     weighed: list[tuple[Tensor, Tensor]] = []  # places in the table of weights, weights
     steps = torch.zeros_like(rows)
     for n in range(max_steps):
-        x = revision.revise(n, rows, advance(n, rows, x))
+        x = revision.revise(n, rows, step_forward(n, rows, x))
         p = x.new_zeros(len(x)) if halt is None else halt(x)
-        halts = total + p >= threshold if n < max_steps - 1 else torch.ones_like(rows, dtype=torch.bool)
-        weight = torch.where(halts, 1 - total, p)
-        mean, total = mean + weight[:, None] * x, total + p
+        halts = (total + p >= threshold) | (n == max_steps - 1)
+        weight, total, mean = halt_and_accum(halts, p, x, total, mean)
         weighed.append((rows * max_steps + n, weight))
         over, on = halts.nonzero().squeeze(1), (~halts).nonzero().squeeze(1)
         if len(over) == 0:
@@ -145,6 +144,22 @@ def ponder(
         x, mean, total, rows = (each.index_select(0, on) for each in (x, mean, total, rows))
     weights = _placed(len(steps) * max_steps, weighed).view(-1, max_steps)
     return Pondering(_placed(len(steps), done), weights, steps)
+
+
+def halt_and_accum(
+    halts: Tensor, p: Tensor, x: Tensor, total: Tensor, mean: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Weigh each state by its probability, or by what is left of 1 where its token halts; add it up.
+
+    ``halts``, ``p`` and the sum ``total`` of the probabilities before are [A], ``x`` and ``mean`` [A, d].
+
+    Returns
+    -------
+    weight, total, mean : Tensor
+        The states' weights, and both sums with this step's.
+    """
+    weight = torch.where(halts, 1 - total, p)
+    return weight, total + p, mean + weight[:, None] * x
 
 
 def _placed(count: int, parts: list[tuple[Tensor, Tensor]]) -> Tensor:

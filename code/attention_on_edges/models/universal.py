@@ -1,6 +1,6 @@
 """The Universal Transformer with adaptive computation time, as message passing on a graph that shrinks."""
 
-from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -84,15 +84,13 @@ class UTransformer(Transformer):
         self.max_steps, self.eps, self.halting = max_steps, eps, halting
         self.ponder_weight, self.ponder_warmup = ponder_weight, ponder_warmup
 
-    def advance(self, positions: Tensor) -> Callable[[int, Tensor, Tensor], Tensor]:
-        """Return the function that adds the encodings of position and step before each step."""
-
-        def add(n: int, rows: Tensor, x: Tensor) -> Tensor:
-            place = self.pos_enc(positions.index_select(0, rows))
-            time = self.time_enc(positions.new_tensor([n]))
-            return self.pos_enc.dropout(x + place.to(x.dtype) + time.to(x.dtype))
-
-        return add
+    def step_forward(self, positions: Tensor, n: int, rows: Tensor, x: Tensor) -> Tensor:
+        """Add the encodings of position and step to states of tokens ``rows``, before step ``n``."""
+        position, time = (
+            self.pos_enc(positions.index_select(0, rows)),
+            self.time_enc(positions.new_tensor([n])),
+        )
+        return self.pos_enc.dropout(x + position.to(x.dtype) + time.to(x.dtype))
 
     def run(self, batch: Batch) -> Output:
         """Run encoder and decoder, and return the final states with each side's steps and weights."""
@@ -122,7 +120,8 @@ class UTransformer(Transformer):
         ``side`` is ``"enc"`` or ``"dec"``.
         """
         halt = self.halt_enc if side == "enc" else self.halt_dec
-        return ponder(x, self.advance(positions), revision, halt, self.max_steps, 1 - self.eps)
+        step_forward = partial(self.step_forward, positions)
+        return ponder(x, step_forward, revision, halt, self.max_steps, 1 - self.eps)
 
     def part_of(self, graph: AttentionGraph, rows: Tensor) -> AttentionGraph:
         """Return the graph into some receivers; while attention is recorded, remember its whole."""

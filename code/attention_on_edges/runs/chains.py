@@ -87,9 +87,9 @@ class ChainReader(UTransformer):
         draw_weights(self)
         self.fields = nn.ModuleList(nn.Embedding(size, DIM) for size in (2, VALUES))
 
-    def advance(self, positions: Tensor) -> Callable[[int, Tensor, Tensor], Tensor]:
-        """Return a function that leaves a step's input as it is."""
-        return lambda n, rows, x: x
+    def step_forward(self, positions: Tensor, n: int, rows: Tensor, x: Tensor) -> Tensor:
+        """Leave a step's input as it is."""
+        return x
 
     def run(self, batch: Any) -> Output:
         """Revise the tokens of a :class:`ChainBatch` until all have halted."""
