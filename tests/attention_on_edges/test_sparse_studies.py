@@ -57,7 +57,7 @@ class TestTexts:
         assert torch.equal(packed[0][:, :40], ids)
         assert torch.equal(packed[1][:, :40], positions)
         assert bool((packed[0][:, 40:] == recall.SPAN).all())
-        assert torch.equal(batch.src[0][batch.asked].view(3, -1), ids[:, -NUM_QUESTIONS:])
+        assert torch.equal(batch.src[0][batch.question_positions].view(3, -1), ids[:, -NUM_QUESTIONS:])
         assert torch.equal(batch.tgt_y.view(3, -1), answers)
 
 
@@ -71,7 +71,7 @@ class TestReader:
         result = model(batch)
         for question in (0, NUM_QUESTIONS - 1):
             grad = torch.autograd.grad(result[question] @ torch.randn(21), embedded, retain_graph=True)[0]
-            expected = receptive_field(graph, 2)[2, batch.asked[question]]
+            expected = receptive_field(graph, 2)[2, batch.question_positions[question]]
             assert torch.equal(grad.norm(dim=1) > 0, expected)
 
     def test_it_learns_to_copy_and_is_tested_on_new_texts(self, monkeypatch):

@@ -42,9 +42,9 @@ def translate(
         translator = runs.load_translator(artifacts.load(model))
         if not texts and sys.stdin is None:
             raise InputError("standard input is closed: give texts as arguments")
-        given = iter(texts) if texts else lines_of(sys.stdin.buffer)
+        lines = iter(texts) if texts else lines_of(sys.stdin.buffer)
         together = 1 if not texts and sys.stdin.isatty() else TOGETHER
-        numbered = enumerate(given, 1)
+        numbered = enumerate(lines, 1)
         failed = False
         while part := list(islice(numbered, together)):
             for found in _translated(translator, part, beam):
@@ -71,10 +71,10 @@ def _translated(
     """Translate numbered texts; report those that cannot be, which get ``None``."""
     readable: dict[int, str] = {}
     numbers = []
-    for number, given in texts:
+    for number, line in texts:
         numbers.append(number)
         try:
-            text = _decoded(given, number)
+            text = _decoded(line, number)
             check_alphabet(text, f"text {number}")
             translator.encode(text, f"text {number}")
             readable[number] = text
@@ -85,12 +85,12 @@ def _translated(
     return [translated.get(number) for number in numbers]
 
 
-def _decoded(given: str | bytes | None, number: int) -> str:
-    if given is None:
+def _decoded(line: str | bytes | None, number: int) -> str:
+    if line is None:
         raise InputError(f"text {number} must have at most {MOST_BYTES:,} bytes")
-    if isinstance(given, str):
-        return given
+    if isinstance(line, str):
+        return line
     try:
-        return given.decode("utf-8")
+        return line.decode("utf-8")
     except UnicodeDecodeError as error:
         raise InputError(f"text {number} is not UTF-8 ({error})") from None

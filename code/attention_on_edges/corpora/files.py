@@ -59,10 +59,10 @@ def fetch(file: File) -> Path:
         If the one in ``EDGEWISE_DATA`` has another checksum, or no address serves it.
     """
     folder = data_folder()
-    if folder is not None and (given := folder / file.path).is_file():
-        if sha256_of(given) != file.sha256:
-            raise CorpusError(f"{given} is another version: its sha256 must be {file.sha256}")
-        return given
+    if folder is not None and (local := folder / file.path).is_file():
+        if sha256_of(local) != file.sha256:
+            raise CorpusError(f"{local} is another version: its sha256 must be {file.sha256}")
+        return local
     import pooch  # slow to import
 
     pooch.get_logger().setLevel("WARNING")  # it would print addresses and paths raw

@@ -72,8 +72,7 @@ def weights_folder() -> Path:
 
 def _folders() -> list[Path]:
     """Where it may be: among given data, and in the cache."""
-    given = data_folder()
-    return [base / "smollm2" for base in (given, cache_folder()) if base is not None]
+    return [base / "smollm2" for base in (data_folder(), cache_folder()) if base is not None]
 
 
 def _wheel(at: Path) -> Path:

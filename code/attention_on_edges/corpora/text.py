@@ -30,7 +30,7 @@ def check_alphabet(text: str, name: str = "text") -> None:
         raise InputError(f"{name} has signs that the translator never saw: {' '.join(sorted(strange))}")
 
 
-def listed(name: str, given: object, of: type | tuple[type, ...] = str) -> list[Any]:
+def listed(name: str, values: object, of: type | tuple[type, ...] = str) -> list[Any]:
     """Return a list of texts, or of what ``of`` says; one text alone would pass for a list of its letters.
 
     Raises
@@ -39,9 +39,9 @@ def listed(name: str, given: object, of: type | tuple[type, ...] = str) -> list[
         If it is a text or no list, or something else is in it.
     """
     what = "texts" if of is str else "sequences"
-    if isinstance(given, (str, bytes, AbstractSet)) or not isinstance(given, Iterable):
-        raise TypeError(f"{name} must be a list of {what}, got {type(given).__name__}: {given!r:.40}")
-    found = list(given)
+    if isinstance(values, (str, bytes, AbstractSet)) or not isinstance(values, Iterable):
+        raise TypeError(f"{name} must be a list of {what}, got {type(values).__name__}: {values!r:.40}")
+    found = list(values)
     for number, each in enumerate(found):
         if not isinstance(each, of):
             raise TypeError(f"{name} must be a list of {what}; {name}[{number}] is {type(each).__name__}")

@@ -52,8 +52,9 @@ class BPE:
             initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
             show_progress=False,
         )
-        given = listed("lines", lines) if isinstance(lines, str) else lines
-        tokenizer.train_from_iterator((" " + line for line in given), trainer)
+        if isinstance(lines, str):
+            listed("lines", lines)
+        tokenizer.train_from_iterator((" " + line for line in lines), trainer)
         return cls(tokenizer)
 
     @classmethod

@@ -164,9 +164,9 @@ class CausalLM(nn.Module):
                 f"{list(positions.shape)}"
             )
         x = self.embed(ids)
-        turn = rotation(positions, self.config.head_width, self.config.rope_base, x.dtype)
+        cos_sin = rotation(positions, self.config.head_width, self.config.rope_base, x.dtype)
         for number, layer in enumerate(self.layers):
-            x = layer(x, graph, turn, past, number)
+            x = layer(x, graph, cos_sin, past, number)
         return self.norm(x)
 
 
@@ -192,12 +192,12 @@ class CausalLayer(nn.Module):
         self.outer = nn.Linear(config.dim_ff, config.dim_model, bias=False)
 
     def forward(
-        self, x: Tensor, graph: AttentionGraph, turn: Tensor, past: "KeyValueCache | None", number: int
+        self, x: Tensor, graph: AttentionGraph, cos_sin: Tensor, past: "KeyValueCache | None", number: int
     ) -> Tensor:
-        """States [n, dim_model] to states; ``turn`` rotates queries and keys, ``number`` is the layer's."""
+        """States [n, dim_model] to states; ``cos_sin`` rotates queries and keys; ``number`` counts layers."""
         fields = self.qkv(self.attention_norm(x)).unflatten(1, (self.heads + 2 * self.kv_heads, -1))
         q, k, v = fields.split([self.heads, self.kv_heads, self.kv_heads], 1)
-        q, k = (rotated(each, turn).to(v.dtype) for each in (q, k))
+        q, k = (rotated(each, cos_sin).to(v.dtype) for each in (q, k))
         if past is not None:
             k, v = past.append(number, k, v)
         x = x + self.attention_out(propagate_attention(graph, q, k, v).flatten(1))
@@ -215,9 +215,9 @@ def rotation(positions: Tensor, width: int, base: float, dtype: torch.dtype) -> 
     return torch.stack([angle.cos(), angle.sin()]).to(dtype)
 
 
-def rotated(x: Tensor, turn: Tensor) -> Tensor:
+def rotated(x: Tensor, cos_sin: Tensor) -> Tensor:
     """Turn queries or keys [n, h, width], whose pairs are columns ``c`` and ``c + width / 2``."""
-    cosine, sine = turn
+    cosine, sine = cos_sin
     first, second = x.chunk(2, -1)
     return torch.cat([first * cosine - second * sine, second * cosine + first * sine], -1)
 
@@ -242,7 +242,7 @@ class KeyValueCache:
         self.room, self._model = check_count("room", room, 1), model
         self._graph: AttentionGraph | None = None
         shape = (2, check_count("texts", texts) * room, config.kv_heads, config.head_width)
-        self._kept = [like.new_zeros(shape) for _ in range(config.num_layers)]
+        self._stored = [like.new_zeros(shape) for _ in range(config.num_layers)]
         self.lengths = torch.zeros(texts, dtype=torch.int64, device=like.device)
 
     def extend(self, new: Sequence[Sequence[int]]) -> PackedTexts:
@@ -256,7 +256,7 @@ class KeyValueCache:
         Returns
         -------
         PackedTexts
-            Ids and positions of all new tokens, and the graph from all places to them.
+            Ids and positions of all new tokens, and the graph from all slots to them.
 
         Raises
         ------
@@ -274,9 +274,9 @@ class KeyValueCache:
         number = torch.arange(len(before), device=before.device) - before
         positions = self.lengths.repeat_interleave(counts) + number
         first = torch.arange(len(counts), device=before.device).repeat_interleave(counts) * self.room
-        self._places = first + positions
+        self._slots = first + positions
         self._graph = AttentionGraph.from_intervals(
-            first, self._places + 1, len(counts) * self.room, self_attention=False
+            first, self._slots + 1, len(counts) * self.room, self_attention=False
         )
         self._grown = self.lengths + counts
         return PackedTexts(ids, self._graph, positions)
@@ -294,10 +294,10 @@ class KeyValueCache:
             raise ValueError(f"the keys and values are those of another {whose}")
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Write keys and values of the new tokens; return those of all places, [texts * room, h_kv, d_k]."""
-        kept = self._kept[layer]
-        kept[:, self._places] = torch.stack([k, v]).to(kept.dtype)
-        if layer == len(self._kept) - 1:
+        """Write keys and values of the new tokens; return those of all slots, [texts * room, h_kv, d_k]."""
+        stored = self._stored[layer]
+        stored[:, self._slots] = torch.stack([k, v]).to(stored.dtype)
+        if layer == len(self._stored) - 1:
             self.lengths = self._grown
-        keys, values = kept.to(k.dtype)
+        keys, values = stored.to(k.dtype)
         return keys, values

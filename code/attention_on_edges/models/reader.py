@@ -21,13 +21,13 @@ class Questions:
         Which token attends to which.
     src : tuple of Tensor
         Ids and positions, each int64 [N], additional tokens of the graph included.
-    asked, tgt_y : Tensor
+    question_positions, tgt_y : Tensor
         int64 [questions]: their places, and their answers.
     """
 
     enc: AttentionGraph
     src: tuple[Tensor, Tensor]
-    asked: Tensor
+    question_positions: Tensor
     tgt_y: Tensor
 
 
@@ -53,7 +53,7 @@ class Reader(Transformer):
 
     def forward(self, batch: Any) -> Tensor:
         """Return log-probabilities of the answers to :class:`Questions`, [questions, answers]."""
-        return self.generator(self.encode(batch)["enc"].index_select(0, batch.asked))
+        return self.generator(self.encode(batch)["enc"].index_select(0, batch.question_positions))
 
     def loss(self, batch: Questions, step: int) -> Tensor:
         """Return nats per question, after any number of updates."""

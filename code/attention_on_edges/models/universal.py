@@ -86,10 +86,8 @@ class UTransformer(Transformer):
 
     def step_forward(self, positions: Tensor, n: int, rows: Tensor, x: Tensor) -> Tensor:
         """Add the encodings of position and step to states of tokens ``rows``, before step ``n``."""
-        position, time = (
-            self.pos_enc(positions.index_select(0, rows)),
-            self.time_enc(positions.new_tensor([n])),
-        )
+        position = self.pos_enc(positions.index_select(0, rows))
+        time = self.time_enc(positions.new_tensor([n]))
         return self.pos_enc.dropout(x + position.to(x.dtype) + time.to(x.dtype))
 
     def run(self, batch: Batch) -> Output:

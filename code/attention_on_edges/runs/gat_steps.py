@@ -127,9 +127,9 @@ def _two_hops(count: int, generator: torch.Generator) -> NodeBatch:
     near = order.argsort(2)[:, :, :DEGREE]
     key = torch.rand(count, NODES, generator=generator).argsort(1)
     value = torch.randint(NODES, (count, NODES), generator=generator)
-    asked = near[:, :, 0]
-    symbols = torch.stack([key, value, key.gather(1, asked)], 2)
-    answers = value.gather(1, asked.gather(1, asked))
+    neighbour = near[:, :, 0]
+    symbols = torch.stack([key, value, key.gather(1, neighbour)], 2)
+    answers = value.gather(1, neighbour.gather(1, neighbour))
     first = torch.arange(count)[:, None, None] * NODES
     own = torch.arange(NODES)[None, :, None].expand(count, -1, 1)
     src = (first + torch.cat([near, own], 2)).flatten()

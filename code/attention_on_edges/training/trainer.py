@@ -282,8 +282,8 @@ class Trainer:
     def _end_epoch(self) -> None:
         """Validate, record the metrics, save."""
         with evaluating(self.model), torch.no_grad():
-            given = self._batches("valid"), self.criterion, self.autocast, self.progress
-            valid, steps = evaluate(self.model, *given, sum_over_processes)
+            settings = self.criterion, self.autocast, self.progress, sum_over_processes
+            valid, steps = evaluate(self.model, self._batches("valid"), *settings)
             if (score := self.score) is not None:
                 valid = broadcast(lambda: score(self.model)) | valid
         if self.config.patience is not None:
