@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 from attention_on_edges import runs, studies, tasks
 from attention_on_edges.cli import app as cli
 from attention_on_edges.cli.one_line_errors import one_line_errors
-from attention_on_edges.cli.translating import MOST_BYTES
 from attention_on_edges.corpora.text import check_alphabet
 from attention_on_edges.corpora.tokenization import BPE
 from attention_on_edges.corpora.tokenizer_config import TokenizerConfig
@@ -123,7 +122,7 @@ def translator(tmp_path_factory):
         (b"a dog\r\na man", 2, []),
         (b"a dog\n\na man\n", 3, ["text 2 must not be empty"]),
         (b"a dog\na \xff man\na man\n", 3, ["text 2 is not UTF-8"]),
-        (b"x" * (3 * MOST_BYTES) + b"\n\na man", 3, ["text 1 must have at most", "text 2 must not be empty"]),
+        (b"x" * 300_000 + b"\n\na man", 3, ["text 1 must have at most", "text 2 must not be empty"]),
     ],
 )
 def test_a_line_out_for_each_line_in(given, lines, messages, translator):

@@ -1,9 +1,9 @@
 """``python -m attention_on_edges translate``: a line out for each line in."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import islice
-from typing import Annotated, BinaryIO
+from typing import Annotated
 
 import typer
 
@@ -13,9 +13,6 @@ from attention_on_edges.corpora.text import check_alphabet
 from attention_on_edges.runs import artifacts
 from attention_on_edges.runs.translator import Translator
 from edgewise.validation import InputError
-
-MOST_BYTES = 100_000
-"""Longest line that is read."""
 
 TOGETHER = 100
 """Lines read before they are translated; one, where somebody types them."""
@@ -42,7 +39,7 @@ def translate(
         translator = runs.load_translator(artifacts.load(model))
         if not texts and sys.stdin is None:
             raise InputError("standard input is closed: give texts as arguments")
-        lines = iter(texts) if texts else lines_of(sys.stdin.buffer)
+        lines: Iterable[str | bytes] = texts or sys.stdin.buffer
         together = 1 if not texts and sys.stdin.isatty() else TOGETHER
         numbered = enumerate(lines, 1)
         failed = False
@@ -54,19 +51,8 @@ def translate(
             raise typer.Exit(1)
 
 
-def lines_of(stream: BinaryIO) -> Iterator[bytes | None]:
-    """Iterate over the lines of a stream; ``None`` for one that is too long."""
-    while line := stream.readline(MOST_BYTES + 1):
-        if len(line) > MOST_BYTES:
-            while line and not line.endswith(b"\n"):
-                line = stream.readline(MOST_BYTES)
-            yield None
-        else:
-            yield line
-
-
 def _translated(
-    translator: Translator, texts: Iterable[tuple[int, str | bytes | None]], beam: int
+    translator: Translator, texts: Iterable[tuple[int, str | bytes]], beam: int
 ) -> list[str | None]:
     """Translate numbered texts; report those that cannot be, which get ``None``."""
     readable: dict[int, str] = {}
@@ -85,9 +71,7 @@ def _translated(
     return [translated.get(number) for number in numbers]
 
 
-def _decoded(line: str | bytes | None, number: int) -> str:
-    if line is None:
-        raise InputError(f"text {number} must have at most {MOST_BYTES:,} bytes")
+def _decoded(line: str | bytes, number: int) -> str:
     if isinstance(line, str):
         return line
     try:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from attention_on_edges.corpora.files import CorpusError, fetch, github_file
+from attention_on_edges.corpora.files import fetch, github_file
 from attention_on_edges.corpora.text import lines
 from edgewise.graphs import AttentionGraph
 from edgewise.validation import InputError, MissingPackageError
@@ -112,11 +112,9 @@ def citations() -> tuple[list[tuple[int, int]], int]:
     Raises
     ------
     CorpusError
-        If the file cannot be had, or a line holds no two papers.
+        If the file cannot be had.
     """
     pairs = [line.split() for line in lines(fetch(CORA))]
-    if any(len(pair) != 2 for pair in pairs):
-        raise CorpusError(f"{CORA.path}: a line must hold two papers")
     papers = {
         paper: number for number, paper in enumerate(sorted({p for pair in pairs for p in pair}, key=int))
     }
