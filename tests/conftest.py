@@ -21,6 +21,7 @@ settings.load_profile("edgewise")
 @pytest.fixture(autouse=True)
 def afresh():
     torch.manual_seed(0)
+    torch.set_num_threads(1)
     per_graph.clear_cache()  # plans may have been made with other constants
 
 
@@ -30,6 +31,17 @@ def doubled():
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(torch.float32)
+
+
+@pytest.fixture(scope="module")
+def few():
+    """Toy tasks have few strings, and of few length penalties one is chosen."""
+    from book_support import FEW
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("attention_on_edges.tasks.SIZES", FEW)
+        patch.setattr("attention_on_edges.runs.scores.PENALTIES", (0.0, 1.0))
+        yield
 
 
 @pytest.fixture

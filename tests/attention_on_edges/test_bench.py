@@ -128,7 +128,6 @@ def test_what_is_counted_is_what_committed_rows_hold(name):
 
 class TestTraining:
     def test_attention_padded_by_hand_is_the_models_own(self):
-        torch.manual_seed(0)
         model, batch = small_model(), GraphPool()(*random_pairs([(5, 2), (3, 4), (4, 6)]))
         expected = model(batch)
         model.propagate_attention = padded_around(batch)

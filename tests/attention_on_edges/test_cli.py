@@ -10,7 +10,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from attention_on_edges import runs, studies, tasks
+from attention_on_edges import runs, studies
 from attention_on_edges.cli import app as cli
 from attention_on_edges.cli.one_line_errors import one_line_errors
 from attention_on_edges.corpora.text import check_alphabet
@@ -19,16 +19,14 @@ from attention_on_edges.corpora.tokenizer_config import TokenizerConfig
 from attention_on_edges.runs import artifacts
 from attention_on_edges.runs.study_results import Study
 from attention_on_edges.training.checkpoint_files import checkpoints
-from book_support import FEW, TINY
+from book_support import TINY
 from edgewise.propagation import ENGINES
 from edgewise.validation import InputError
 
 
 @pytest.fixture(autouse=True)
-def tiny(monkeypatch):
-    torch.set_num_threads(1)
+def tiny(monkeypatch, few):
     monkeypatch.setitem(runs.EXPERIMENTS, "copy", TINY)
-    monkeypatch.setattr(tasks, "SIZES", FEW)
 
 
 def call(*words):

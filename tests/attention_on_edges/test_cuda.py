@@ -9,14 +9,14 @@ import torch
 from torch.overrides import TorchFunctionMode
 from typer.testing import CliRunner
 
-from attention_on_edges import runs, tasks
+from attention_on_edges import runs
 from attention_on_edges.cli import app as cli
 from attention_on_edges.decoding import beam_search
 from attention_on_edges.pool import GraphPool
-from attention_on_edges.runs import EXPERIMENTS, artifacts, scores
+from attention_on_edges.runs import EXPERIMENTS, artifacts
 from attention_on_edges.training import LabelSmoothing, states_loss, take_step
 from attention_on_edges.tutorial import NoamOpt
-from book_support import FEW, VOCAB, random_pairs, small_model
+from book_support import VOCAB, random_pairs, small_model
 from edgewise import GraphAttention
 from edgewise.graphs import AttentionGraph, bipartite, causal, complete, window
 from edgewise.propagation import ENGINES, KERNELS, propagate_attention
@@ -182,12 +182,9 @@ ONE_OF_A_KIND = {kind(experiment): name for name, experiment in EXPERIMENTS.item
 
 @devices
 @pytest.mark.parametrize("name", ONE_OF_A_KIND)
-def test_every_experiment_runs_from_end_to_end_at_reduced_size(name, device, tmp_path, monkeypatch):
+def test_every_experiment_runs_from_end_to_end_at_reduced_size(name, device, tmp_path, few, monkeypatch):
     """What ``make artifacts SMALL=1`` does, to an artifact that names its device."""
     monkeypatch.setenv("EDGEWISE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(tasks, "SIZES", FEW)
-    monkeypatch.setattr(scores, "PENALTIES", (0.0, 1.0))
-    torch.set_num_threads(1)
     words = ["train", name, "--small", "--resume", "--device", device, "--out", str(tmp_path / name)]
     result = CliRunner().invoke(cli.app, words)
     assert result.exit_code == 0, result.output

@@ -62,7 +62,6 @@ def courses(folder):
 
 @pytest.fixture(scope="module")
 def in_one_and_two(tmp_path_factory):
-    torch.set_num_threads(1)
     return courses(tmp_path_factory.mktemp("one")), in_team(courses, str(tmp_path_factory.mktemp("two")))
 
 

@@ -4,13 +4,11 @@ import gzip
 from dataclasses import replace
 
 import pytest
-import torch
 
 from attention_on_edges import corpora, runs
 from attention_on_edges.corpora.files import fetch
 from attention_on_edges.corpora.preparation import moses, plain, prepared
 from attention_on_edges.corpora.tokenizer_config import TokenizerConfig
-from attention_on_edges.runs import scores
 from book_support import TINY_TEXT
 
 LANGUAGES = ("en", "de")
@@ -43,12 +41,10 @@ def test_plain_text_comes_back_but_for_its_case():
         assert plain(there, language) == [text.lower() for text in texts]
 
 
-def test_a_model_of_prepared_text_reads_and_writes_plain_text(tmp_path, monkeypatch):
-    torch.set_num_threads(1)
+def test_a_model_of_prepared_text_reads_and_writes_plain_text(tmp_path, few, monkeypatch):
     full = corpora.load("captions", train=150, valid=10, test=10)
     published = {"test": prepared(full, LANGUAGES).splits["test"]}
     monkeypatch.setattr(corpora, "load", lambda name: replace(full, tokenised=published))
-    monkeypatch.setattr(scores, "PENALTIES", (0.0, 1.0))
     tiny = replace(TINY_TEXT, tokenizer=TokenizerConfig(400, moses=LANGUAGES), tests=("test",))
     run = runs.start(tiny, tmp_path)
     run.train()

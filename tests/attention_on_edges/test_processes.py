@@ -2,12 +2,7 @@
 
 import json
 import os
-import signal
-import subprocess
-import sys
-import time
 
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +12,6 @@ from attention_on_edges.cli import app as cli
 from attention_on_edges.pool import GraphPool
 from attention_on_edges.tasks import TranslationDataset
 from book_support import FEW, TINY_COPY
-from paths import ROOT
 from processes import free_port, process, set_role
 
 pairs = st.lists(st.integers(1, 9), min_size=1, max_size=30)
@@ -78,45 +72,3 @@ def test_the_first_process_alone_writes(tmp_path):
     assert steps == [*range(1, 10), 9, *range(10, 19), 18]
     provenance = json.loads((tmp_path / "run" / "artifact" / "provenance.json").read_text())
     assert provenance["processes"] == 2
-
-
-WORKER = """
-import os, sys, time
-from pathlib import Path
-from attention_on_edges import runs
-from attention_on_edges.cli import app as cli
-from attention_on_edges import tasks
-from attention_on_edges.training import Trainer
-from book_support import FEW, TINY_COPY
-runs.EXPERIMENTS["copy"], tasks.SIZES = TINY_COPY, FEW
-Path(sys.argv.pop(), os.environ["RANK"]).write_text(str(os.getpid()))
-write = Trainer._write
-Trainer._write = lambda run, **facts: (write(run, **facts), time.sleep(0.2))
-cli.app()
-"""
-
-
-@pytest.mark.nightly
-def test_a_process_that_is_killed_ends_the_job_and_the_run_goes_on(tmp_path):
-    (tmp_path / "worker.py").write_text(WORKER)
-    (tmp_path / "pids").mkdir()
-    words = ["train", "copy", "--out", str(tmp_path / "run"), "--resume"]
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
-    path = os.pathsep.join([str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")])
-    job = subprocess.Popen(
-        [*torchrun, "--nproc-per-node", "2", str(tmp_path / "worker.py"), *words, str(tmp_path / "pids")],
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    log, deadline = tmp_path / "run" / "metrics.jsonl", time.monotonic() + 120
-    while not (log.exists() and '"step": 12,' in log.read_text()) and time.monotonic() < deadline:
-        assert job.poll() is None, job.stderr.read()
-        time.sleep(0.02)
-    os.kill(int((tmp_path / "pids" / "1").read_text()), signal.SIGKILL)
-    _, errors = job.communicate(timeout=60)
-    assert job.returncode != 0, errors
-    assert call_both(words, tmp_path)[0] == [0, 0]
-    assert call_both(["train", "copy", "--out", tmp_path / "whole"], tmp_path)[0] == [0, 0]
-    for part in ("metrics.jsonl", "artifact/model.safetensors"):
-        assert (tmp_path / "run" / part).read_bytes() == (tmp_path / "whole" / part).read_bytes()

@@ -5,28 +5,29 @@ from dataclasses import replace
 import pytest
 import torch
 
-from attention_on_edges import runs, tasks
+from attention_on_edges import runs
 from attention_on_edges.corpora.tokenization import BPE
 from attention_on_edges.runs import EXPERIMENTS, Experiment, artifacts, load_data
 from attention_on_edges.runs.json_files import read_json, sealed, write_json
 from attention_on_edges.training.checkpoint_files import CheckpointError
-from book_support import FEW, TINY
+from book_support import TINY
 from edgewise.validation import InputError
 
-
-@pytest.fixture(autouse=True)
-def few(monkeypatch):
-    torch.set_num_threads(1)
-    monkeypatch.setattr(tasks, "SIZES", FEW)
+pytestmark = pytest.mark.usefixtures("few")
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tasks, "SIZES", FEW)
-        run = runs.start(TINY, tmp_path_factory.mktemp("run"))
-        run.train()
-        return run, runs.finish(run, TINY)
+def finished(tmp_path_factory, few):
+    run = runs.start(TINY, tmp_path_factory.mktemp("run"))
+    run.train()
+    return run, runs.finish(run, TINY)
+
+
+def rewritten(artifact, folder, tokenizer=None, **parts):
+    """The artifact once more, with other parts."""
+    own = {"weights": artifacts.halved(artifact.weights), **vars(artifact)} | parts
+    made = (own[name] for name in ("weights", "config", "metrics", "provenance"))
+    return artifacts.write(folder / "copy", *made, tokenizer)
 
 
 def test_an_artifact_tells_all_about_its_run(finished):
@@ -87,10 +88,7 @@ def test_a_run_does_not_go_on_with_other_data(other, tmp_path, monkeypatch):
 
 def test_a_write_that_breaks_off_leaves_the_old_artifact(finished, tmp_path, monkeypatch):
     _, artifact = finished
-    parts = artifact.config, artifact.metrics, artifact.provenance
-    weights = artifacts.halved(artifact.weights)
-    folder = tmp_path / "copy"
-    artifacts.write(folder, weights, *parts)
+    folder = rewritten(artifact, tmp_path).folder
     before = {p.name: p.read_bytes() for p in folder.iterdir()}
 
     def full(*arguments):
@@ -98,11 +96,10 @@ def test_a_write_that_breaks_off_leaves_the_old_artifact(finished, tmp_path, mon
 
     monkeypatch.setattr(artifacts, "sha256_of", full)
     with pytest.raises(OSError, match="No space"):
-        artifacts.write(folder, weights, parts[0], {"other": 1}, parts[2])
+        rewritten(artifact, tmp_path, metrics={"other": 1})
     assert {p.name: p.read_bytes() for p in folder.iterdir()} == before
     monkeypatch.undo()
-    artifacts.write(folder, weights, parts[0], {"other": 1}, parts[2])
-    assert artifacts.load(folder).metrics == {"other": 1}
+    assert rewritten(artifact, tmp_path, metrics={"other": 1}).metrics == {"other": 1}
     assert [p.name for p in tmp_path.iterdir()] == ["copy"]
 
 
@@ -110,10 +107,7 @@ def test_a_write_that_breaks_off_leaves_the_old_artifact(finished, tmp_path, mon
 def test_a_file_of_another_model_is_refused_by_name(file, finished, tmp_path):
     """Of the same size, in the place of the one that was written; a tokenizer, for instance."""
     _, artifact = finished
-    parts = artifact.config, artifact.metrics, artifact.provenance
-    artifacts.write(
-        tmp_path / "copy", artifacts.halved(artifact.weights), *parts, BPE.train(["a b"], 256).to_json()
-    )
+    rewritten(artifact, tmp_path, BPE.train(["a b"], 256).to_json())
     path = tmp_path / "copy" / file
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
@@ -138,9 +132,8 @@ def test_weights_that_are_not_numbers_are_refused(finished, tmp_path):
     _, artifact = finished
     weights = artifacts.halved(artifact.weights)
     weights["encoder.norm.weight"][0] = float("nan")
-    parts = artifact.config, artifact.metrics, artifact.provenance
     with pytest.raises(InputError, match=r"encoder\.norm\.weight holds NaN or infinities"):
-        runs.restore(artifacts.write(tmp_path / "copy", weights, *parts))
+        runs.restore(rewritten(artifact, tmp_path, weights=weights))
 
 
 @pytest.mark.parametrize(
@@ -156,10 +149,8 @@ def test_weights_that_are_not_numbers_are_refused(finished, tmp_path):
 def test_a_configuration_that_fits_no_model_is_refused(part, change, message, finished, tmp_path):
     _, artifact = finished
     config = artifact.config | {part: (artifact.config[part] or {}) | change}
-    weights = artifacts.halved(artifact.weights)
-    changed = artifacts.write(tmp_path / "copy", weights, config, artifact.metrics, artifact.provenance)
     with pytest.raises(InputError, match=message):
-        runs.restore_model(changed, 29)
+        runs.restore_model(rewritten(artifact, tmp_path, config=config), 29)
 
 
 def test_experiments_go_by_their_names_and_through_json():

@@ -15,7 +15,7 @@ from attention_on_edges.corpora.text_dataset import TextDataset
 from attention_on_edges.corpora.text_on_disk import PairsOnDisk, TextOnDisk, made_once, write_pairs
 from attention_on_edges.corpora.tokenization import BPE
 from attention_on_edges.pool import GraphPool
-from attention_on_edges.runs import EXPERIMENTS, load_data, scores
+from attention_on_edges.runs import EXPERIMENTS, load_data
 from attention_on_edges.training.checkpoint_files import CheckpointError
 from processes import in_team
 
@@ -23,11 +23,9 @@ TINY = runs.reduced(EXPERIMENTS["wmt14-base"])
 
 
 @pytest.fixture
-def own_cache(tmp_path, monkeypatch):
+def own_cache(tmp_path, monkeypatch, few):
     monkeypatch.setenv("EDGEWISE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(scores, "PENALTIES", (0.0, 1.0))
     monkeypatch.setattr("attention_on_edges.runs.running.VALIDATED", 2)
-    torch.set_num_threads(1)
     return tmp_path / "cache"
 
 

@@ -22,7 +22,6 @@ TRAINING = TrainingConfig(epochs=3, batch_size=8, warmup=10, average=2, clip=1.0
 
 
 def begin(folder, training=TRAINING, resume=False, dropout=0.2, **options):
-    torch.set_num_threads(1)
     torch.manual_seed(training.seed)
     data = sorting_data()
     model = make_model(data.vocab_size, data.vocab_size, N=1, dim_model=8, dim_ff=8, h=2, dropout=dropout)

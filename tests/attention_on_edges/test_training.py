@@ -66,7 +66,6 @@ class TestOutputLoss:
             torch.testing.assert_close(grad.double(), reference, atol=1e-5, rtol=1e-5)
 
     def test_of_equal_predictions_the_first_counts(self):
-        torch.manual_seed(0)
         hidden, weight, target = (torch.randint(0, 3, size).float() for size in ((200, 4), (9, 4), (200,)))
         _, correct = output_loss(hidden, weight, None, target.long(), LabelSmoothing(9, 8), 50)
         scores = hidden @ weight.T
@@ -74,7 +73,6 @@ class TestOutputLoss:
         assert correct == int((scores.argmax(1) == target).sum())
 
     def test_padding_counts_neither_in_the_loss_nor_among_tokens(self):
-        torch.manual_seed(0)
         model = small_model()
         criterion = LabelSmoothing(model.generator.proj.out_features, 2, 0.1)
         model.generator.proj.bias.data[2] = 20  # it is what the model predicts
@@ -86,7 +84,6 @@ class TestOutputLoss:
             model.generator.proj.register_forward_hook(lambda *_: None)  # what all logits are computed for
 
     def test_autocast_rounds_products_and_nothing_else(self):
-        torch.manual_seed(0)
         hidden, weight = torch.randn(50, 64), torch.randn(300, 64)
         criterion, target = LabelSmoothing(300, 2, 0.1), torch.arange(3, 53)
         exact, _ = output_loss(hidden, weight, None, target, criterion)

@@ -82,7 +82,6 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_changed_linear_map_is_called(make, call, change):
     """Doubled from outside, it does what doubled weights do."""
-    torch.manual_seed(0)
     changed = make()
     expected = copy.deepcopy(changed)
     with torch.no_grad():
@@ -97,7 +96,6 @@ def test_a_changed_linear_map_is_called(make, call, change):
 @pytest.mark.filterwarnings("ignore:torch.ao.quantization is deprecated")
 @every
 def test_quantised_it_computes_about_the_same(make, call):
-    torch.manual_seed(0)
     module = make().eval()
     quantised = quantize_dynamic(module, {*linears(module)})
     assert 0 < (call(quantised) - call(module)).abs().max() < 1
@@ -126,7 +124,6 @@ def test_the_loss_is_of_what_a_changed_generator_predicts(change):
 
 @every
 def test_adapters_do_what_they_do_once_merged(make, call):
-    torch.manual_seed(0)
     module = make()
     before = call(module)
     maps = [name for name, part in module.named_modules() if isinstance(part, nn.Linear)]
@@ -142,7 +139,6 @@ def test_adapters_do_what_they_do_once_merged(make, call):
 
 @every
 def test_a_bias_can_be_taken_away(make, call):
-    torch.manual_seed(0)
     for name in linears(make()):
         without = make()
         zero, linear = copy.deepcopy(without), without.get_submodule(name)
@@ -184,7 +180,6 @@ class Called(nn.Module):
 @every
 @pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
 def test_wrapped_it_computes_the_same(make, call, wrap, process_group):
-    torch.manual_seed(0)
     module = Called(make(), call)
     expected = module()
     gradients = torch.autograd.grad(expected.sum(), [*module.parameters()], allow_unused=True)
@@ -200,7 +195,6 @@ def test_wrapped_it_computes_the_same(make, call, wrap, process_group):
 
 @every
 def test_checkpoints_inference_mode_and_threads(make, call):
-    torch.manual_seed(0)
     module = make()
     with torch.inference_mode():
         first = call(module)
