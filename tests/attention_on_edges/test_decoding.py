@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attention_on_edges.decoding import Continuation, beam_search, greedy
-from attention_on_edges.decoding.repetition import loops
+from attention_on_edges.decoding.beam import loops
 from attention_on_edges.models import dense
 from attention_on_edges.models.transformer import make_model
 from attention_on_edges.pool import GraphPool

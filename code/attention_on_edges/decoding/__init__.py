@@ -5,10 +5,9 @@ in-edges, from the target prefix and from the source; keys and values of the pre
 recomputed.
 """
 
-from attention_on_edges.decoding.beam import Hypothesis, beam_search
+from attention_on_edges.decoding.beam import Hypothesis, beam_search, greedy
 from attention_on_edges.decoding.causal import continue_texts
 from attention_on_edges.decoding.continuation import AdaptiveContinuation, Continuation, continuation_of
-from attention_on_edges.decoding.greedy import greedy
 
 __all__ = [
     "AdaptiveContinuation",

@@ -1,4 +1,4 @@
-"""Beam search: hypotheses, their scores and their end."""
+"""Beam search, of which greedy decoding is a beam of one: hypotheses, their scores and their end."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from attention_on_edges.decoding.continuation import continuation_of
-from attention_on_edges.decoding.repetition import loops
 from attention_on_edges.layers import check_symbols, evaluating
 from attention_on_edges.models.transformer import Transformer
 from edgewise.validation import check_count, check_real
@@ -118,6 +117,41 @@ def beam_search(
     return [search.result() for search in searches]
 
 
+def greedy(
+    model: Transformer,
+    sources: Sequence[Sequence[int]],
+    sos_id: int,
+    eos_id: int | Sequence[int],
+    max_len: int | None = None,
+) -> list[Hypothesis]:
+    """Decode sources together, taking the most probable token at each step.
+
+    Parameters
+    ----------
+    model : Transformer
+        Runs without dropout in either mode.
+    sources : sequence of sequences of int
+        Ids, at least one each.
+    sos_id : int
+        Start symbol of the target's vocabulary.
+    eos_id : int or sequence of int
+        End symbol; any of several ends a target.
+    max_len : int, optional
+        Most tokens of a target without the end symbol; by default ten more than twice the source's.
+
+    Returns
+    -------
+    list of Hypothesis
+        One for each source, in their order.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a source is empty or an id or a limit is not what it should be.
+    """
+    return [best for [best] in beam_search(model, sources, sos_id, eos_id, 1, 0.0, max_len)]
+
+
 def limits_of(sources: Sequence[Sequence[int]], max_len: int | None) -> list[int]:
     """Return the most tokens that each target may have."""
     if max_len is not None:
@@ -143,6 +177,27 @@ def _without_loops(log_probs: Tensor, searches: list["_Search"], most: int) -> T
         return log_probs
     places = torch.tensor(forbidden, device=log_probs.device).T
     return log_probs.index_put(tuple(places), log_probs.new_tensor(-inf))
+
+
+def loops(ids: Sequence[int], most: int) -> set[int]:
+    """Return the tokens that would make something stand more than ``most`` times in a row.
+
+    Models fall into loops on input unlike their training data. Something is a token or a run of several:
+    after ``a b a b a`` and with ``most`` 2, ``b`` is one too many.
+
+    Parameters
+    ----------
+    ids : sequence of int
+        The tokens so far.
+    most : int
+        Most times, at least 1.
+    """
+    found = set()
+    for length in range(1, (len(ids) + 1) // (most + 1) + 1):
+        tail = ids[len(ids) + 1 - (most + 1) * length :]
+        if tail[length:] == tail[:-length]:
+            found.add(ids[-length])
+    return found
 
 
 Candidate = tuple[float, int, int]

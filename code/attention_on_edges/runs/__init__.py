@@ -9,7 +9,6 @@ from attention_on_edges.runs.running import (
     load_weights,
     restore,
     restore_model,
-    restore_splitter,
     search_of,
     start,
 )

@@ -11,7 +11,7 @@ from attention_on_edges.corpora.text_dataset import TextDataset
 from attention_on_edges.corpora.tokenization import BPE
 from attention_on_edges.models.transformer import Transformer
 from attention_on_edges.runs import artifacts
-from attention_on_edges.runs.artifacts import Artifact
+from attention_on_edges.runs.artifacts import TOKENIZER, Artifact
 from attention_on_edges.runs.experiment import Experiment, Search
 from attention_on_edges.runs.loading import digest_of, digest_of_symbols, load_data
 from attention_on_edges.runs.scores import GREEDY, choose_search, decoded_figures, final_figures, signatures
@@ -108,13 +108,8 @@ def restore(artifact: Artifact) -> tuple[Transformer, Any]:
         If the data are a corpus that cannot be had.
     """
     experiment = artifact.experiment
-    data = load_data(experiment, restore_splitter(artifact) if experiment.tokenizer else None)
+    data = load_data(experiment, BPE.load(artifact.folder / TOKENIZER) if experiment.tokenizer else None)
     return restore_model(artifact, data.vocab_size), data
-
-
-def restore_splitter(artifact: Artifact) -> BPE:
-    """Return the tokeniser of an artifact's model."""
-    return BPE.load(artifact.folder / artifacts.TOKENIZER)
 
 
 def search_of(artifact: Artifact) -> Search:
@@ -133,7 +128,7 @@ def restore_model(artifact: Artifact, vocab_size: int) -> Transformer:
     weights, experiment = artifact.weights, artifact.experiment
     try:
         with torch.device("meta"):  # shapes alone: of a wrong size nothing is allocated
-            check_weights(experiment.build(vocab_size), weights)
+            load_weights(experiment.build(vocab_size), weights)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{artifact.folder / artifacts.CONFIG}, model: {error}") from None
     model = experiment.build(vocab_size)
@@ -152,7 +147,7 @@ def load_translator(artifact: Artifact) -> Translator:
     tokenizer = artifact.experiment.tokenizer
     if tokenizer is None:
         raise InputError(f"{artifact.name} is not a model of text: it cannot translate")
-    splitter = restore_splitter(artifact)
+    splitter = BPE.load(artifact.folder / TOKENIZER)
     model = restore_model(artifact, len(SPECIAL) + len(splitter.symbols))
     search = search_of(artifact)
     return Translator(
@@ -167,17 +162,12 @@ def load_weights(model: torch.nn.Module, weights: Mapping[str, torch.Tensor]) ->
     Raises
     ------
     InputError
-        As by :func:`check_weights`.
+        If a parameter's name is missing, unknown, or of another shape.
     """
-    check_weights(model, weights)
-    for name, parameter in model.named_parameters():
-        parameter.copy_(weights[name])
-
-
-def check_weights(model: torch.nn.Module, weights: Mapping[str, torch.Tensor]) -> None:
-    """Raise ``InputError`` if a parameter's name is missing, unknown, or of another shape."""
     parameters = dict(model.named_parameters())
     wrong = sorted(parameters.keys() ^ weights.keys())
     wrong += [n for n, p in parameters.items() if n in weights and weights[n].shape != p.shape]
     if wrong:
         raise InputError(f"weights must be those of the model; these are not, or not alike: {wrong[:3]}")
+    for name, parameter in parameters.items():
+        parameter.copy_(weights[name])
