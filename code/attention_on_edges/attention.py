@@ -77,16 +77,7 @@ def attend(scores: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[T
     if value.shape[-2] != scores.shape[-1]:
         raise ValueError(f"key and value must have one length, got {scores.shape[-1]} and {value.shape[-2]}")
     weights = masked_softmax(scores, mask)
-    return _weighted_sum(weights.to(value.dtype), value, mask), weights
-
-
-def _weighted_sum(weights: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-    """``weights @ value``, but what is masked cannot spread: zero times NaN is NaN."""
-    if mask is None:
-        return weights @ value
-    wrong = ~value.isfinite()
-    reached = mask.expand_as(weights).to(value.dtype) @ wrong.to(value.dtype)
-    return (weights @ value.masked_fill(wrong, 0.0)).masked_fill(reached > 0, math.nan)
+    return weights.to(value.dtype) @ value, weights
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:

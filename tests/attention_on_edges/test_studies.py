@@ -86,7 +86,6 @@ class TestStudy:
 
         found = results().difference("a", "b", "right")
         assert found[:3] == pytest.approx((0.35, 0.2, 0.5))
-        assert found.runs == (2, 2)
         assert found.counts
         assert not results().difference("a", "a", "right").counts
         assert results().difference("b", "a", "right").high == pytest.approx(-0.2)

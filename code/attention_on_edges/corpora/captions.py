@@ -1,7 +1,7 @@
 """Chapters 8, 9, 12 and 13: the book's own English captions with their German translations.
 
 A grammar of nouns, verbs and clauses wrote ``captions.jsonl.gz`` at commit 298f687 of this repository, from
-seed 0: 10,000 distinct pairs, whose word links and parses it knew.
+seed 0: 10,000 distinct pairs, whose word links and parses it knew. They are under this book's licence.
 """
 
 import gzip
@@ -40,7 +40,7 @@ def load(train: int = 9000, valid: int = 500, test: int = 500) -> Corpus:
     sizes = {"train": train, "valid": valid, "test": test}
     left = iter(captions(sum(sizes.values())))
     splits = {name: list(islice(left, size)) for name, size in sizes.items()}
-    return Corpus("captions", ("en", "de"), splits, "Made by rule; under this book's own licence.")
+    return Corpus("captions", ("en", "de"), splits)
 
 
 def gold_captions(count: int) -> list[tuple[AlignedPair, Parse]]:

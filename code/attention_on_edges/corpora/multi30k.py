@@ -1,12 +1,11 @@
-"""Chapter 8: Multi30k, English captions of photographs with their German translations."""
+"""Chapter 8: Multi30k, English captions of photographs with their German translations.
+
+No licence; for research and education, not commercial, as Flickr30k is. Elliott, Frank, Sima'an and Specia:
+Multi30K: Multilingual English-German Image Descriptions (2016).
+"""
 
 from attention_on_edges.corpora.files import File, fetch, github_file
 from attention_on_edges.corpora.text import Corpus, Pair, pairs
-
-TERMS = (
-    "No licence; for research and education, not commercial, as Flickr30k is. "
-    "Elliott, Frank, Sima'an and Specia: Multi30K: Multilingual English-German Image Descriptions (2016)."
-)
 
 NAMES = {"train": "train", "valid": "val", "test2016": "test_2016_flickr", "test2017": "test_2017_flickr"}
 """What the splits are called in the names of their files."""
@@ -58,7 +57,6 @@ def load() -> Corpus:
         "multi30k",
         ("en", "de"),
         {split: read("{}.{}.gz", split) for split in NAMES},
-        TERMS,
         tuple(FILES.values()),
         {split: read("tok/{}.lc.norm.tok.{}", split) for split in NAMES if split != "train"},
     )

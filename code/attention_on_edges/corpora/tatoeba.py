@@ -1,12 +1,13 @@
-"""Chapter 8: Tatoeba, short English sentences with their French translations, as the lab uses them."""
+"""Chapter 8: Tatoeba, short English sentences with their French translations, as the lab uses them.
+
+CC BY 2.0 France; sentences from tatoeba.org, pairs from www.manythings.org/anki.
+"""
 
 import hashlib
 from collections.abc import Iterable
 
 from attention_on_edges.corpora.files import File, fetch
 from attention_on_edges.corpora.text import Corpus, Pair, clean, lines
-
-TERMS = "CC BY 2.0 France; sentences from tatoeba.org, pairs from www.manythings.org/anki."
 
 ARCHIVE = File(
     "tatoeba/fra-eng.zip",
@@ -33,7 +34,7 @@ def load() -> Corpus:
     """
     found = (map(clean, line.split("\t")) for line in lines(fetch(ARCHIVE), MEMBER))
     splits = split_by_source(((en, fr) for en, fr in found), {"valid": 2000, "test": 2000})
-    return Corpus("tatoeba", ("en", "fr"), splits, TERMS, (ARCHIVE,))
+    return Corpus("tatoeba", ("en", "fr"), splits, (ARCHIVE,))
 
 
 def split_by_source(pairs: Iterable[Pair], sizes: dict[str, int], seed: int = 0) -> dict[str, list[Pair]]:

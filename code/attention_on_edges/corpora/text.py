@@ -60,8 +60,6 @@ class Corpus:
         Of source and target.
     splits : mapping of str to list of Pair
         Sentence pairs by split; of the largest corpus, those to train on are read from disk one by one.
-    terms : str
-        Its licence and citation.
     files : tuple of File
         Its source files; none if it is rule-based.
     tokenised : mapping of str to list of Pair
@@ -71,7 +69,6 @@ class Corpus:
     name: str
     languages: tuple[str, str]
     splits: Mapping[str, list[Pair]]
-    terms: str
     files: tuple[File, ...] = ()
     tokenised: Mapping[str, list[Pair]] = field(default_factory=dict)
 

@@ -1,4 +1,7 @@
-"""Chapter 12: WMT14 English-German, from the published parts."""
+"""Chapter 12: WMT14 English-German, from the published parts.
+
+For research. Bojar et al.: Findings of the 2014 Workshop on Statistical Machine Translation (2014).
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,8 +10,6 @@ from typing import Any
 
 from attention_on_edges.corpora.files import File, fetch, github_file
 from attention_on_edges.corpora.text import Corpus, Pair, pairs
-
-TERMS = "For research. Bojar et al.: Findings of the 2014 Workshop on Statistical Machine Translation (2014)."
 
 SIDES = ("en", "de")
 
@@ -89,7 +90,7 @@ def load() -> Corpus:
     """
     splits: dict[str, Any] = {"train": Published(), "valid": list(NEWSTEST2013), "test": list(NEWSTEST2014)}
     parts = (*TRAINING, NEWSTEST2013, NEWSTEST2014)
-    return Corpus("wmt14-full", SIDES, splits, TERMS, tuple(part.archive for part in parts))
+    return Corpus("wmt14-full", SIDES, splits, tuple(part.archive for part in parts))
 
 
 class Published:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.propagation.precision import widest
-from edgewise.validation import check_choice, check_count, check_real
+from edgewise.validation import check_count, check_real
 
 
 class HaltingUnit(nn.Module):
@@ -170,21 +170,3 @@ def _placed(count: int, parts: list[tuple[Tensor, Tensor]]) -> Tensor:
 
 HALTING = ("act", "fixed")
 """Halting rules: Graves 2016, and a fixed number of steps."""
-
-
-def check_halting(max_steps: int, eps: float, halting: str, ponder_weight: float, ponder_warmup: int) -> None:
-    """Check the settings of halting.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If ``max_steps`` is below 1, ``eps`` outside (0, 1), ``halting`` unknown, ``ponder_weight`` negative
-        or infinite, or ``ponder_warmup`` negative.
-    """
-    check_count("max_steps", max_steps, 1)
-    check_choice("halting", halting, HALTING)
-    if not 0 < check_real("eps", eps) < 1:
-        raise ValueError(f"eps must lie in (0, 1), got {eps!r}")
-    if check_real("ponder_weight", ponder_weight) < 0:
-        raise ValueError(f"ponder_weight must be a finite number, at least 0, got {ponder_weight!r}")
-    check_count("ponder_warmup", ponder_warmup)

@@ -13,13 +13,13 @@ from attention_on_edges.layers import (
     layer_pair,
     share_matrix,
 )
-from attention_on_edges.models.halting import HaltingUnit, Pondering, Revision, check_halting, ponder
+from attention_on_edges.models.halting import HALTING, HaltingUnit, Pondering, Revision, ponder
 from attention_on_edges.models.recording import current_recording
 from attention_on_edges.models.transformer import Decoder, Encoder, Output, PreFunc, State, Transformer
 from attention_on_edges.pool import Batch
 from edgewise.graphs import AttentionGraph
 from edgewise.propagation import ENGINES
-from edgewise.validation import check_bool, check_choice, check_count
+from edgewise.validation import check_bool, check_choice, check_count, check_real
 
 
 class UTransformer(Transformer):
@@ -76,10 +76,16 @@ class UTransformer(Transformer):
         engine: str = "auto",
     ):
         super().__init__(encoder, decoder, src_embed, tgt_embed, pos_enc, generator, engine)
-        check_halting(max_steps, eps, halting, ponder_weight, ponder_warmup)
         for stack in (encoder, decoder):
             if stack.N != 1:
                 raise ValueError(f"encoder and decoder must have one layer each, got {stack.N}")
+        check_count("max_steps", max_steps, 1)
+        check_choice("halting", halting, HALTING)
+        if not 0 < check_real("eps", eps) < 1:
+            raise ValueError(f"eps must lie in (0, 1), got {eps!r}")
+        if check_real("ponder_weight", ponder_weight) < 0:
+            raise ValueError(f"ponder_weight must be a finite number, at least 0, got {ponder_weight!r}")
+        check_count("ponder_warmup", ponder_warmup)
         self.time_enc, self.halt_enc, self.halt_dec = time_enc, halt_enc, halt_dec
         self.max_steps, self.eps, self.halting = max_steps, eps, halting
         self.ponder_weight, self.ponder_warmup = ponder_weight, ponder_warmup

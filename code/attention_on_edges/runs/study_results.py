@@ -58,14 +58,11 @@ class Difference(NamedTuple):
     low, high : float
         The smallest and the largest difference between a run of the one and a run of the other. Zero lies
         between them if and only if the ranges of the two overlap.
-    runs : tuple of int
-        Of the one and of the other.
     """
 
     effect: float
     low: float
     high: float
-    runs: tuple[int, int]
 
     @property
     def counts(self) -> bool:
@@ -120,7 +117,7 @@ class Results:
         one, two = (self.figures(name, figure) for name in (variant, other))
         self._check(variant, other)
         effect = sum(one) / len(one) - sum(two) / len(two)
-        return Difference(effect, min(one) - max(two), max(one) - min(two), (len(one), len(two)))
+        return Difference(effect, min(one) - max(two), max(one) - min(two))
 
     def _check(self, variant: str, other: str) -> None:
         """Refuse to compare variants whose data or training differ."""
