@@ -52,7 +52,7 @@ def test_an_engine_equals_the_cpus_double_precision(device, name, given, engine)
 def test_decoding_writes_what_the_cpu_writes(device, beam):
     model, (sources, _) = small_model().eval(), random_pairs([(5, 7), (1, 3), (12, 9)])
     expected = beam_search(model, sources, 0, 1, beam)
-    for [found], [known] in zip(beam_search(model.to(device), sources, 0, 1, beam), expected, strict=True):
+    for found, known in zip(beam_search(model.to(device), sources, 0, 1, beam), expected, strict=True):
         assert (found.ids, found.finished) == (known.ids, known.finished)
         assert found.log_prob == pytest.approx(known.log_prob, rel=1e-5)
 

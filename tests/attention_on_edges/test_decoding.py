@@ -72,7 +72,6 @@ def test_the_model_comes_back_in_the_mode_it_was_in_and_decodes_without_dropout(
         ({"max_len": 0}, "max_len must be at least 1, got 0"),
         ({"beam": 0}, "beam must be at least 1, got 0"),
         ({"max_repeats": 0}, "max_repeats must be at least 1, got 0"),
-        ({"beam": 2, "n_best": 3}, r"n_best must be at most beam \(2\), got 3"),
         ({"length_penalty": float("inf")}, "length_penalty must be a finite number"),
         ({"length_offset": -1}, "length_offset must be a number, zero or more; got -1"),
     ],
@@ -108,7 +107,7 @@ class TestBeamSearch:
         return model.eval()
 
     def exhaustive(self, model, source, penalty, max_repeats, offset, ends):
-        """Score every target up to the limit: ids to log-probability, best normalised score first."""
+        """Of all targets up to the limit the best: its normalised score, log-probability and ids."""
         tokens = [t for t in range(self.VOCABULARY) if t not in ends]
         targets = [ids for n in range(self.LIMIT + 1) for ids in itertools.product(tokens, repeat=n)]
         targets = [ids for ids in targets if not max_repeats or longest_run(ids) <= max_repeats]
@@ -119,31 +118,28 @@ class TestBeamSearch:
             log_probs = model(batch).gather(1, batch.tgt_y[:, None]).squeeze(1)
         sums = [part.sum().item() for part in log_probs.split(batch.tgt_lengths)]
         norms = [((offset + len(ids) + 1) / (offset + 1)) ** penalty for ids in targets]
-        scored = [(s / norm, s, ids) for s, norm, ids in zip(sums, norms, targets, strict=True)]
-        return sorted(scored, reverse=True)
+        return max((s / norm, s, ids) for s, norm, ids in zip(sums, norms, targets, strict=True))
 
     @given(
         st.integers(0, 200),
         st.sampled_from([0.0, 0.6, 2.0]),
-        st.integers(1, 3),
         st.sampled_from([None, 1, 2]),
         st.sampled_from([5, 0, 0.5]),
         st.sampled_from([[EOS], [EOS, 3]]),
     )
     def test_it_equals_exhaustive_search_when_the_beam_covers_every_prefix(
-        self, seed, penalty, n_best, max_repeats, offset, ends
+        self, seed, penalty, max_repeats, offset, ends
     ):
         model = self.model(seed)
         source = torch.randint(0, VOCAB, (3,)).tolist()
         beam = self.VOCABULARY ** (self.LIMIT + 1)
-        ranking = (penalty, self.LIMIT, n_best, max_repeats, offset)
+        ranking = (penalty, self.LIMIT, max_repeats, offset)
         (found,) = beam_search(model, [source], SOS, ends, beam, *ranking)
-        expected = self.exhaustive(model, source, penalty, max_repeats, offset, ends)[:n_best]
-        for hypothesis, (score, log_prob, ids) in zip(found, expected, strict=True):
-            assert hypothesis.ids == ids
-            assert hypothesis.finished
-            assert hypothesis.log_prob == pytest.approx(log_prob, abs=1e-4)
-            assert hypothesis.score == pytest.approx(score, abs=1e-4)
+        score, log_prob, ids = self.exhaustive(model, source, penalty, max_repeats, offset, ends)
+        assert found.ids == ids
+        assert found.finished
+        assert found.log_prob == pytest.approx(log_prob, abs=1e-4)
+        assert found.score == pytest.approx(score, abs=1e-4)
 
     def test_ends_however_many_and_probable_leave_room_for_what_goes_on(self):
         model, rows, ends = small_model(), [], list(range(1, 8))
@@ -158,34 +154,25 @@ class TestBeamSearch:
         with pytest.raises(ValueError, match="not numbers"):
             beam_search(model, [[3, 4]], SOS, EOS)
 
-    @given(st.integers(0, 200), st.integers(1, 2), st.integers(1, 6), st.integers(1, 3))
-    def test_no_target_holds_a_loop_though_few_without_are_left(self, seed, most, beam, n_best):
+    @given(st.integers(0, 200), st.integers(1, 2), st.integers(1, 6))
+    def test_no_target_holds_a_loop_though_few_without_are_left(self, seed, most, beam):
         model = self.model(seed)
         model.generator.proj.bias.data[[SOS, EOS]] = -40.0
-        (found,) = beam_search(
-            model, [[3, 4]], SOS, EOS, max(beam, n_best), max_len=9, n_best=n_best, max_repeats=most
-        )
-        assert found
-        for hypothesis in found:
-            assert longest_run(hypothesis.ids) <= most
-            assert hypothesis.log_prob > -1000
+        (found,) = beam_search(model, [[3, 4]], SOS, EOS, beam, max_len=9, max_repeats=most)
+        assert longest_run(found.ids) <= most
+        assert found.log_prob > -1000
 
     @given(st.integers(0, 200))
     @settings(max_examples=8)
-    def test_lists_are_sorted_and_batches_as_one_by_one(self, seed):
+    def test_batches_are_decoded_as_one_by_one(self, seed):
         model = self.model(seed)
         sources, _ = random_pairs([(4, 1), (1, 1), (7, 1)], seed)
-        together = beam_search(model, sources, SOS, EOS, 3, n_best=3)
+        together = beam_search(model, sources, SOS, EOS, 3)
         for source, found in zip(sources, together, strict=True):
-            (single,) = beam_search(model, [source], SOS, EOS, 3, n_best=3)
-            assert [h.ids for h in single] == [h.ids for h in found]
-            assert len({h.ids for h in found}) == 3
-            ended = [h for h in found if h.finished]
-            assert ended == found[: len(ended)]
-            assert [h.score for h in ended] == sorted((h.score for h in ended), reverse=True)
-            for hypothesis in found:
-                batch = GraphPool()([source], [[SOS, *hypothesis.ids, EOS]])
-                with torch.no_grad():
-                    log_probs = model(batch).gather(1, batch.tgt_y[:, None]).squeeze(1)
-                total = (log_probs if hypothesis.finished else log_probs[:-1]).sum()
-                assert hypothesis.log_prob == pytest.approx(total.item(), abs=1e-4)
+            (single,) = beam_search(model, [source], SOS, EOS, 3)
+            assert single.ids == found.ids
+            batch = GraphPool()([source], [[SOS, *found.ids, EOS]])
+            with torch.no_grad():
+                log_probs = model(batch).gather(1, batch.tgt_y[:, None]).squeeze(1)
+            total = (log_probs if found.finished else log_probs[:-1]).sum()
+            assert found.log_prob == pytest.approx(total.item(), abs=1e-4)

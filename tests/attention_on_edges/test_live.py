@@ -111,7 +111,7 @@ def test_its_guard_against_loops_is_pythons(engine, translators):
     translator = translators["tatoeba"]
     ids = [translator.encode(text) for text in LOOPING]
     free = greedy(translator.model, ids, START, END)
-    expected = [h.ids for (h,) in beam_search(translator.model, ids, START, END, 1, max_repeats=1)]
+    expected = [h.ids for h in beam_search(translator.model, ids, START, END, 1, max_repeats=1)]
     found = engine.evaluate("(all) => all.map((ids) => run('tatoeba', ids, {repeats: 1}).ids)", ids)
     assert found == [list(one) for one in expected] != [list(h.ids) for h in free]
 

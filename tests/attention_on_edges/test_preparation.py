@@ -55,5 +55,5 @@ def test_a_model_of_prepared_text_reads_and_writes_plain_text(tmp_path, few, mon
     source = full.splits["test"][0][0]
     assert source != source.lower()
     assert translator.split(source) == run.data.splitter.split(moses([source], "en")[0])
-    (found,) = translator([source])[0]
+    (found,) = translator([source])
     assert found.text == plain([run.data.splitter.join(found.pieces)], "de")[0]

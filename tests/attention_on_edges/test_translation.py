@@ -74,8 +74,7 @@ def test_a_run_on_text_leaves_an_artifact_that_translates_without_the_corpus(sma
     with pytest.raises(corpora.CorpusError):
         runs.restore(artifact)
     alone = runs.load_translator(artifact)
-    found = [best for best, *_ in alone(texts)]
-    assert [one.text for one in found] == expected
+    assert [one.text for one in alone(texts)] == expected
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +165,7 @@ def test_scores_are_of_the_model_alone(monkeypatch):
     given = {}
 
     def translator(*_, **__):
-        return lambda texts, beam, **options: given.update(options) or [[SimpleNamespace(text="x")]]
+        return lambda texts, beam, **options: given.update(options) or [SimpleNamespace(text="x")]
 
     monkeypatch.setattr(scores, "Translator", translator)
     assert scores.translate(None, SimpleNamespace(splitter=None), ["a"]) == ["x"]

@@ -66,7 +66,7 @@ def _translated(
             readable[number] = text
         except InputError as error:
             tell(f"error: {error}")
-    found = (best.text for best, *_ in translator(list(readable.values()), beam=beam))
+    found = (each.text for each in translator(list(readable.values()), beam=beam))
     translated = dict(zip(readable, found, strict=True))
     return [translated.get(number) for number in numbers]
 

@@ -44,16 +44,15 @@ def beam_search(
     beam: int = 5,
     length_penalty: float = 0.6,
     max_len: int | None = None,
-    n_best: int = 1,
     max_repeats: int | None = None,
     length_offset: float = 5,
-) -> list[list[Hypothesis]]:
+) -> list[Hypothesis]:
     r"""Decode sources together by beam search.
 
     Targets are ranked by their log-probability divided by :math:`((c + |Y|) / (c + 1))^\alpha`, where
     :math:`|Y|` counts the end symbol (Wu et al. 2016, eq. 14, with :math:`c = 5`). A search ends when
-    ``beam`` hypotheses have ended, when no open one can still enter the ``n_best``, or at the limit. A beam
-    of one is greedy decoding.
+    ``beam`` hypotheses have ended, when no open one can still be the best, or at the limit. A beam of one is
+    greedy decoding.
 
     Parameters
     ----------
@@ -71,8 +70,6 @@ def beam_search(
         :math:`\alpha`, zero or more: the larger, the longer the targets.
     max_len : int, optional
         Most tokens of a target without the end symbol; by default ten more than twice the source's.
-    n_best : int
-        Hypotheses returned per source, at most ``beam``; fewer where ``max_repeats`` allows no more.
     max_repeats : int, optional
         Most times that a token, or a run of several, may stand in a row in a target; any number by default.
     length_offset : float
@@ -80,8 +77,8 @@ def beam_search(
 
     Returns
     -------
-    list of list of Hypothesis
-        The best hypotheses for each source, best first; finished ones before those cut at the limit.
+    list of Hypothesis
+        The best one for each source, in their order; one that was cut at the limit only if none has ended.
 
     Raises
     ------
@@ -90,14 +87,12 @@ def beam_search(
     """
     ends = check_symbols(model.generator, sos_id, eos_id)
     check_count("beam", beam, 1)
-    if check_count("n_best", n_best, 1) > beam:
-        raise ValueError(f"n_best must be at most beam ({beam}), got {n_best}")
     for name, value in (("length_penalty", length_penalty), ("length_offset", length_offset)):
         if check_real(name, value) < 0:
             raise ValueError(f"{name} must be a number, zero or more; got {value!r}")
     if max_repeats is not None:
         check_count("max_repeats", max_repeats, 1)
-    settings = (ends, beam, n_best, length_penalty, length_offset)
+    settings = (ends, beam, length_penalty, length_offset)
     searches = [_Search(limit, *settings) for limit in limits_of(sources, max_len)]
     with evaluating(model):
         continuation = continuation_of(model, sources)
@@ -149,7 +144,7 @@ def greedy(
     TypeError, ValueError
         If a source is empty or an id or a limit is not what it should be.
     """
-    return [best for [best] in beam_search(model, sources, sos_id, eos_id, 1, 0.0, max_len)]
+    return beam_search(model, sources, sos_id, eos_id, 1, 0.0, max_len)
 
 
 def limits_of(sources: Sequence[Sequence[int]], max_len: int | None) -> list[int]:
@@ -247,7 +242,6 @@ class _Search:
     limit: int
     ends: frozenset[int]
     beam: int
-    n_best: int
     length_penalty: float
     length_offset: float
     open: list[OpenHypothesis] = field(default_factory=lambda: [((), 0.0)])
@@ -275,10 +269,10 @@ class _Search:
         """Whether open hypotheses can no longer change the result."""
         if len(self.ended) >= self.beam:
             return True
-        if len(self.ended) < self.n_best:
+        if not self.ended:
             return False
         bound = going[0][0] / self._norm(self.limit + 1)
-        return sorted(h.score for h in self.ended)[-self.n_best] >= bound
+        return max(h.score for h in self.ended) >= bound
 
     def _norm(self, length: int) -> float:
         return ((self.length_offset + length) / (self.length_offset + 1)) ** self.length_penalty
@@ -286,10 +280,9 @@ class _Search:
     def _hypothesis(self, ids: tuple[int, ...], finished: bool, log_prob: float) -> Hypothesis:
         return Hypothesis(ids, finished, log_prob, log_prob / self._norm(len(ids) + finished))
 
-    def result(self) -> list[Hypothesis]:
-        """Return the best hypotheses, best first."""
-        found = sorted(self.ended, key=lambda h: -h.score)
-        if len(found) < self.n_best:
-            cut = [self._hypothesis(ids, False, score) for ids, score in self.open if score > -inf]
-            found += sorted(cut, key=lambda h: -h.score)
-        return found[: self.n_best]
+    def result(self) -> Hypothesis:
+        """Return the best hypothesis."""
+        found = self.ended or [
+            self._hypothesis(ids, False, score) for ids, score in self.open if score > -inf
+        ]
+        return max(found, key=lambda hypothesis: hypothesis.score)

@@ -19,8 +19,7 @@ def first_answers(translator: Translator, **options: Any) -> list[tuple[str, str
     """
     file = resources.files("attention_on_edges.studies") / "first_inputs.json"
     rows: list[tuple[str, list[str]]] = json.loads(file.read_text("utf-8"))
-    found = translator([text for text, _ in rows], **options)
-    told = [best.text for best, *_ in found]
+    told = [found.text for found in translator([text for text, _ in rows], **options)]
     return [(text, said, _plain(said) in wanted) for (text, wanted), said in zip(rows, told, strict=True)]
 
 

@@ -144,8 +144,7 @@ def translate(
 ) -> list[str]:
     """Translate texts, without the guard against loops and without copying names."""
     translator = Translator(model, data.splitter, search.length_penalty, length_offset=search.length_offset)
-    found = translator(texts, search.beam, max_repeats=None)
-    return [best.text for best, *_ in found]
+    return [found.text for found in translator(texts, search.beam, max_repeats=None)]
 
 
 def decode(

@@ -77,10 +77,9 @@ class Translator:
         texts: Sequence[str],
         beam: int = 5,
         length_penalty: float | None = None,
-        n_best: int = 1,
         max_repeats: int | None = MOST_REPEATS,
-    ) -> list[list[Translation]]:
-        """Return the ``n_best`` translations of each text, best first, as ``beam_search`` ranks them.
+    ) -> list[Translation]:
+        """Return the translation of each text that ``beam_search`` ranks best.
 
         It takes ``max_repeats``, too, which benchmarks do not use.
 
@@ -92,23 +91,21 @@ class Translator:
         penalty = self.length_penalty if length_penalty is None else length_penalty
         ids = [self.encode(text, f"text {number}") for number, text in enumerate(listed("texts", texts), 1)]
         order = sorted(range(len(ids)), key=lambda i: len(ids[i]))  # texts of similar length end together
-        found: dict[int, list[Translation]] = {}
+        found: dict[int, Translation] = {}
         symbols = (self.vocabulary.sos_id, self.vocabulary.eos_id)
         for first in range(0, len(order), BATCH):
             part = order[first : first + BATCH]
             sources = [ids[i] for i in part]
-            lists = beam_search(
+            hypotheses = beam_search(
                 self.model,
                 sources,
                 *symbols,
                 beam,
                 penalty,
-                n_best=n_best,
                 max_repeats=max_repeats,
                 length_offset=self.length_offset,
             )
-            for i, ended in zip(part, lists, strict=True):
-                found[i] = [self._translation(h) for h in ended]
+            found |= zip(part, map(self._translation, hypotheses), strict=True)
         return [found[i] for i in range(len(ids))]
 
     def encode(self, text: str, name: str = "text") -> list[int]:
