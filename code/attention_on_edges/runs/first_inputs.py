@@ -3,13 +3,12 @@
 import json
 import string
 from importlib import resources
-from typing import Any
 
 from attention_on_edges.runs.translator import Translator
 
 
-def first_answers(translator: Translator, **options: Any) -> list[tuple[str, str, bool]]:
-    """Translate the committed texts; the options are the translator's.
+def first_answers(translator: Translator) -> list[tuple[str, str, bool]]:
+    """Translate the committed texts.
 
     Returns
     -------
@@ -19,7 +18,7 @@ def first_answers(translator: Translator, **options: Any) -> list[tuple[str, str
     """
     file = resources.files("attention_on_edges.studies") / "first_inputs.json"
     rows: list[tuple[str, list[str]]] = json.loads(file.read_text("utf-8"))
-    told = [found.text for found in translator([text for text, _ in rows], **options)]
+    told = [found.text for found in translator([text for text, _ in rows])]
     return [(text, said, _plain(said) in wanted) for (text, wanted), said in zip(rows, told, strict=True)]
 
 

@@ -149,10 +149,7 @@ def load_translator(artifact: Artifact) -> Translator:
         raise InputError(f"{artifact.name} is not a model of text: it cannot translate")
     splitter = BPE.load(artifact.folder / TOKENIZER)
     model = restore_model(artifact, len(SPECIAL) + len(splitter.symbols))
-    search = search_of(artifact)
-    return Translator(
-        model, splitter, search.length_penalty, tokenizer.moses, length_offset=search.length_offset
-    )
+    return Translator(model, splitter, search_of(artifact), tokenizer.moses)
 
 
 @torch.no_grad()

@@ -143,8 +143,8 @@ def translate(
     model: Transformer, data: TextDataset, texts: Sequence[str], search: Search = GREEDY
 ) -> list[str]:
     """Translate texts, without the guard against loops and without copying names."""
-    translator = Translator(model, data.splitter, search.length_penalty, length_offset=search.length_offset)
-    return [found.text for found in translator(texts, search.beam, max_repeats=None)]
+    found = Translator(model, data.splitter, search)(texts, search.beam, max_repeats=None)
+    return [translation.text for translation in found]
 
 
 def decode(

@@ -11,6 +11,7 @@ from attention_on_edges.corpora.tokenization import BPE
 from attention_on_edges.decoding import Hypothesis, beam_search
 from attention_on_edges.models.transformer import Transformer
 from attention_on_edges.pool import Batch, GraphPool
+from attention_on_edges.runs.experiment import Search
 from attention_on_edges.tasks import TranslationDataset
 from edgewise.validation import InputError
 
@@ -45,8 +46,8 @@ class Translator:
         Trained on symbols of the splitter.
     splitter : BPE
         Text to pieces and back.
-    length_penalty, length_offset : float
-        Of beam search; the penalty is a default.
+    search : Search
+        Its length penalty and offset are those of beam search.
     moses : tuple of two str, optional
         Languages of source and target, if the model was trained on text prepared by
         ``preparation.moses``: texts are prepared alike, and translations are detokenised.
@@ -57,27 +58,15 @@ class Translator:
         If the model's vocabulary is not the splitter's plus the three special symbols.
     """
 
-    def __init__(
-        self,
-        model: Transformer,
-        splitter: BPE,
-        length_penalty: float = 0.6,
-        moses: Languages | None = None,
-        length_offset: float = 5,
-    ):
-        self.model, self.splitter, self.moses = model, splitter, moses
-        self.length_penalty, self.length_offset = length_penalty, length_offset
+    def __init__(self, model: Transformer, splitter: BPE, search: Search, moses: Languages | None = None):
+        self.model, self.splitter, self.search, self.moses = model, splitter, search, moses
         self.vocabulary = TranslationDataset({}, splitter.symbols)
         size = model.src_embed.lut.num_embeddings
         if size != self.vocabulary.vocab_size:
             raise ValueError(f"the model knows {size} symbols, the splitter {self.vocabulary.vocab_size}")
 
     def __call__(
-        self,
-        texts: Sequence[str],
-        beam: int = 5,
-        length_penalty: float | None = None,
-        max_repeats: int | None = MOST_REPEATS,
+        self, texts: Sequence[str], beam: int = 5, max_repeats: int | None = MOST_REPEATS
     ) -> list[Translation]:
         """Return the translation of each text that ``beam_search`` ranks best.
 
@@ -88,7 +77,6 @@ class Translator:
         InputError
             If a text is empty, longer than ``MOST_PIECES`` or not Unicode; says which.
         """
-        penalty = self.length_penalty if length_penalty is None else length_penalty
         ids = [self.encode(text, f"text {number}") for number, text in enumerate(listed("texts", texts), 1)]
         order = sorted(range(len(ids)), key=lambda i: len(ids[i]))  # texts of similar length end together
         found: dict[int, Translation] = {}
@@ -101,9 +89,9 @@ class Translator:
                 sources,
                 *symbols,
                 beam,
-                penalty,
+                self.search.length_penalty,
                 max_repeats=max_repeats,
-                length_offset=self.length_offset,
+                length_offset=self.search.length_offset,
             )
             found |= zip(part, map(self._translation, hypotheses), strict=True)
         return [found[i] for i in range(len(ids))]
