@@ -24,7 +24,7 @@ from attention_on_edges.cli.translating import translate
 from attention_on_edges.dgl_engines import in_dgl
 from attention_on_edges.runs import artifacts
 from attention_on_edges.runs.study_results import run_study
-from attention_on_edges.training import StoppedError, Trainer
+from attention_on_edges.training import StoppedError
 from attention_on_edges.training.distributed import process_group, rank
 from edgewise.propagation import ENGINES
 from edgewise.validation import check_choice
@@ -79,19 +79,13 @@ def train(
                 if first:
                     tell(f"stopped at step {trainer.step}; {GO_ON}")
                 raise typer.Exit(130) from None
-        if first:
-            _conclude(trainer, experiment)
-
-
-def _conclude(trainer: Trainer, experiment: runs.Experiment) -> None:
-    """Write the artifact of a finished run; of an unfinished one, print how to continue it."""
-    if trainer.finished:
-        artifact = runs.finish(trainer, experiment)
-        write(artifact.folder)
-        for split in experiment.tests:
-            write(f"{split}  {_figures(artifact.metrics[split])}")
-        return
-    write(f"stopped at step {trainer.step}; {GO_ON}")
+        if first and trainer.finished:
+            artifact = runs.finish(trainer, experiment)
+            write(artifact.folder)
+            for split in experiment.tests:
+                write(f"{split}  {_figures(artifact.metrics[split])}")
+        elif first:
+            write(f"stopped at step {trainer.step}; {GO_ON}")
 
 
 @app.command()

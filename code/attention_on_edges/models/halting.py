@@ -65,17 +65,12 @@ class Pondering:
     steps: Tensor
 
     @property
-    def remainder(self) -> Tensor:
-        """[N]: the weight of each token's last state."""
-        return self.weights.gather(1, self.steps[:, None] - 1).squeeze(1)
-
-    @property
     def cost(self) -> Tensor:
-        """[N]: steps taken plus remainder (Graves 2016, sec. 2.1).
+        """[N]: steps taken plus remainder, the weight of a token's last state (Graves 2016, sec. 2.1).
 
         The number of steps has no derivative: the gradient comes from the remainder alone.
         """
-        return self.steps + self.remainder
+        return self.steps + self.weights.gather(1, self.steps[:, None] - 1).squeeze(1)
 
     @property
     def mean_steps(self) -> float:

@@ -54,8 +54,3 @@ def digest_of(data: TranslationDataset) -> str:
         return data.digest
     splits = data.corpus.splits if isinstance(data, TextDataset) else data.splits
     return json_digest(splits)
-
-
-def digest_of_symbols(data: TranslationDataset) -> str:
-    """Return the sha256 of the vocabulary."""
-    return json_digest(data.symbols)

@@ -7,13 +7,14 @@ from typing import Any
 
 import torch
 
+from attention_on_edges.corpora.files import json_digest
 from attention_on_edges.corpora.text_dataset import TextDataset
 from attention_on_edges.corpora.tokenization import BPE
 from attention_on_edges.models.transformer import Transformer
 from attention_on_edges.runs import artifacts
 from attention_on_edges.runs.artifacts import TOKENIZER, Artifact
 from attention_on_edges.runs.experiment import Experiment, Search
-from attention_on_edges.runs.loading import digest_of, digest_of_symbols, load_data
+from attention_on_edges.runs.loading import digest_of, load_data
 from attention_on_edges.runs.scores import GREEDY, choose_search, decoded_figures, final_figures, signatures
 from attention_on_edges.runs.translator import Translator
 from attention_on_edges.tasks import SPECIAL
@@ -47,7 +48,7 @@ def start(
         If the newest checkpoint is of another configuration, pairs, vocabulary or number of processes.
     """
     data = load_data(experiment)
-    found = {"data": {"pairs": digest_of(data)[:16], "vocabulary": digest_of_symbols(data)[:16]}}
+    found = {"data": {"pairs": digest_of(data)[:16], "vocabulary": json_digest(data.symbols)[:16]}}
     stage = artifacts.facts(device) | {"processes": world_size()}
     model = experiment.build(data.vocab_size).to(device)
     trainer = Trainer(

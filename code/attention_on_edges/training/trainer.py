@@ -202,21 +202,17 @@ class Trainer:
             If ``stop_requested`` was set.
         """
         with self._alone():
-            self._train(max_steps)
+            while not self.finished and (max_steps is None or self.step < max_steps):
+                try:
+                    if self._train_epoch(max_steps):
+                        self._end_epoch()
+                except DivergedError as error:
+                    where = f"after step {self.step}, in epoch {len(self.epochs) + 1}"
+                    raise DivergedError(f"{error} {where}") from None
 
     def _alone(self) -> contextlib.AbstractContextManager[None]:
         """Refuse to write into the folder while another run does."""
         return locked(self.folder / "run", wait=False) if rank() == 0 else contextlib.nullcontext()
-
-    def _train(self, max_steps: int | None) -> None:
-        while not self.finished and (max_steps is None or self.step < max_steps):
-            try:
-                if self._train_epoch(max_steps):
-                    self._end_epoch()
-            except DivergedError as error:
-                raise DivergedError(
-                    f"{error} after step {self.step}, in epoch {len(self.epochs) + 1}"
-                ) from None
 
     def _train_epoch(self, max_steps: int | None) -> bool:
         """Train on the batches of an epoch that are left; return whether it is over."""
