@@ -6,7 +6,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.nn.utils import parameters_to_vector
 
 from attention_on_edges import corpora, runs
 from attention_on_edges.corpora.cleaning import cleaned
@@ -16,7 +15,6 @@ from attention_on_edges.corpora.tokenization import BPE
 from attention_on_edges.pool import GraphPool
 from attention_on_edges.runs import EXPERIMENTS, load_data
 from attention_on_edges.training.checkpoint_files import CheckpointError
-from processes import in_team
 
 TINY = runs.reduced(EXPERIMENTS["wmt14-base"])
 
@@ -95,22 +93,6 @@ def test_of_two_that_ask_at_once_one_makes_it(tmp_path):
     with ThreadPoolExecutor() as pool:
         assert list(pool.map(lambda _: made_once(tmp_path / "a", make), range(2))) == 2 * [tmp_path / "a"]
     assert len(made) == 1
-
-
-def resumed(folder):
-    """Train whole and in two parts; return both runs' weights and losses."""
-    whole = runs.start(TINY, folder / "whole")
-    whole.train()
-    runs.start(TINY, folder / "parts").train(3)
-    parts = runs.start(TINY, folder / "parts", resume=True)
-    parts.train()
-    return [(parameters_to_vector(run.model.parameters()).tolist(), run.losses) for run in (whole, parts)]
-
-
-@pytest.mark.nightly
-def test_a_run_resumes_bit_for_bit_in_one_process_and_in_two(own_cache, tmp_path):
-    for whole, parts in [resumed(tmp_path / "one"), *in_team(resumed, tmp_path / "two")]:
-        assert whole == parts
 
 
 def test_a_run_refuses_another_tokenizer(own_cache, tmp_path):

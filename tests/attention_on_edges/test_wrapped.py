@@ -9,7 +9,6 @@ from accelerate.hooks import ModelHook, add_hook_to_module
 from peft import LoraConfig, inject_adapter_in_model
 from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import nn
-from torch.ao.quantization import quantize_dynamic
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
@@ -91,14 +90,6 @@ def test_a_changed_linear_map_is_called(make, call, change):
     for linear in linears(changed).values():
         change(linear)
     torch.testing.assert_close(call(changed), call(expected), atol=1e-5, rtol=1e-4)
-
-
-@pytest.mark.filterwarnings("ignore:torch.ao.quantization is deprecated")
-@every
-def test_quantised_it_computes_about_the_same(make, call):
-    module = make().eval()
-    quantised = quantize_dynamic(module, {*linears(module)})
-    assert 0 < (call(quantised) - call(module)).abs().max() < 1
 
 
 class Capped(Generator):

@@ -10,7 +10,7 @@ from attention_on_edges.corpora.text import as_trained, listed
 from attention_on_edges.corpora.tokenization import BPE
 from attention_on_edges.decoding import Hypothesis, beam_search
 from attention_on_edges.models.transformer import Transformer
-from attention_on_edges.pool import Batch, GraphPool
+from attention_on_edges.pool import GraphPool
 from attention_on_edges.runs.experiment import Search
 from attention_on_edges.tasks import TranslationDataset
 from edgewise.validation import InputError
@@ -127,10 +127,8 @@ class Translator:
 
         Decoder rows are its inputs: the start symbol, then all pieces of the translation.
         """
-        return self.model.attention_of(self._batch(self.encode(text), translation.hypothesis.ids), 0, layer)
-
-    def _batch(self, source: Sequence[int], target: Sequence[int]) -> Batch:
-        return GraphPool()([source], [[self.vocabulary.sos_id, *target, self.vocabulary.eos_id]])
+        target = [self.vocabulary.sos_id, *translation.hypothesis.ids, self.vocabulary.eos_id]
+        return self.model.attention_of(GraphPool()([self.encode(text)], [target]), 0, layer)
 
     def _translation(self, hypothesis: Hypothesis) -> Translation:
         special = {self.vocabulary.sos_id, self.vocabulary.eos_id, self.vocabulary.pad_id}
