@@ -18,9 +18,7 @@ class Source:
     Parameters
     ----------
     objects : functions, methods or classes
-        Shown one after the other, each under the name of its module, without docstrings and checks of
-        arguments (an ``if`` that raises a ValueError or TypeError, a call of ``check_…``): they say nothing
-        about what is computed.
+        Shown one after the other, each under the name of its module, without docstrings.
     """
 
     def __init__(self, *objects: Any):
@@ -58,23 +56,11 @@ def _place(item: Any) -> str:
 
 
 def _source(item: Any) -> str:
-    return _computation(re.sub(r"  # noqa.*", "", textwrap.dedent(inspect.getsource(item))))
-
-
-def _computation(code: str) -> str:
-    gone: list[Any] = []
-    for node in ast.walk(ast.parse(code)):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node) is not None:
-            gone.append(node.body[0])
-        elif _checks_arguments(node):
-            gone.append(node)
+    code = re.sub(r"  # noqa.*", "", textwrap.dedent(inspect.getsource(item)))
+    gone: list[Any] = [
+        node.body[0]
+        for node in ast.walk(ast.parse(code))
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node) is not None
+    ]
     lines = enumerate(code.splitlines(), 1)
     return "\n".join(line for i, line in lines if not any(x.lineno <= i <= x.end_lineno for x in gone))
-
-
-def _checks_arguments(node: ast.AST) -> bool:
-    if isinstance(node, ast.If):
-        line = ast.unparse(node.body[0])
-        return not node.orelse and line.startswith(("raise ValueError(", "raise TypeError("))
-    call = node.value if isinstance(node, ast.Expr) else None
-    return isinstance(call, ast.Call) and ast.unparse(call.func).lstrip("_").startswith("check_")
