@@ -93,7 +93,9 @@ def beam_search(
     if max_repeats is not None:
         check_count("max_repeats", max_repeats, 1)
     settings = (ends, beam, length_penalty, length_offset)
-    searches = [_Search(limit, *settings) for limit in limits_of(sources, max_len)]
+    if max_len is not None:
+        check_count("max_len", max_len, 1)
+    searches = [_Search(max_len or 2 * len(source) + 10, *settings) for source in sources]
     with evaluating(model):
         continuation = continuation_of(model, sources)
         device = next(model.parameters()).device
@@ -145,13 +147,6 @@ def greedy(
         If a source is empty or an id or a limit is not what it should be.
     """
     return beam_search(model, sources, sos_id, eos_id, 1, 0.0, max_len)
-
-
-def limits_of(sources: Sequence[Sequence[int]], max_len: int | None) -> list[int]:
-    """Return the most tokens that each target may have."""
-    if max_len is not None:
-        return [check_count("max_len", max_len, 1)] * len(sources)
-    return [2 * len(source) + 10 for source in sources]
 
 
 def check_numbers(log_probs: Tensor) -> Tensor:

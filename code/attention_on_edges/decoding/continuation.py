@@ -30,13 +30,10 @@ class Continuation:
         layers = range(model.decoder.N)
         self._source = [model.decoder.pre_func(i, "kv", 1)(states) for i in layers]
         empty = {name: x.new_zeros(len(sources), 0, *x.shape[1:]) for name, x in self._source[0].items()}
-        self._past = [dict(empty) for _ in range(self._rounds())]  # [B, room, h, d_k]
+        rounds = model.max_steps if isinstance(model, UTransformer) else model.decoder.N
+        self._past = [dict(empty) for _ in range(rounds)]  # [B, room, h, d_k]
         self._cross = batch.cross
         self.length = 0
-
-    def _rounds(self) -> int:
-        """Return the number of rounds of self-attention of a target token."""
-        return self.model.decoder.N
 
     def step(self, ids: Tensor) -> Tensor:
         """Add one token to each target.
@@ -95,9 +92,6 @@ class AdaptiveContinuation(Continuation):
     """
 
     model: UTransformer
-
-    def _rounds(self) -> int:
-        return self.model.max_steps
 
     def step(self, ids: Tensor) -> Tensor:
         """Add one token to each target; as in the parent."""
