@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from edgewise.graphs import AttentionGraph, bipartite, causal, complete, window
 from edgewise.propagation import propagate_attention
 from edgewise.propagation.engine_choice import Choice
-from edgewise.propagation.tiles.tile_plan import plan_tiles, score_places
+from edgewise.propagation.tiles.tile_plan import plan_tiles, score_positions
 
 TRITON = pytest.param("triton", marks=pytest.mark.triton)
 """The engine for GPUs, in Triton's interpreter where there is none."""
@@ -213,10 +213,10 @@ class Operations(TorchDispatchMode):
 
 def planned(graph, num_heads, head_dim):
     """The graph on the meta device, with the plan that was made for it on the CPU."""
-    plan, places = plan_tiles(graph), [x.to("meta") for x in score_places(graph)]
+    plan, places = plan_tiles(graph), [x.to("meta") for x in score_positions(graph)]
     there = graph.to("meta")
     taken = {f"_choice {num_heads} {head_dim} False False": Choice("tiles", "it is told to")}
-    there._known.update(graph._known | taken | {"score_places": places})
+    there._known.update(graph._known | taken | {"score_positions": places})
     there._known["plan_tiles"] = replace(plan, lay_out=lambda: plan.tensors.to(torch.device("meta")))
     return there
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from edgewise.graphs.attention_graph import AttentionGraph
 from edgewise.graphs.constructors import bipartite, causal, complete
-from edgewise.graphs.dgl import load_dgl
+from edgewise.graphs.dgl_import import load_dgl
 
 Sentence = Sequence[int] | Tensor
 

@@ -11,7 +11,7 @@ from edgewise.graphs import AttentionGraph
 from edgewise.graphs.held_edges import check_graph
 from edgewise.propagation.arguments import check_bias, check_features, check_states
 from edgewise.propagation.fields import Fields
-from edgewise.propagation.operation import ENGINES, KERNELS, attend, weigh
+from edgewise.propagation.operation import ENGINES, GPU_ENGINES, attend, weigh
 from edgewise.propagation.precision import HALF
 from edgewise.validation import (
     check_bool,
@@ -111,7 +111,7 @@ class GraphAttention(nn.Module):
         self.edge_dim = None if edge_dim is None else check_count("edge_dim", edge_dim, 1)
         self.dropout = check_probability("dropout", dropout)
         check_choice("output", output, OUTPUTS)
-        check_choice("engine", engine, ["auto", *ENGINES, *KERNELS])
+        check_choice("engine", engine, ["auto", *ENGINES, *GPU_ENGINES])
         self.output, self.engine = output, engine
         if output != "mean" and self.dim_out % num_heads:
             name = "dim_model" if dim_out is None else "dim_out"
@@ -208,13 +208,8 @@ class GraphAttention(nn.Module):
         if attr is None or self.edge is None:
             return None, None
         check_floats("edge_attr", attr)
-        if attr.dim() != 2 or attr.shape[1] != self.edge_dim:
-            raise ValueError(
-                f"edge_attr must be [E, {self.edge_dim}], a row per edge, got {list(attr.shape)}"
-            )
-        whole = edge_matrix(self.edge, q)
-        kept = (torch.float32, q.dtype) if q.dtype in HALF else (q.dtype,)
-        attr, proj = (x if x.dtype in kept else x.to(q.dtype) for x in (attr, whole))
+        exact = (torch.float32, q.dtype) if q.dtype in HALF else (q.dtype,)
+        attr, proj = (x if x.dtype in exact else x.to(q.dtype) for x in (attr, edge_matrix(self.edge, q)))
         proj, times = proj.unflatten(-1, (self.num_heads, -1)), q.shape[1] // self.num_heads
         return attr, proj if times == 1 else proj.repeat(1, times, 1)
 

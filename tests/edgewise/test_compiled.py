@@ -56,18 +56,18 @@ def test_operators_do_what_a_compiler_is_told(extra, graph):
     fields = random_fields(graph, 2, 3)
     bias = torch.randn(graph.num_edges, 2, requires_grad=True) if extra == "bias" else None
     factors = torch.rand(graph.num_edges, 2).round() if extra == "factors" else None
-    tensors = [*tile_plan.plan_tiles(graph).tensors, *(tile_plan.score_places(graph) if extra else ())]
-    torch.library.opcheck(tiles._operator, (pack(Fields(*fields, bias, factors)), tensors))
+    tensors = [*tile_plan.plan_tiles(graph).tensors, *(tile_plan.score_positions(graph) if extra else ())]
+    torch.library.opcheck(tiles._operator, (pack(Fields(*fields, bias, factors)), tensors, 0))
     of_attr = [torch.randn(len(x), *shape) for x, shape in ((fields[0], (2, 4)), (graph.src, (4,)))]
     for heads in (2, 1):  # at once, and in turns
         on_edges = [x if x is None else x.detach().T.reshape(2 // heads, -1) for x in (bias, factors)]
         given = pack(KernelFields(*fields, *on_edges, *(of_attr if extra else [None, None])))
-        of_graph = [*pattern_of(graph, heads)], heads, edge_order(graph, heads)
-        torch.library.opcheck(csr._operator, (*of_graph, [x.clone().requires_grad_() for x in given]))
-        output, of_edges, *results = csr._operator(*of_graph, given)
+        plan = [*pattern_of(graph, heads), edge_order(graph, heads)], heads
+        torch.library.opcheck(csr._operator, ([x.clone().requires_grad_() for x in given], *plan))
+        *outputs, weights, sums = csr._operator(given, *plan)
         wanted = [x.dim() > 1 and x is not KernelFields._make(given).factors for x in given]
-        backward = *of_graph, given, [*results, output, of_edges], wanted
-        torch.library.opcheck(csr._backward_operator, backward, test_utils="test_faketensor")
+        backward = given, *plan, [weights, sums], outputs, wanted
+        torch.library.opcheck(torch.ops.edgewise.csr_backward, backward, test_utils="test_faketensor")
 
 
 def packed(seed, count):

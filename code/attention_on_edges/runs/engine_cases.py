@@ -12,7 +12,7 @@ from attention_on_edges.dgl_engines import in_dgl
 from attention_on_edges.runs.baselines import PaddedAttention
 from attention_on_edges.runs.harness import Case, Run, in_turns
 from edgewise.graphs import AttentionGraph, causal, complete, window
-from edgewise.propagation import ENGINES, KERNELS, propagate_attention
+from edgewise.propagation import ENGINES, GPU_ENGINES, propagate_attention
 
 PADDED = "padded"
 
@@ -70,7 +70,7 @@ def engines_plan(small: bool = False, large: bool = False) -> dict[str, Run]:
     if not large:
         return runs(WORKLOADS)
     every, half = WORKLOADS + LARGE, {"dtype": torch.bfloat16}
-    kernels = runs(LARGE, ", compiled", engines=["tiles", *KERNELS, "flex"], **half)
+    kernels = runs(LARGE, ", compiled", engines=["tiles", *GPU_ENGINES, "flex"], **half)
     return runs(every) | runs(every, ", bfloat16", **half) | kernels
 
 

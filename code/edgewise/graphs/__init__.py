@@ -8,7 +8,7 @@ tokens of the sequence.
 from edgewise.graphs.attention_graph import AttentionGraph
 from edgewise.graphs.bigbird import bigbird, global_tokens, random_links
 from edgewise.graphs.constructors import batch, bipartite, causal, complete, dilated, window
-from edgewise.graphs.dgl import dgl_available, load_dgl
+from edgewise.graphs.dgl_import import dgl_available, load_dgl
 from edgewise.graphs.edge_lists import from_runs
 from edgewise.graphs.grids import grid_blocks, grid_window, product
 from edgewise.graphs.per_graph import clear_cache

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs import block_mask, packing
-from edgewise.graphs.dgl import load_dgl
+from edgewise.graphs.dgl_import import load_dgl
 from edgewise.graphs.edge_sets import EdgeSet
 from edgewise.graphs.held_edges import check_lists, own
 from edgewise.graphs.packing import Packed
@@ -54,7 +54,7 @@ class AttentionGraph(EdgeSet):
         Sending and receiving tokens.
     self_attention : bool
         Whether senders and receivers are the same tokens.
-    lengths : Packed, or None
+    packed : Packed, or None
         Of packed sequences: tokens of each and how far they attend, which determines the graph. Graphs of
         equal lengths on one device are equal.
     device : torch.device
@@ -178,8 +178,8 @@ class AttentionGraph(EdgeSet):
         if len(others) != len(sizes):
             raise ValueError(f"cu_q and cu_k must pair up, got {len(sizes)} and {len(others)} sequences")
         if tokens[0] is not None and tokens[1] is not None:
-            runs = packing.spans(others, sizes, (tokens[1], tokens[0]), left, right)
-            graph = cls._of(tokens[1], None if cu_k is None else tokens[0], runs)
+            intervals = packing.spans(others, sizes, (tokens[1], tokens[0]), left, right)
+            graph = cls._of(tokens[1], None if cu_k is None else tokens[0], intervals)
             graph._known["ascends"] = True
             return graph
         receivers = None if cu_k is None else tuple(sizes.tolist())
@@ -348,8 +348,8 @@ class AttentionGraph(EdgeSet):
         ValueError
             If two edges have the same sender and the same receiver.
         """
-        if self._runs is not None:
-            start, stop = self._runs
+        if self._intervals is not None:
+            start, stop = self._intervals
             sender = torch.arange(self.num_src, device=self.device)
             return (sender >= start[:, None]) & (sender < stop[:, None])
         self._check_no_multi_edges()
@@ -363,10 +363,10 @@ class AttentionGraph(EdgeSet):
         ValueError
             If two edges have the same sender and receiver, or edges lie too scattered for blocks.
         """
-        if self._runs is not None:
-            return block_mask.of_intervals(*self._runs, self.num_src)
+        if self._intervals is not None:
+            return block_mask.from_intervals(*self._intervals, self.num_src)
         self._check_no_multi_edges()
-        return block_mask.of_edges(self._src, self._dst, self.num_src, self.num_dst)
+        return block_mask.from_edges(self._src, self._dst, self.num_src, self.num_dst)
 
     def to_matrix(self, edge_values: Tensor) -> Tensor:
         """Scatter values on edges [E, ...] to [..., num_dst, num_src], zero where there is no edge.

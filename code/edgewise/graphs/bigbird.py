@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs.attention_graph import AttentionGraph
-from edgewise.graphs.constructors import Sizes, spread, window
+from edgewise.graphs.constructors import Sizes, per_token_of, window
 from edgewise.graphs.edge_lists import from_pairs
 from edgewise.graphs.held_edges import check_graph
 from edgewise.graphs.packing import device_of
@@ -31,7 +31,7 @@ def global_tokens(sizes: Sizes, count: Sizes, causal: bool = False) -> Attention
     TypeError, ValueError
         If a count is not an integer or negative, or there are not as many as sequences.
     """
-    start, stop, most = spread(sizes, ("count (global tokens)", count, 0))
+    start, stop, most = per_token_of(sizes, ("count (global tokens)", count, 0))
     token, last = torch.arange(len(start), device=start.device), start + most
     ahead = token + 1 if check_bool("causal", causal) else stop
     return AttentionGraph._of(len(start), None, (start, torch.where(token < last, ahead, last)))
@@ -65,7 +65,7 @@ def random_links(
         tokens.
     """
     number = "per_token (random tokens that each token attends to)", per_token, 0
-    start, stop, most = (x.cpu() for x in spread(sizes, number))
+    start, stop, most = (x.cpu() for x in per_token_of(sizes, number))
     n = len(start)
     besides = window(n, 0, 0) if besides is None else besides
     check_graph(besides, "besides")

@@ -17,8 +17,8 @@ MOST = 2**28
 Rule = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
-def of_intervals(start: Tensor, stop: Tensor, num_src: int) -> "BlockMask":
-    """Of receivers that attend to ``start .. stop - 1``, without a look at single pairs."""
+def from_intervals(start: Tensor, stop: Tensor, num_src: int) -> "BlockMask":
+    """From receivers that attend to ``start .. stop - 1``, without a look at single pairs."""
     rows, columns = -(-len(start) // BLOCK), -(-num_src // BLOCK)
     row = torch.arange(len(start), device=start.device) // BLOCK
 
@@ -39,8 +39,8 @@ def of_intervals(start: Tensor, stop: Tensor, num_src: int) -> "BlockMask":
     return _block_mask(touched, full, attends, (len(start), num_src))
 
 
-def of_edges(src: Tensor, dst: Tensor, num_src: int, num_dst: int) -> "BlockMask":
-    """Of single edges, each once: the bits of partial blocks are kept.
+def from_edges(src: Tensor, dst: Tensor, num_src: int, num_dst: int) -> "BlockMask":
+    """From single edges, each once: the bits of partial blocks are kept.
 
     Raises
     ------

@@ -9,7 +9,7 @@ from torch import Tensor
 from edgewise.graphs.attention_graph import AttentionGraph
 from edgewise.graphs.edge_lists import from_pairs
 from edgewise.graphs.held_edges import check_graph
-from edgewise.graphs.ordering import places
+from edgewise.graphs.ordering import rows_and_positions
 from edgewise.graphs.packing import Packed, device_of
 from edgewise.validation import check_bool, check_count, check_counts, check_each
 
@@ -82,7 +82,7 @@ def _packed(sizes: Sizes, left: int | None = None, right: int | None = None) -> 
     return AttentionGraph.of_packed(packed, device_of(sizes))
 
 
-def spread(sizes: Sizes, *numbers: tuple[str, object, int]) -> list[Tensor]:
+def per_token_of(sizes: Sizes, *numbers: tuple[str, object, int]) -> list[Tensor]:
     """For each token: where its sequence starts and stops, and the sequence's numbers.
 
     Numbers have a name and a minimum, and are given as one for all sequences or one for each; what exceeds
@@ -122,12 +122,12 @@ def dilated(sizes: Sizes, reach: Sizes, step: Sizes, causal: bool = False) -> At
     """
     sides = "reach (tokens attended to on each side)", reach, 0
     gap = "step (distance between tokens attended to)", step, 1
-    start, stop, most, apart = spread(sizes, sides, gap)
+    start, stop, most, apart = per_token_of(sizes, sides, gap)
     token = torch.arange(len(start), device=start.device)
     ahead = token if check_bool("causal", causal) else stop - 1
     left, right = (torch.minimum(most, there // apart) for there in (token - start, ahead - token))
-    dst, place = places(left + 1 + right)
-    return from_pairs(dst + apart[dst] * (place - left[dst]), dst, len(start))
+    dst, position = rows_and_positions(left + 1 + right)
+    return from_pairs(dst + apart[dst] * (position - left[dst]), dst, len(start))
 
 
 def batch(graphs: Sequence[AttentionGraph]) -> AttentionGraph:
@@ -148,8 +148,8 @@ def batch(graphs: Sequence[AttentionGraph]) -> AttentionGraph:
     same = graphs[0].self_attention
     if any(g.self_attention != same for g in graphs):
         raise ValueError("batch takes graphs of self-attention or of cross-attention, not both at once")
-    if len(places := {str(g.device) for g in graphs}) > 1:
-        raise ValueError(f"batch takes graphs on one device, got some on {' and '.join(sorted(places))}")
+    if len(devices := {str(g.device) for g in graphs}) > 1:
+        raise ValueError(f"batch takes graphs on one device, got some on {' and '.join(sorted(devices))}")
     offsets_src = list(accumulate((g.num_src for g in graphs), initial=0))
     offsets_dst = list(accumulate((g.num_dst for g in graphs), initial=0))
     sides = (offsets_src[-1], None if same else offsets_dst[-1])
@@ -157,13 +157,13 @@ def batch(graphs: Sequence[AttentionGraph]) -> AttentionGraph:
     def joined(parts: Iterable[Tensor], offsets: list[int]) -> Tensor:
         return torch.cat([part + offset for part, offset in zip(parts, offsets, strict=False)])
 
-    packed = [g.lengths for g in graphs if g.lengths is not None]
+    packed = [g.packed for g in graphs if g.packed is not None]
     if len(packed) == len(graphs) and len({(p.left, p.right) for p in packed}) == 1:
         senders = tuple(n for p in packed for n in p.senders)
         receivers = None if same else tuple(n for p in packed for n in p.receivers or ())
         whole = packed[0]._replace(senders=senders, receivers=receivers)
         return AttentionGraph.of_packed(whole, graphs[0].device)
-    intervals = [g._runs for g in graphs if g._runs is not None]
+    intervals = [g._intervals for g in graphs if g._intervals is not None]
     if len(intervals) == len(graphs):
         start, stop = (joined(parts, offsets_src) for parts in zip(*intervals, strict=True))
         return AttentionGraph._of(*sides, intervals=(start, stop))

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from edgewise.graphs.attention_graph import AttentionGraph
-from edgewise.graphs.ordering import once, places
+from edgewise.graphs.ordering import once, rows_and_positions
 from edgewise.validation import check_ids
 
 
@@ -30,8 +30,8 @@ def from_runs(receiver: Tensor, start: Tensor, stop: Tensor, num_tokens: int) ->
             raise ValueError(f"{name} must be a list, as long as the others, got {list(x.shape)}")
     for name, x in runs.items():
         check_ids(name, x[start < stop], num_tokens + (name == "stop"))
-    run, place = places((stop - start).clamp(min=0))
-    return from_pairs(start[run] + place, receiver[run], num_tokens)
+    run, position = rows_and_positions((stop - start).clamp(min=0))
+    return from_pairs(start[run] + position, receiver[run], num_tokens)
 
 
 def from_pairs(src: Tensor, dst: Tensor, num_tokens: int) -> AttentionGraph:

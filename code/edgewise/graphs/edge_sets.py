@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs.held_edges import HeldEdges, ascends, check_graph
-from edgewise.graphs.ordering import cuthill_mckee, once, places
+from edgewise.graphs.ordering import cuthill_mckee, once, rows_and_positions
 from edgewise.validation import check_ids
 
 
@@ -29,8 +29,8 @@ class EdgeSet(HeldEdges):
         active = torch.as_tensor(active, device=self.device)
         if active.dtype != torch.bool or active.shape != (self.num_dst,):
             raise ValueError(f"active must be bool [{self.num_dst}], got {active.dtype} {list(active.shape)}")
-        if self._runs is not None:
-            start, stop = self._runs
+        if self._intervals is not None:
+            start, stop = self._intervals
             return self._like(intervals=(start, torch.where(active, stop, start)))
         keep = active[self._dst]
         return self._like(edges=(self._src[keep], self._dst[keep]))
@@ -87,15 +87,15 @@ class EdgeSet(HeldEdges):
         check_ids("receivers", receivers, self.num_dst)
         if receivers.dim() != 1:
             raise ValueError(f"receivers must be a list, got {list(receivers.shape)}")
-        if self._runs is not None:
-            start, stop = (x.index_select(0, receivers) for x in self._runs)
+        if self._intervals is not None:
+            start, stop = (x.index_select(0, receivers) for x in self._intervals)
             return self._of(self.num_src, len(receivers), intervals=(start, stop))
         order = self._dst.argsort(stable=True)
         degree = torch.bincount(self._dst, minlength=self.num_dst)
         first = (degree.cumsum(0) - degree)[receivers]
-        dst, place = places(degree[receivers])
-        edge, kept = order[first[dst] + place].sort(stable=True)
-        return self._of(self.num_src, len(receivers), edges=(self._src[edge], dst[kept]))
+        dst, position = rows_and_positions(degree[receivers])
+        edge, rank = order[first[dst] + position].sort(stable=True)
+        return self._of(self.num_src, len(receivers), edges=(self._src[edge], dst[rank]))
 
     def subgraph(self, src: slice, dst: slice) -> Self:
         """Return the graph between a slice of senders and a slice of receivers, renumbered from zero.
@@ -119,8 +119,8 @@ class EdgeSet(HeldEdges):
         )
         same = self.self_attention and (first_src, last_src) == (first_dst, last_dst)
         sides = (last_src - first_src, None if same else last_dst - first_dst)
-        if self._runs is not None:
-            start, stop = (x[dst].clamp(first_src, last_src) - first_src for x in self._runs)
+        if self._intervals is not None:
+            start, stop = (x[dst].clamp(first_src, last_src) - first_src for x in self._intervals)
             return self._of(*sides, intervals=(start, stop))
         keep = (self._src >= first_src) & (self._src < last_src)
         keep &= (self._dst >= first_dst) & (self._dst < last_dst)
@@ -133,9 +133,9 @@ class EdgeSet(HeldEdges):
         edge ``e`` of the result is edge ``e`` of this graph.
         """
         sides = self.num_dst, None if self.self_attention else self.num_src
-        if self._runs and ascends(self):
+        if self._intervals and ascends(self):
             sender = torch.arange(self.num_src, device=self.device)
-            stop, start = (torch.searchsorted(ends, sender, right=True) for ends in self._runs)
+            stop, start = (torch.searchsorted(ends, sender, right=True) for ends in self._intervals)
             return self._of(*sides, intervals=(start, stop))
         return self._of(*sides, edges=(self._dst, self._src))
 
@@ -161,7 +161,7 @@ class EdgeSet(HeldEdges):
             If senders and receivers are not the same tokens.
         """
         loops = self._loops("with_self_loops")
-        if self._runs:
+        if self._intervals:
             return self | loops
         added = (loops - self)._src
         return self._like(edges=(torch.cat([self._src, added]), torch.cat([self._dst, added])))
@@ -175,7 +175,7 @@ class EdgeSet(HeldEdges):
             If senders and receivers are not the same tokens.
         """
         loops = self._loops("without_self_loops")
-        if self._runs:
+        if self._intervals:
             return self - loops
         keep = self._src != self._dst
         return self._like(edges=(self._src[keep], self._dst[keep]))
@@ -203,23 +203,25 @@ class EdgeSet(HeldEdges):
         """
         if not self._has_tokens_of(other) or self.num_edges != other.num_edges:
             return False
-        if self._runs and other._runs:
+        if self._intervals and other._intervals:
             return (self & other).num_edges == self.num_edges
         return torch.equal(self.edge_index, other.edge_index)
 
     def __and__(self, other: Self) -> Self:
         """Edges that both graphs over the same tokens have; each once, ordered by sender."""
-        if runs := self._runs_with(other):
-            start = torch.maximum(runs[0], runs[2])
-            return self._like(intervals=(start, torch.maximum(start, torch.minimum(runs[1], runs[3]))))
-        few, many = (other, self) if self._runs else (self, other)
+        if intervals := self._both_intervals(other):
+            start = torch.maximum(intervals[0], intervals[2])
+            return self._like(
+                intervals=(start, torch.maximum(start, torch.minimum(intervals[1], intervals[3])))
+            )
+        few, many = (other, self) if self._intervals else (self, other)
         common = few._find_in(many)
         return self._like(edges=once(few._src[common], few._dst[common], self.num_dst))
 
     def __sub__(self, other: Self) -> Self:
         """Edges of this graph that another one over the same tokens has not; each once, ordered by sender."""
-        if runs := self._runs_with(other):
-            a, b, *cut = runs
+        if intervals := self._both_intervals(other):
+            a, b, *cut = intervals
             c, d = (end.clamp(a, b) for end in cut)
             c = torch.where(c == d, b, c)  # a .. c - 1 and d .. b - 1 are left
             first = (c == b) | (d == b)
@@ -230,8 +232,8 @@ class EdgeSet(HeldEdges):
 
     def _find_in(self, other: Self) -> Tensor:
         """Bool [E]: which edges another graph over the same tokens has, too."""
-        if other._runs:  # whose edges are not listed
-            start, stop = (ends[self._dst] for ends in other._runs)
+        if other._intervals:  # whose edges are not listed
+            start, stop = (ends[self._dst] for ends in other._intervals)
             return (start <= self._src) & (self._src < stop)
         return torch.isin(*(graph._src * graph.num_dst + graph._dst for graph in (self, other)))
 
@@ -241,8 +243,8 @@ class EdgeSet(HeldEdges):
         What belonged to the edges of one graph no longer fits: where edges have attributes, concatenate both
         in the same order and make a graph of that.
         """
-        if runs := self._runs_with(other):
-            a, b, c, d = runs
+        if intervals := self._both_intervals(other):
+            a, b, c, d = intervals
             first, second = a >= b, c >= d  # which are empty
             if bool((first | second | ((c <= b) & (a <= d))).all()):
                 start = torch.where(first, c, torch.where(second, a, torch.minimum(a, c)))
@@ -251,11 +253,11 @@ class EdgeSet(HeldEdges):
         src, dst = (torch.cat(ends) for ends in ((self._src, other._src), (self._dst, other._dst)))
         return self._like(edges=once(src, dst, self.num_dst))
 
-    def _runs_with(self, other: Self) -> tuple[Tensor, ...] | None:
+    def _both_intervals(self, other: Self) -> tuple[Tensor, ...] | None:
         """Starts and stops of both, if both are intervals; they must have the same tokens."""
         if not self._has_tokens_of(other):
             raise ValueError(f"&, | and - take graphs over the same tokens, got {self} and {other}")
-        return self._runs + other._runs if self._runs and other._runs else None
+        return self._intervals + other._intervals if self._intervals and other._intervals else None
 
     def _has_tokens_of(self, other: Self) -> bool:
         check_graph(other, "the other one")

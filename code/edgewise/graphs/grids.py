@@ -27,8 +27,8 @@ def product(outer: AttentionGraph, inner: AttentionGraph) -> AttentionGraph:
     check_graph(inner, "inner")
     n, num_dst = inner.num_src, outer.num_dst * inner.num_dst
     sides = outer.num_src * n, None if outer.self_attention and inner.self_attention else num_dst
-    if outer._runs and inner._runs:
-        (a, b), (c, d) = outer._runs, inner._runs
+    if outer._intervals and inner._intervals:
+        (a, b), (c, d) = outer._intervals, inner._intervals
         if bool((b - a <= 1).all()) or bool(((c == 0) & (d == n)).all()):
             start = _pairs(a, c, n).clamp(max=sides[0])
             return AttentionGraph._of(*sides, (start, torch.maximum(start, _pairs(b - 1, d, n))))

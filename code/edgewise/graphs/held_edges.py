@@ -8,9 +8,9 @@ A graph is a value: it does not change. It is held in one of three forms, the le
 - *intervals*: receiver ``i`` attends to senders ``start[i] .. stop[i] - 1``, two numbers per token;
 - *edges*: two lists, in the order that was given.
 
-From each the next is derived when it is asked for. The library reads ``_runs`` and ``_lists``, the graph's
-own tensors; everybody else is handed copies (``intervals``, ``src``, ``dst``), so that nobody can edit what
-plans were made of. What is given is copied, too.
+From each the next is derived when it is asked for. The library reads ``_intervals`` and ``_edges``, the
+graph's own tensors; everybody else is handed copies (``intervals``, ``src``, ``dst``), so that nobody can
+edit what plans were made of. What is given is copied, too.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs import packing
-from edgewise.graphs.ordering import places
+from edgewise.graphs.ordering import rows_and_positions
 from edgewise.graphs.packing import Packed
 from edgewise.graphs.per_graph import Known, per_graph, shared
 from edgewise.validation import check_count, check_ids
@@ -32,10 +32,10 @@ class HeldEdges:
     num_src: int
     num_dst: int
     self_attention: bool
-    lengths: Packed | None
+    packed: Packed | None
     device: torch.device
-    _given_runs: tuple[Tensor, Tensor] | None
-    _given_lists: tuple[Tensor, Tensor] | None
+    _held_intervals: tuple[Tensor, Tensor] | None
+    _held_edges: tuple[Tensor, Tensor] | None
     _known: Known
 
     def __init__(self, src: Tensor, dst: Tensor, num_src: int, num_dst: int | None = None):
@@ -48,7 +48,7 @@ class HeldEdges:
     def of_packed(cls, packed: Packed, device: torch.device | None = None) -> Self:
         """Build from checked lengths, which are the graph: nothing is made of them yet."""
         num_dst = None if packed.receivers is None else sum(packed.receivers)
-        return cls._of(sum(packed.senders), num_dst, lengths=packed, device=device or packing.device_of())
+        return cls._of(sum(packed.senders), num_dst, packed=packed, device=device or packing.device_of())
 
     @classmethod
     def _of(cls, num_src: int, num_dst: int | None, *held: Any, **form: Any) -> Self:
@@ -63,7 +63,7 @@ class HeldEdges:
         num_dst: int | None,
         intervals: tuple[Tensor, Tensor] | None = None,
         edges: tuple[Tensor, Tensor] | None = None,
-        lengths: Packed | None = None,
+        packed: Packed | None = None,
         device: torch.device | None = None,
     ) -> None:
         """Hold tensors that nobody else has.
@@ -74,7 +74,7 @@ class HeldEdges:
             Tokens of each side; ``num_dst`` is ``None`` for self-attention.
         intervals, edges : tuple of two Tensor
             One of the two: ``start`` and ``stop`` for each receiver, or ``src`` and ``dst``.
-        lengths, device : Packed and torch.device, optional
+        packed, device : Packed and torch.device, optional
             What determines the whole graph, alone or with the intervals that follow from it.
         """
         if max(num_src, num_dst or 0) >= 2**31:  # pairs of tokens are numbered in int64
@@ -88,17 +88,17 @@ class HeldEdges:
             num_src=check_count("num_src", num_src),
             num_dst=num_src if num_dst is None else check_count("num_dst", num_dst),
             self_attention=num_dst is None,
-            lengths=lengths,
+            packed=packed,
             device=device,
-            _given_runs=None if intervals is None else (own(intervals[0]), own(intervals[1])),
-            _given_lists=None if edges is None else (own(edges[0]), own(edges[1])),
+            _held_intervals=None if intervals is None else (own(intervals[0]), own(intervals[1])),
+            _held_edges=None if edges is None else (own(edges[0]), own(edges[1])),
         )
-        vars(self)["_known"] = {} if lengths is None else shared(self._key)
+        vars(self)["_known"] = {} if packed is None else shared(self._key)
 
     @property
     def _key(self) -> tuple[Packed, torch.device] | None:
         """By what graphs are equal and share what is known."""
-        return None if self.lengths is None else (self.lengths, self.device)
+        return None if self.packed is None else (self.packed, self.device)
 
     def __setattr__(self, name: str, value: object = None) -> None:
         raise AttributeError(f"a graph does not change, so {name} cannot be set: make another one")
@@ -122,41 +122,41 @@ class HeldEdges:
     @property
     def edge_index(self) -> Tensor:
         """int64 [2, E], in PyG's form: senders, then receivers."""
-        return torch.stack(self._lists)
+        return torch.stack(self._edges)
 
     @property
     def intervals(self) -> tuple[Tensor, Tensor] | None:
         """``start`` and ``stop``, as in :meth:`from_intervals`, of a graph in interval form."""
-        runs = self._runs
-        return None if runs is None else (own(runs[0], copy=True), own(runs[1], copy=True))
+        intervals = self._intervals
+        return None if intervals is None else (own(intervals[0], copy=True), own(intervals[1], copy=True))
 
     @property
     def in_intervals(self) -> bool:
         """Whether each receiver's senders are held as an interval; nothing is derived to tell."""
-        return self._given_lists is None
+        return self._held_edges is None
 
     @property
-    def _runs(self) -> tuple[Tensor, Tensor] | None:
+    def _intervals(self) -> tuple[Tensor, Tensor] | None:
         """The graph's own starts and stops."""
-        return self._given_runs if self.lengths is None or self._given_runs else _spans(self)
+        return self._held_intervals if self.packed is None or self._held_intervals else _spans(self)
 
     @property
-    def _lists(self) -> tuple[Tensor, Tensor]:
+    def _edges(self) -> tuple[Tensor, Tensor]:
         """The graph's own senders and receivers."""
-        return self._given_lists or _lists_of_runs(self)
+        return self._held_edges or _edges_of_intervals(self)
 
     @property
     def _src(self) -> Tensor:
-        return self._lists[0]
+        return self._edges[0]
 
     @property
     def _dst(self) -> Tensor:
-        return self._lists[1]
+        return self._edges[1]
 
     @property
     def num_edges(self) -> int:
         """E, counted without deriving the edges."""
-        return len(self._src) if self._given_lists else _count(self)
+        return len(self._src) if self._held_edges else _count(self)
 
     @property
     def has_multi_edges(self) -> bool:
@@ -190,12 +190,12 @@ class HeldEdges:
         return self._with_tensors(Tensor.pin_memory)
 
     def _with_tensors(self, change: Callable[[Tensor], Tensor]) -> Self:
-        held = self._runs or self._lists
+        held = self._intervals or self._edges
         first, second = map(change, held)
         if first is held[0]:
             return self
         form = "intervals" if self.in_intervals else "edges"
-        graph = self._like(lengths=self.lengths, **{form: (first, second)})
+        graph = self._like(packed=self.packed, **{form: (first, second)})
         graph._known.update(self._numbers())
         return graph
 
@@ -221,14 +221,14 @@ class HeldEdges:
             }
             known |= self._numbers() | {"prepared": True}
         place = torch.empty(0, device=self.device)  # which loading may map to another
-        held = self._given_runs, self._given_lists
+        held = self._held_intervals, self._held_edges
         return {"sides": (self.num_src, self.num_dst), "held": held, "known": known, "place": place,
-                "same": self.self_attention, "lengths": self.lengths}  # fmt: skip
+                "same": self.self_attention, "packed": self.packed}  # fmt: skip
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        (num_src, num_dst), (runs, lists) = state["sides"], state["held"]
+        (num_src, num_dst), (intervals, lists) = state["sides"], state["held"]
         one_set, device = state["same"], state["place"].device
-        self._hold(num_src, None if one_set else num_dst, runs, lists, state["lengths"], device)
+        self._hold(num_src, None if one_set else num_dst, intervals, lists, state["packed"], device)
         real = not torch.is_inference_mode_enabled()  # whose tensors would not serve training
         self._known.update({name: x for name, x in state["known"].items() if real or isinstance(x, int)})
 
@@ -249,33 +249,33 @@ def check_graph(graph: object, name: str = "graph") -> None:
 @per_graph
 def ascends(graph: HeldEdges) -> bool:
     """Whether each receiver's senders are an interval, and each sender's receivers are one, too."""
-    if graph.lengths is not None:
+    if graph.packed is not None:
         return True
-    runs = graph._runs
-    return runs is not None and all(bool((ends[1:] >= ends[:-1]).all()) for ends in runs)
+    intervals = graph._intervals
+    return intervals is not None and all(bool((ends[1:] >= ends[:-1]).all()) for ends in intervals)
 
 
 @per_graph
 def _spans(graph: HeldEdges) -> tuple[Tensor, Tensor]:
-    assert graph.lengths is not None  # only called on those
-    return graph.lengths.spans(graph.device)
+    assert graph.packed is not None  # only called on those
+    return graph.packed.spans(graph.device)
 
 
 @per_graph
-def _lists_of_runs(graph: HeldEdges) -> tuple[Tensor, Tensor]:
-    assert graph._runs is not None  # only called on those
-    start, stop = graph._runs
-    dst, place = places(stop - start)
-    src, order = (start[dst] + place).sort(stable=True)
+def _edges_of_intervals(graph: HeldEdges) -> tuple[Tensor, Tensor]:
+    assert graph._intervals is not None  # only called on those
+    start, stop = graph._intervals
+    dst, position = rows_and_positions(stop - start)
+    src, order = (start[dst] + position).sort(stable=True)
     return src, dst[order]
 
 
 @per_graph
 def _count(graph: HeldEdges) -> int:
-    if graph.lengths is not None:
-        return graph.lengths.num_edges()
-    assert graph._runs is not None  # only called on those
-    return int((graph._runs[1] - graph._runs[0]).sum())
+    if graph.packed is not None:
+        return graph.packed.num_edges()
+    assert graph._intervals is not None  # only called on those
+    return int((graph._intervals[1] - graph._intervals[0]).sum())
 
 
 def check_lists(names: str, one: Tensor, two: Tensor) -> None:

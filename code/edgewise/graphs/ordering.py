@@ -29,7 +29,7 @@ def cuthill_mckee(src: Tensor, dst: Tensor, num_tokens: int) -> Tensor:
     return torch.from_numpy(found.astype(np.int64)).to(src.device)
 
 
-def places(length: Tensor) -> tuple[Tensor, Tensor]:
+def rows_and_positions(length: Tensor) -> tuple[Tensor, Tensor]:
     """Each row's number as often as the row is long, and beside it 0, 1, 2, .. along the row."""
     row = torch.arange(len(length), device=length.device).repeat_interleave(length)
     return row, torch.arange(len(row), device=length.device) - (length.cumsum(0) - length)[row]

@@ -96,13 +96,13 @@ def offsets_of_lengths(lengths: Tensor | Sequence[int]) -> Tensor:
 def lengths_of_positions(ids: Tensor | Sequence[int]) -> Tensor:
     """Tokens of each sequence; one begins wherever a position is not the one before it plus one."""
     ids = _check("position_ids", ids, 1)
-    return _runs(ids.diff() != 1, len(ids))
+    return _run_lengths(ids.diff() != 1, len(ids))
 
 
 def lengths_of_documents(ids: Tensor | Sequence[int]) -> Tensor:
     """Tokens of each document, all of whose tokens have one id and stand together."""
     ids = _check("document_ids", ids, 1)
-    lengths = _runs(ids.diff() != 0, len(ids))
+    lengths = _run_lengths(ids.diff() != 0, len(ids))
     if len(lengths) != len(ids.unique()):
         raise ValueError(
             "document_ids must number each document's tokens alike, side by side; one id returns"
@@ -129,7 +129,7 @@ def _check(name: str, x: Tensor | Sequence[Any], dim: int) -> Tensor:
     return x.long()  # what is subtracted must not wrap
 
 
-def _runs(begins: Tensor, count: int) -> Tensor:
+def _run_lengths(begins: Tensor, count: int) -> Tensor:
     """Lengths of runs in a list of ``count``, from whether each but the first element begins one."""
     ends = [begins.nonzero().squeeze(1) + 1, begins.new_full((min(count, 1),), count, dtype=torch.int64)]
     return torch.cat([ends[0].new_zeros(min(count, 1)), *ends]).diff()

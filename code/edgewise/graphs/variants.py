@@ -2,7 +2,7 @@
 
 from edgewise.graphs.attention_graph import AttentionGraph
 from edgewise.graphs.bigbird import global_tokens
-from edgewise.graphs.constructors import Sizes, causal, spread, window
+from edgewise.graphs.constructors import Sizes, causal, per_token_of, window
 from edgewise.validation import check_count
 
 
@@ -28,7 +28,7 @@ def prefix_lm(sizes: Sizes, prefixes: Sizes, left: int | None = None) -> Attenti
         If a count is not an integer or negative, there are not as many prefixes as texts, or one is longer
         than its text.
     """
-    start, stop, prefix = spread(sizes, ("prefixes", prefixes, 0))
+    start, stop, prefix = per_token_of(sizes, ("prefixes", prefixes, 0))
     if bool((start + prefix > stop).any()):
         raise ValueError(f"each text needs a prefix within it, got sizes {sizes} and prefixes {prefixes}")
     known = AttentionGraph._of(len(start), None, (start, start + prefix))

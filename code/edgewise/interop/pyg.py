@@ -5,7 +5,7 @@ from typing import Any
 from torch import nn
 
 from edgewise.graph_attention import GraphAttention
-from edgewise.interop.torch import take
+from edgewise.interop.torch_modules import take
 from edgewise.validation import check_plain
 
 

@@ -134,7 +134,7 @@ class _Along:
 
     def _within(self, graph: AttentionGraph, window: int) -> AttentionGraph:
         """Without edges from ``window`` places before the receiver, and farther."""
-        packed = graph.lengths
+        packed = graph.packed
         if packed is not None and (graph.self_attention or len(packed.senders) == 1):
             left = window - 1 if packed.left is None else min(packed.left, window - 1)
             return AttentionGraph.of_packed(packed._replace(left=left), graph.device)

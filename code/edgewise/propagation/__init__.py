@@ -5,13 +5,19 @@ they differ in speed by two orders of magnitude.
 """
 
 from edgewise.propagation.engine_choice import choice
-from edgewise.propagation.operation import ENGINES, KERNELS, attention_weights, prepare, propagate_attention
+from edgewise.propagation.operation import (
+    ENGINES,
+    GPU_ENGINES,
+    attention_weights,
+    prepare,
+    propagate_attention,
+)
 from edgewise.propagation.scatter import softmax_over_in_edges
 from edgewise.propagation.tiles.tile_plan import plan_tiles
 
 __all__ = [
     "ENGINES",
-    "KERNELS",
+    "GPU_ENGINES",
     "attention_weights",
     "choice",
     "plan_tiles",

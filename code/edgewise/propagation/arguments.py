@@ -126,7 +126,7 @@ def check_features(
 def _advice(graph: AttentionGraph, side: str, shape: Sequence[int]) -> str:
     """What to do about states [..., n, width] of a ``side``, src or dst, which does not have n tokens."""
     n = shape[-2] if len(shape) > 1 else 0
-    counts = graph.lengths.senders if graph.lengths else ()
+    counts = graph.packed.senders if graph.packed else ()
     if side == "dst" and n == graph.num_src:
         return "; the two sides are swapped: receivers are the query, senders the context"
     if len(shape) == 3 and shape[0] == len(counts):

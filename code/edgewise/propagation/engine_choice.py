@@ -94,7 +94,7 @@ def suits_varlen(graph: AttentionGraph, fields: Fields) -> bool:
     q, v, on_edges = fields.q, fields.v, (fields.bias, fields.factors, fields.attr)
     if q.device.type != "cuda" or q.dtype not in HALF or torch.compiler.is_compiling():
         return False
-    packed, width = graph.lengths, q.shape[-1]
+    packed, width = graph.packed, q.shape[-1]
     if packed is None or any(x is not None for x in on_edges):
         return False
     if width % 8 or not width == v.shape[-1] <= 256:
@@ -127,9 +127,9 @@ def _on_gpu_with_triton(graph: AttentionGraph) -> bool:
 
 def _reach(graph: AttentionGraph) -> int:
     """Senders of a receiver at most, as far as they are known to be side by side; 0 for lists."""
-    if graph.lengths is None:
+    if graph.packed is None:
         return 0
-    left, right, most = graph.lengths.left, graph.lengths.right, max(graph.lengths.senders, default=0)
+    left, right, most = graph.packed.left, graph.packed.right, max(graph.packed.senders, default=0)
     return most if left is None or right is None else min(left + 1 + right, most)
 
 

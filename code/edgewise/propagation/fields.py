@@ -9,6 +9,8 @@ from torch import Tensor
 OnEdges = Tensor | None
 """A number for each edge and head, [E, h], or nothing."""
 
+Tensors = list[Tensor]
+
 Engine = Callable[..., Tensor]
 """Takes a graph and :class:`Fields`, which fit each other, and returns [num_dst, h, d_v]."""
 
@@ -43,9 +45,9 @@ class Fields(NamedTuple):
 
 
 class KernelFields(NamedTuple):
-    """The same for kernels, or gradients of it; ``asked`` [n, h, c] is ``proj`` times queries, in its place.
+    """The same for kernels, or gradients of it; ``q_attr`` [n, h, c] is ``proj`` times queries, in its place.
 
-    A score is ``q . k + asked . attr``, since q . (W a) = (W q) . a.
+    A score is ``q . k + q_attr . attr``, since q . (W a) = (W q) . a.
     """
 
     q: Any
@@ -53,7 +55,7 @@ class KernelFields(NamedTuple):
     v: Any
     bias: Any
     factors: Any
-    asked: Any
+    q_attr: Any
     attr: Any
 
     @classmethod

@@ -29,8 +29,8 @@ from edgewise.validation import check_choice, check_count, check_probability
 ENGINES: dict[str, Engine] = {"scatter": scatter, "csr": csr, "tiles": tiles}
 """How the sum over edges is executed, on any graph."""
 
-KERNELS: dict[str, Engine] = {"triton": triton, "varlen": varlen}
-"""Executions on a GPU alone, or of some graphs only, or without the options."""
+GPU_ENGINES: dict[str, Engine] = {"triton": triton, "varlen": varlen}
+"""On a GPU alone; ``varlen`` takes packed sequences only, without biases and dropout."""
 
 
 def propagate_attention(
@@ -99,7 +99,7 @@ def propagate_attention(
         If shapes, dtypes or devices do not fit, ``dropout`` is no probability below one, or the engine is
         unknown, or does not take what is given; the message names one that does.
     """
-    check_choice("engine", engine, ["auto", *ENGINES, *KERNELS])
+    check_choice("engine", engine, ["auto", *ENGINES, *GPU_ENGINES])
     q, k, v = check_tensors(graph, q=q, k=k, v=v)
     check_bias(graph, q, edge_bias)
     attr, proj = check_features(graph, q, v, engine, edge_attr, edge_proj)
@@ -128,7 +128,7 @@ def attend(
         fields = with_as_many_heads(fields)
         engine = engine if graph.num_edges else "scatter"
     with without_autocast(fields.q.device.type):
-        output = (ENGINES.get(engine) or KERNELS[engine])(graph, fields)
+        output = (ENGINES.get(engine) or GPU_ENGINES[engine])(graph, fields)
         if engine not in ("csr", "scatter", "triton") and not _finite(fields, output):
             # Tiles multiply what is masked by zero, and PyTorch's kernel makes zeros of a row of NaN.
             output = csr(graph, fields)

@@ -54,8 +54,8 @@ def heads_at_once(graph: AttentionGraph, num_heads: int) -> int:
 def pattern_of(graph: AttentionGraph, heads: int) -> Pattern:
     """Return a graph's pattern with so many heads stacked; it is kept with the graph."""
     if ascends(graph):
-        return _of_intervals(graph, heads)
-    return _of_edges(graph) if heads == 1 else _stack(pattern_of(graph, 1), heads)
+        return _from_intervals(graph, heads)
+    return _from_edges(graph) if heads == 1 else _stack(pattern_of(graph, 1), heads)
 
 
 @per_graph
@@ -70,7 +70,7 @@ def edge_order(graph: AttentionGraph, heads: int) -> Tensor:
     return graph._dst.int().argsort(stable=True).int()
 
 
-def _of_edges(graph: AttentionGraph) -> Pattern:
+def _from_edges(graph: AttentionGraph) -> Pattern:
     order = edge_order(graph, 1)
     receivers, senders = (ends.int().index_select(0, order) for ends in (graph._dst, graph._src))
     by_sender = senders.argsort(stable=True)
@@ -84,10 +84,10 @@ def _of_edges(graph: AttentionGraph) -> Pattern:
     )
 
 
-def _of_intervals(graph: AttentionGraph, heads: int) -> Pattern:
+def _from_intervals(graph: AttentionGraph, heads: int) -> Pattern:
     """Without sorting."""
-    assert graph._runs is not None  # asked of no other
-    start, stop = (ends.int() for ends in graph._runs)
+    assert graph._intervals is not None  # asked of no other
+    start, stop = (ends.int() for ends in graph._intervals)
     sender = torch.arange(graph.num_src, dtype=torch.int32, device=graph.device)
     first, last = (torch.searchsorted(ends, sender, right=True, out_int32=True) for ends in (stop, start))
     rows, receivers, columns = _stacked_runs(start, stop - start, heads)
@@ -131,8 +131,8 @@ def _heads_of(tokens: Tensor, heads: int) -> Tensor:
 
 def inverse(order: Tensor) -> Tensor:
     """Where each number is in an order of numbers."""
-    place = torch.arange(len(order), dtype=torch.int32, device=order.device)
-    return torch.empty_like(order).index_copy_(0, order.long(), place)
+    position = torch.arange(len(order), dtype=torch.int32, device=order.device)
+    return torch.empty_like(order).index_copy_(0, order.long(), position)
 
 
 def _begins(counts: Tensor) -> Tensor:

@@ -30,7 +30,7 @@ class Cut:
         Where each tile's senders begin, [tiles]: in ``senders``, or where that is ``None`` among the tokens.
     attended : tuple of two Tensors
         Without ``senders``: each receiver attends to columns ``attended[0] .. attended[1] - 1`` of its tile.
-        With ``senders``: one pair (place in ``receivers``, column) per edge.
+        With ``senders``: one pair (position in ``receivers``, column) per edge.
     senders : Tensor or None
         The senders of the first tile, then of the second, and so on.
     """
@@ -53,7 +53,7 @@ class Cut:
 
 def cut_graph(graph: AttentionGraph) -> Cut:
     """Cut a graph that has at least one edge; receivers without in-edges are left out."""
-    intervals = graph._runs or _as_intervals(graph)
+    intervals = graph._intervals or _as_intervals(graph)
     return _cut_intervals(*intervals) if intervals else _cut_edges(graph)
 
 
@@ -109,14 +109,14 @@ def _cut_edges(graph: AttentionGraph) -> Cut:
     cheapest, cut = math.inf, None
     for height in (16, 64, 256):
         tile = rank // height
-        keys, place = (tile * graph.num_src + graph._src).unique(return_inverse=True)
+        keys, position = (tile * graph.num_src + graph._src).unique(return_inverse=True)
         columns = torch.bincount(keys // graph.num_src)
         cost = int(columns.sum()) * min(height, len(receivers)) + 2_000 * len(columns)
         if cost < cheapest:
             first = columns.cumsum(0) - columns
             rows = torch.bincount(torch.arange(len(receivers), device=graph.device) // height)
             cheapest = cost
-            cut = Cut(receivers, rows, columns, first, (rank, place - first[tile]), keys % graph.num_src)
+            cut = Cut(receivers, rows, columns, first, (rank, position - first[tile]), keys % graph.num_src)
         if int(columns.sum()) * height > HOPELESS * graph.num_edges:
             break
     assert cut is not None  # the first height is cheaper than infinity

@@ -68,7 +68,7 @@ class Layout(NamedTuple):
     senders: Placement
 
 
-class PackedLayout(NamedTuple):
+class LayoutTensors(NamedTuple):
     """A layout as three tensors, whatever the number of its buckets: what a compiled program can be given.
 
     Attributes
@@ -78,20 +78,20 @@ class PackedLayout(NamedTuple):
         slots, and three flags; of each bucket, its shape, a flag, and the height of its mask.
     masks : Tensor
         bool: all masks, one after the other.
-    places : Tensor
+    indices : Tensor
         int64: tokens, slots and sources of each side; of one if queries are where keys and values are.
     """
 
     table: Tensor
     masks: Tensor
-    places: Tensor
+    indices: Tensor
 
-    def to(self, device: torch.device) -> "PackedLayout":
+    def to(self, device: torch.device) -> "LayoutTensors":
         """Return the same for another device."""
-        return PackedLayout(self.table, self.masks.to(device), self.places.to(device))
+        return LayoutTensors(self.table, self.masks.to(device), self.indices.to(device))
 
 
-def pack_layout(layout: Layout) -> PackedLayout:
+def pack_layout(layout: Layout) -> LayoutTensors:
     """Write a layout down in three tensors."""
     buckets, receivers, senders = layout
     sides = [receivers] if senders is receivers else [receivers, senders]
@@ -100,15 +100,15 @@ def pack_layout(layout: Layout) -> PackedLayout:
         table += [p.num_tokens, len(p.tokens), len(p.source), p.once, p.everywhere, p.trivial]
     for b in buckets:
         table += [b.num_tiles, b.rows, b.columns, b.is_causal, 0 if b.mask is None else b.mask.shape[2]]
-    places = torch.cat([x for p in sides for x in (p.tokens, p.slots, p.source)])
+    indices = torch.cat([x for p in sides for x in (p.tokens, p.slots, p.source)])
     masks = [b.mask.flatten() for b in buckets if b.mask is not None]
     none = torch.zeros(
-        2, dtype=torch.bool, device=places.device
+        2, dtype=torch.bool, device=indices.device
     )  # compilers take lengths below 2 for constants
-    return PackedLayout(torch.tensor(table, device="cpu"), torch.cat(masks or [none]), places)
+    return LayoutTensors(torch.tensor(table, device="cpu"), torch.cat(masks or [none]), indices)
 
 
-def unpack_layout(packed: PackedLayout) -> Layout:
+def unpack_layout(packed: LayoutTensors) -> Layout:
     """Read a layout, whose tensors are parts of the three."""
     given = iter(packed.table.tolist())
 
@@ -119,7 +119,7 @@ def unpack_layout(packed: PackedLayout) -> Layout:
     sides, begin = [], 0
     for _ in range(num_sides):
         num_tokens, tokens, slots, *flags = take(6)
-        parts = packed.places[begin : begin + 2 * tokens + slots].split([tokens, tokens, slots])
+        parts = packed.indices[begin : begin + 2 * tokens + slots].split([tokens, tokens, slots])
         sides.append(Placement(num_tokens, *parts, *map(bool, flags)))
         begin += 2 * tokens + slots
     buckets, begin = [], 0

@@ -16,7 +16,7 @@ from edgewise.propagation.tiles.tile_cuts import Cut, cut_graph
 from edgewise.propagation.tiles.tile_layout import (
     Bucket,
     Layout,
-    PackedLayout,
+    LayoutTensors,
     Placement,
     pack_layout,
     unpack_layout,
@@ -64,10 +64,10 @@ class TilePlan:
     edges: int
     slots: int
     calls: int
-    lay_out: Callable[[], PackedLayout]
+    lay_out: Callable[[], LayoutTensors]
 
     @cached_property
-    def tensors(self) -> PackedLayout:
+    def tensors(self) -> LayoutTensors:
         """The layout as tensors, made when tiles are first executed."""
         with torch.inference_mode(False):  # a later pass may need gradients
             return self.lay_out()
@@ -133,7 +133,7 @@ def plan_tiles(graph: AttentionGraph) -> TilePlan:
     return TilePlan(groups.scores, graph.num_edges, groups.slots, len(groups.tiles), lay_out)
 
 
-def _single_tile(num_dst: int, num_src: int, device: torch.device, mask: Tensor | None) -> PackedLayout:
+def _single_tile(num_dst: int, num_src: int, device: torch.device, mask: Tensor | None) -> LayoutTensors:
     receivers = senders = _everywhere(num_src, device)
     if mask is not None and not bool((receiving := mask.any(-1).flatten()).all()):
         # Kernels do not agree on rows without a column.
@@ -176,7 +176,7 @@ def _group_by_size(cut: Cut, *sides: Tensor) -> _Groups:
     return _Groups(group.argsort(stable=True), *(x.tolist() for x in (tiles, *largest)))
 
 
-def _lay_out(num_dst: int, num_src: int, cut: Cut, groups: _Groups, device: torch.device) -> PackedLayout:
+def _lay_out(num_dst: int, num_src: int, cut: Cut, groups: _Groups, device: torch.device) -> LayoutTensors:
     """Assign a slot to every row and column of every tile, group by group; then move them to a device."""
     first_row = cut.rows.cumsum(0) - cut.rows
     row, real_row = _padded(first_row, cut.rows, groups.order, groups.tiles, groups.rows)
@@ -206,9 +206,9 @@ def _padded(
     length = group_length.repeat_interleave(group_tiles)
     tile = order.repeat_interleave(length)
     before = (length.cumsum(0) - length).repeat_interleave(length)
-    place = torch.arange(len(tile), device=tile.device) - before
+    position = torch.arange(len(tile), device=tile.device) - before
     count = count[tile]
-    return first[tile] + torch.minimum(place, count - 1), place < count
+    return first[tile] + torch.minimum(position, count - 1), position < count
 
 
 def _runs(cut: Cut, first_row: Tensor) -> Mask:
@@ -222,8 +222,8 @@ def _runs(cut: Cut, first_row: Tensor) -> Mask:
         return lambda row, real: {"is_causal": True}
 
     def each_row(row: Tensor, real: Tensor) -> dict[str, Any]:
-        place = torch.arange(real.shape[1], device=row.device)
-        return {"mask": ((place >= start[row][..., None]) & (place < stop[row][..., None]))[:, None]}
+        position = torch.arange(real.shape[1], device=row.device)
+        return {"mask": ((position >= start[row][..., None]) & (position < stop[row][..., None]))[:, None]}
 
     return each_row
 
@@ -239,21 +239,21 @@ def _pairs(cut: Cut) -> Mask:
         rows = row.flatten()
         count = degree[rows]
         slot = torch.arange(len(rows), device=row.device).repeat_interleave(count)
-        place = torch.arange(len(slot), device=row.device) - (count.cumsum(0) - count)[slot]
+        position = torch.arange(len(slot), device=row.device) - (count.cumsum(0) - count)[slot]
         mask = torch.zeros(len(rows), real.shape[1], dtype=torch.bool, device=row.device)
-        mask[slot, column[by_receiver[first[rows][slot] + place]]] = True
+        mask[slot, column[by_receiver[first[rows][slot] + position]]] = True
         return {"mask": mask.view(len(row), 1, -1, real.shape[1])}
 
     return of_pairs
 
 
 @per_graph
-def score_places(graph: AttentionGraph) -> tuple[Tensor, Tensor]:
+def score_positions(graph: AttentionGraph) -> tuple[Tensor, Tensor]:
     """Where a plan computes the score of each edge, and which scores it must leave out.
 
     Returns
     -------
-    places : Tensor
+    positions : Tensor
         int64 [E]: each edge's number among the scores of all tiles, bucket by bucket, row by row.
     absent : Tensor
         bool [scores]: pairs without an edge, but for those of padding rows, whose outputs nobody reads.

@@ -15,15 +15,16 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from edgewise.graphs import AttentionGraph
 from edgewise.graphs.per_graph import per_graph
-from edgewise.propagation.fields import Fields, OnEdges, pack, unpack
+from edgewise.propagation.fields import Fields, OnEdges, Tensors, pack, unpack
+from edgewise.propagation.operators import make_operator
 from edgewise.propagation.precision import (
     HALF,
     in_full_precision,
     without_autocast,
     without_second_derivatives,
 )
-from edgewise.propagation.tiles.tile_layout import Bucket, Layout, PackedLayout, Placement, unpack_layout
-from edgewise.propagation.tiles.tile_plan import ALWAYS_AFFORDABLE, MOST_WASTE, plan_tiles, score_places
+from edgewise.propagation.tiles.tile_layout import Bucket, Layout, LayoutTensors, Placement, unpack_layout
+from edgewise.propagation.tiles.tile_plan import ALWAYS_AFFORDABLE, MOST_WASTE, plan_tiles, score_positions
 
 
 def tiles(graph: AttentionGraph, fields: Fields) -> Tensor:
@@ -49,21 +50,22 @@ def tiles(graph: AttentionGraph, fields: Fields) -> Tensor:
             f"tiles would compute {plan.scores:,} scores for {plan.edges:,} edges, more than {MOST_WASTE} "
             f"per edge and more than {ALWAYS_AFFORDABLE:,}; use engine='csr' or 'auto'"
         )
-    places, tensors = () if bias is None and fields.factors is None else score_places(graph), _tensors(graph)
+    positions = () if bias is None and fields.factors is None else score_positions(graph)
+    tensors = _tensors(graph)
     if torch.compiler.is_compiling():
-        return _operator(pack(fields), [*tensors, *places])
-    return _execute(plan.layout, places, fields)
+        return _operator(pack(fields), [*tensors, *positions], 0)[0]
+    return _execute(plan.layout, positions, fields)
 
 
 @per_graph
-def _tensors(graph: AttentionGraph) -> PackedLayout:
+def _tensors(graph: AttentionGraph) -> LayoutTensors:
     """The plan as a compiled program is given it."""
     return plan_tiles(graph).tensors
 
 
-def _execute(layout: Layout, places: Sequence[Tensor], fields: Fields) -> Tensor:
-    answers = [_attend(*each) for each in _in_tiles(layout, places, fields)]
-    return collect(_as_slots(answers), layout.receivers)
+def _execute(layout: Layout, positions: Sequence[Tensor], fields: Fields) -> Tensor:
+    answers = [_attend(*each) for each in _in_tiles(layout, positions, fields)]
+    return from_slots(_as_slots(answers), layout.receivers)
 
 
 def _attend(bucket: Bucket, q: Tensor, k: Tensor, v: Tensor, added: OnEdges, factor: OnEdges) -> Tensor:
@@ -78,35 +80,35 @@ def _attend(bucket: Bucket, q: Tensor, k: Tensor, v: Tensor, added: OnEdges, fac
 
 
 def _in_tiles(
-    layout: Layout, places: Sequence[Tensor], fields: Fields
+    layout: Layout, positions: Sequence[Tensor], fields: Fields
 ) -> list[tuple[Bucket, Tensor, Tensor, Tensor, OnEdges, OnEdges]]:
     """Queries, keys and values [N, h, d], biases and factors [E, h], as those of each bucket's tiles."""
     buckets, receivers, senders = layout
     k, v, bias = fields.k, fields.v, fields.bias
-    queries = _as_tiles(spread(fields.q, receivers), [(b.num_tiles, b.rows) for b in buckets])
+    queries = _as_tiles(to_slots(fields.q, receivers), [(b.num_tiles, b.rows) for b in buckets])
     columns = [(b.num_tiles, b.columns) for b in buckets]
-    keys, values = (_as_tiles(spread(x, senders), columns) for x in (k, v))
+    keys, values = (_as_tiles(to_slots(x, senders), columns) for x in (k, v))
     added: list[OnEdges] = [None] * len(buckets)
     factors = [*added]
-    if places:
-        shown = bias if bias is not None else k.new_zeros(len(places[0]), 1)
-        nowhere = shown.new_zeros(len(places[1]), 1).masked_fill(places[1][:, None], -math.inf)
-        added = _as_scores(buckets, places[0], shown, nowhere)
+    if positions:
+        shown = bias if bias is not None else k.new_zeros(len(positions[0]), 1)
+        nowhere = shown.new_zeros(len(positions[1]), 1).masked_fill(positions[1][:, None], -math.inf)
+        added = _as_scores(buckets, positions[0], shown, nowhere)
         if fields.factors is not None:
             none = fields.factors.new_zeros(len(nowhere), 1)
-            factors = _as_scores(buckets, places[0], fields.factors, none)
+            factors = _as_scores(buckets, positions[0], fields.factors, none)
     return list(zip(buckets, queries, keys, values, added, factors, strict=True))
 
 
-def _as_scores(buckets: list[Bucket], place: Tensor, values: Tensor, elsewhere: Tensor) -> list[OnEdges]:
+def _as_scores(buckets: list[Bucket], position: Tensor, values: Tensor, elsewhere: Tensor) -> list[OnEdges]:
     """Numbers of edges [E, h] at their scores: [tiles, h, rows, columns] of each bucket."""
-    table = elsewhere.expand(-1, values.shape[1]).index_copy(0, place, values)
+    table = elsewhere.expand(-1, values.shape[1]).index_copy(0, position, values)
     parts = table.split([b.num_tiles * b.rows * b.columns for b in buckets])
     shapes = [(b.num_tiles, b.rows, b.columns, -1) for b in buckets]
     return [part.view(shape).permute(0, 3, 1, 2) for part, shape in zip(parts, shapes, strict=True)]
 
 
-def _as_tiles(slots: Tensor, shapes: list[tuple[int, int]]) -> list[Tensor]:
+def _as_tiles(slots: Tensor, shapes: list[tuple[int, int]]) -> Tensors:
     """Slots [slots, h, d] as the tiles of each shape, [tiles, h, n, d], without a copy."""
     parts = [slots] if len(shapes) == 1 else slots.split([tiles * n for tiles, n in shapes])
     return [
@@ -120,17 +122,17 @@ def _as_slots(tiles: Sequence[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-def spread(tokens: Tensor, placement: Placement) -> Tensor:
+def to_slots(tokens: Tensor, placement: Placement) -> Tensor:
     """Copy tokens [N, h, d] into the slots of all tiles [slots, h, d]."""
-    return tokens if placement.trivial else _Spread.apply(tokens, placement)
+    return tokens if placement.trivial else _ToSlots.apply(tokens, placement)
 
 
-def collect(slots: Tensor, placement: Placement) -> Tensor:
+def from_slots(slots: Tensor, placement: Placement) -> Tensor:
     """Collect one output per token from the slots; a token in no slot gets zeros."""
-    return _Once.apply(slots) if placement.trivial else _Collect.apply(slots, placement)
+    return _Once.apply(slots) if placement.trivial else _FromSlots.apply(slots, placement)
 
 
-class _Spread(torch.autograd.Function):
+class _ToSlots(torch.autograd.Function):
     """The backward pass is a gather too if no token is in two slots."""
 
     @staticmethod
@@ -157,7 +159,7 @@ class _Once(torch.autograd.Function):
         return grad
 
 
-class _Collect(torch.autograd.Function):
+class _FromSlots(torch.autograd.Function):
     """Padding gets no gradient."""
 
     @staticmethod
@@ -188,63 +190,43 @@ def _fill_slots(tokens: Tensor, place: Placement) -> Tensor:
     return slots.index_copy_(0, place.slots, tokens.index_select(0, place.tokens))
 
 
-@torch.library.custom_op("edgewise::tiles", mutates_args=())
-def _operator(fields: list[Tensor], plan: list[Tensor]) -> Tensor:
-    """The same as a compiled program sees it: one opaque call, whatever the number of buckets."""
-    layout = unpack_layout(PackedLayout(*plan[:3]))
-    return _execute(layout, plan[3:], Fields._make(unpack(fields))).contiguous()
+def _forward(fields: Tensors, plan: Tensors, number: int) -> Tensors:
+    """As :func:`_execute`, whatever the number of buckets: what a compiled program calls."""
+    layout = unpack_layout(LayoutTensors(*plan[:3]))
+    return [_execute(layout, plan[3:], Fields._make(unpack(fields))).contiguous()]
 
 
-@_operator.register_fake
-def _shape(fields: list[Tensor], plan: list[Tensor]) -> Tensor:
+def _like_results(fields: Tensors, plan: Tensors, number: int) -> Tensors:
     q, _, v, *_ = fields
-    return q.new_empty(*q.shape[:2], v.shape[2])
+    return [q.new_empty(*q.shape[:2], v.shape[2])]
 
 
-@torch.library.custom_op("edgewise::tiles_backward", mutates_args=())
-def _backward_operator(fields: list[Tensor], plan: list[Tensor], grad: Tensor, of_bias: bool) -> list[Tensor]:
+def _backward(
+    fields: Tensors, plan: Tensors, number: int, results: Tensors, grads: Tensors, wanted: list[bool]
+) -> Fields:
     """Gradients of queries, keys, values, and a bias if wanted; the forward pass is computed again."""
-    buckets, receivers, senders = layout = unpack_layout(PackedLayout(*plan[:3]))
+    buckets, receivers, senders = layout = unpack_layout(LayoutTensors(*plan[:3]))
+    with_bias, grad = Fields._make(wanted).bias, grads[0]
     upstream = _as_tiles(_fill_slots(grad, receivers), [(b.num_tiles, b.rows) for b in buckets])
     tiles = _in_tiles(layout, plan[3:], Fields._make(unpack(fields)))
     with without_autocast(grad.device.type):
-        found = [_pull_back(*each, of_bias) for each in zip(upstream, tiles, strict=True)]
-    of_tokens = [_as_slots(x) for x in list(zip(*found, strict=True))[:3]]
-    sums = [_sum_slots(x, place) for x, place in zip(of_tokens, (receivers, senders, senders), strict=True)]
-    if of_bias:
-        scores = [of_added.permute(0, 2, 3, 1).flatten(0, 2) for *_, of_added in found]
+        found = [_pull_back(*each, bool(with_bias)) for each in zip(upstream, tiles, strict=True)]
+    slots = [_as_slots(x) for x in list(zip(*found, strict=True))[:3]]
+    sums = [_sum_slots(x, place) for x, place in zip(slots, (receivers, senders, senders), strict=True)]
+    if with_bias:
+        scores = [grad_added.permute(0, 2, 3, 1).flatten(0, 2) for *_, grad_added in found]
         sums.append(torch.cat(scores).index_select(0, plan[3]))
-    return [x.contiguous() for x in sums]
+    return Fields(*sums)
 
 
-def _pull_back(above: Tensor, tile: tuple[Any, ...], of_bias: bool) -> tuple[Tensor, ...]:
+def _pull_back(grad: Tensor, tile: tuple[Any, ...], with_bias: bool) -> tuple[Tensor, ...]:
     """Gradients of a bucket's queries, keys, values and bias; autograd itself does not run in an operator."""
     bucket, *fields, added, factor = tile
 
     def attend(q: Tensor, k: Tensor, v: Tensor, bias: OnEdges = added) -> Tensor:
         return _attend(bucket, q, k, v, bias, factor)
 
-    return torch.func.vjp(attend, *fields, *[added] * of_bias)[1](above)
+    return torch.func.vjp(attend, *fields, *[added] * with_bias)[1](grad)
 
 
-@_backward_operator.register_fake
-def _shapes_of_gradients(
-    fields: list[Tensor], plan: list[Tensor], grad: Tensor, of_bias: bool
-) -> list[Tensor]:
-    return [x.new_empty(x.shape) for x in fields[: 3 + of_bias]]
-
-
-def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    fields, plan = inputs
-    ctx.save_for_backward(*fields, *plan)
-
-
-def _differentiate(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    many = len(Fields._fields)
-    fields, plan = ctx.saved_tensors[:many], ctx.saved_tensors[many:]
-    bias: Any = Fields._make(fields).bias  # empty if there is none
-    found = _backward_operator(fields, plan, grad, bias.requires_grad)
-    return [*found, *[None] * (many - len(found))], [None] * len(plan)
-
-
-_operator.register_autograd(_differentiate, setup_context=_save)
+_operator = make_operator("tiles", _forward, _like_results, _backward, saved=slice(0))

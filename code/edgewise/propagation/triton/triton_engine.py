@@ -1,14 +1,14 @@
 """Attention along any graph in one Triton kernel forward and two backward, on a GPU.
 
 No tensor has a row of numbers per edge: kernels read keys and values where they lie. Backward, an edge has
-two numbers per head. A graph needs two sorts, and nothing is asked of the GPU.
+two numbers per head. A graph needs two sorts, and nothing is q_attr of the GPU.
 """
 
 import os
 from collections.abc import Sequence
 from functools import cache, lru_cache
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,7 +16,8 @@ from torch import Tensor
 from edgewise.graphs import AttentionGraph
 from edgewise.graphs.held_edges import ascends
 from edgewise.graphs.per_graph import per_graph
-from edgewise.propagation.fields import Fields, KernelFields, OnEdges, pack, unpack
+from edgewise.propagation.fields import Fields, KernelFields, OnEdges, Tensors, pack
+from edgewise.propagation.operators import make_operator
 from edgewise.propagation.precision import without_second_derivatives
 from edgewise.validation import InputError
 
@@ -29,11 +30,27 @@ TILE = 2048
 WIDTH = 4
 """Edges that a lane reads at a time."""
 
-Edges = list[Tensor]
-"""Edges listed by node: ``offsets`` [n + 1] of the nodes' lists; at each position of a list the edge's number
-in the caller's order [E] and the node at its far end [E]; the node of the last edge before each multiple of
-``CHUNK``. Where lists are intervals: their first and last position [2, n], and ``numbers`` [num_src], where
-the edge from s to r has number ``numbers[s] + r``."""
+
+class EdgeLists(NamedTuple):
+    """Edges listed by node, on one side of the graph.
+
+    Attributes
+    ----------
+    ranges : Tensor
+        [n + 1]: where each node's list begins. Of intervals [2, n]: their first and last position.
+    numbers : Tensor
+        [E]: each edge's number in the caller's order. Of intervals [num_src]: the edge from s to r has number
+        ``numbers[s] + r``.
+    others : Tensor, optional
+        [E]: the node at the far end. Of intervals positions are the nodes themselves.
+    cuts : Tensor, optional
+        The node of the last edge before each multiple of ``CHUNK``.
+    """
+
+    ranges: Tensor
+    numbers: Tensor
+    others: OnEdges = None
+    cuts: OnEdges = None
 
 
 def triton(graph: AttentionGraph, fields: Fields) -> Tensor:
@@ -59,9 +76,9 @@ def triton(graph: AttentionGraph, fields: Fields) -> Tensor:
     if attr is None or proj is None:
         return _attend(given, receivers, senders, num_edges)[0]
     wide = _real(q)
-    asked = torch.einsum("nhd,chd->nhc", q.to(wide), proj.to(wide))
-    output, of_edges, _ = _attend(given._replace(asked=asked, attr=attr), receivers, senders, num_edges)
-    return (output + torch.einsum("nhc,chd->nhd", of_edges, proj.to(wide))).to(q.dtype)
+    q_attr = torch.einsum("nhd,chd->nhc", q.to(wide), proj.to(wide))
+    output, attr_sums, _ = _attend(given._replace(q_attr=q_attr, attr=attr), receivers, senders, num_edges)
+    return (output + torch.einsum("nhc,chd->nhd", attr_sums, proj.to(wide))).to(q.dtype)
 
 
 def has_triton(device: torch.device) -> bool:
@@ -81,28 +98,30 @@ def _kernels() -> Any:
 
 
 @per_graph
-def _listed(graph: AttentionGraph) -> tuple[Edges, Edges]:
+def _listed(graph: AttentionGraph) -> tuple[EdgeLists, EdgeLists]:
     """Edges by receiver, and by sender."""
-    if graph._runs and ascends(graph):
-        return _intervals(*graph._runs, graph.num_src)
+    if graph._intervals and ascends(graph):
+        return _list_intervals(*graph._intervals, graph.num_src)
     ends = torch.stack([graph._dst, graph._src]).int()
     nodes, order = ends.sort(dim=1, stable=True)
     small, counts = ends.shape[1] < 2**31, (graph.num_dst, graph.num_src)
     each = torch.arange(max(counts) + 1, dtype=torch.int32, device=ends.device).repeat(2, 1)
     offsets, others = torch.searchsorted(nodes, each, out_int32=small), ends.flip(0).gather(1, order)
     order, cuts = order.int() if small else order, nodes[:, CHUNK - 1 : -1 : CHUNK].contiguous()
-    receivers, senders = ([offsets[i, : n + 1], order[i], others[i], cuts[i]] for i, n in enumerate(counts))
+    receivers, senders = (
+        EdgeLists(offsets[i, : n + 1], order[i], others[i], cuts[i]) for i, n in enumerate(counts)
+    )
     return receivers, senders
 
 
-def _intervals(start: Tensor, stop: Tensor, num_src: int) -> tuple[Edges, Edges]:
+def _list_intervals(start: Tensor, stop: Tensor, num_src: int) -> tuple[EdgeLists, EdgeLists]:
     """Of intervals that ascend, without sorting; their edges are numbered by sender."""
     start, stop = start.int(), stop.int()
     senders = torch.arange(num_src, dtype=torch.int32, device=start.device)
     first, last = (torch.searchsorted(x, senders, right=True, out_int32=True) for x in (stop, start))
     degree = (last - first).long()
     numbers = degree.cumsum(0) - degree - first
-    return [torch.stack([start, stop]), numbers], [torch.stack([first, last]), numbers]
+    return EdgeLists(torch.stack([start, stop]), numbers), EdgeLists(torch.stack([first, last]), numbers)
 
 
 @lru_cache(maxsize=1024)
@@ -119,26 +138,25 @@ def _tiles(double: bool, together: bool, heads: int, *sizes: int) -> tuple[int, 
 
 def _launch(
     kernel: Any,
-    edges: Edges,
+    edges: EdgeLists,
     inputs: Sequence[Any],
     outputs: Sequence[Any],
-    numbers: Sequence[float],
+    scalars: Sequence[float],
     heads: int,
     group: int,
     *sizes: int,
     together: bool = False,
 ) -> None:
     """Run a kernel on all pieces, then ``combine`` on those of lists that were cut."""
-    ranges, order = edges[:2]
-    others, cuts = edges[2:] if len(edges) == 4 else (None, None)
+    ranges, numbers, others, cuts = edges
     num_nodes, num_cuts = ranges.shape[-1] - (others is not None), 0 if cuts is None else cuts.shape[0]
     real, parts, pair = _real(inputs[0]), None, [0 if x is None else x.shape[2] for x in outputs[:2]]
     if num_cuts:
         parts = inputs[0].new_empty(2 * num_cuts, heads, sum(pair) + 1, dtype=real)
     num_pieces, tiles = num_nodes + num_cuts, _tiles(real == torch.float64, together, heads, *sizes)
-    tensors = ranges, order, others, cuts if num_cuts else None, *inputs, *outputs, parts
+    tensors = ranges, numbers, others, cuts if num_cuts else None, *inputs, *outputs, parts
     constants = heads, group, *sizes, CHUNK, *tiles
-    _run(kernel, num_pieces * tiles[0], tensors, numbers, (num_nodes, num_pieces), constants)
+    _run(kernel, num_pieces * tiles[0], tensors, scalars, (num_nodes, num_pieces), constants)
     if num_cuts:
         tiles = _tiles(real == torch.float64, False, heads, sum(pair))
         tensors = ranges, cuts, parts, *outputs, *[None] * (3 - len(outputs))
@@ -153,14 +171,14 @@ def _run(
     kernel: Any,
     lanes: int,
     tensors: Sequence[OnEdges],
-    numbers: Sequence[float],
+    scalars: Sequence[float],
     counts: Sequence[int],
     constants: Sequence[int],
 ) -> None:
     """Run a kernel, which is compiled for all but the ``counts``; of tensors for type and alignment."""
     told = tuple(None if x is None else (x.dtype, x.data_ptr() % 16 == 0) for x in tensors)
-    key = kernel.__name__, tensors[0].device, told, tuple(numbers), constants  # type: ignore[union-attr]
-    programs, args = -(-lanes // constants[-2]), (*tensors, *numbers, *counts, *constants)
+    key = kernel.__name__, tensors[0].device, told, tuple(scalars), constants  # type: ignore[union-attr]
+    programs, args = -(-lanes // constants[-2]), (*tensors, *scalars, *counts, *constants)
     if (compiled := _compiled.get(key)) is None:
         _compiled[key] = kernel[(programs,)](*args)
     else:
@@ -186,130 +204,97 @@ def _readable(fields: KernelFields) -> tuple[list[Any], list[float], tuple[int, 
 
 
 def _results(fields: KernelFields) -> tuple[Tensor, Tensor, Tensor]:
-    q, _, v, _, _, asked, _ = fields
+    q, _, v, _, _, q_attr, _ = fields
     (n, heads, _), real = q.shape, _real(q)
-    output = q.new_empty(n, heads, v.shape[2], dtype=q.dtype if asked is None else real)
-    of_edges = q.new_empty(n, heads, 0 if asked is None else asked.shape[2], dtype=real)
-    return output, of_edges, q.new_empty(n, heads, 1, dtype=real)
+    output = q.new_empty(n, heads, v.shape[2], dtype=q.dtype if q_attr is None else real)
+    attr_sums = q.new_empty(n, heads, 0 if q_attr is None else q_attr.shape[2], dtype=real)
+    return output, attr_sums, q.new_empty(n, heads, 1, dtype=real)
 
 
-def _forward(fields: KernelFields, receivers: Edges) -> tuple[Tensor, Tensor, Tensor]:
+def _forward(fields: KernelFields, receivers: EdgeLists) -> tuple[Tensor, Tensor, Tensor]:
     """Outputs [n, h, d_v], weighted sums of attributes [n, h, c], and log-sum-exps of scores [n, h, 1]."""
-    results, (readable, numbers, sizes) = _results(fields), _readable(fields)
+    results, (readable, scalars, sizes) = _results(fields), _readable(fields)
     with torch.cuda.device_of(results[0]):
-        _launch(_kernels().attend, receivers, readable, results, numbers, *sizes)
+        _launch(_kernels().attend, receivers, readable, results, scalars, *sizes)
     return results
 
 
 def _backward(
     fields: KernelFields,
-    receivers: Edges,
-    senders: Edges,
+    receivers: EdgeLists,
+    senders: EdgeLists,
     num_edges: int,
     results: Sequence[Tensor],
     grads: Sequence[OnEdges],
-    of_attr: bool,
+    with_attr: bool,
 ) -> KernelFields:
     """Gradients of fields but for factors of weights; of attributes if they are wanted."""
-    of_q, of_k, of_v, bias, _, of_asked, to_attr = gradients = _gradients(fields, of_attr)
-    readable, numbers, (heads, group, *sizes) = _readable(fields)
-    above = [
+    differentiable = fields._replace(factors=None, attr=fields.attr if with_attr else None)
+    gradients = KernelFields._make(None if x is None else x.new_empty(x.shape) for x in differentiable)
+    grad_q, grad_k, grad_v, bias, _, grad_q_attr, grad_attr = gradients
+    readable, scalars, (heads, group, *sizes) = _readable(fields)
+    grad_results = [
         torch.zeros_like(x) if g is None else g.contiguous() for g, x in zip(grads, results, strict=False)
     ]
-    weight, of_score = (results[2].new_empty(num_edges, heads) for _ in range(2))  # handed to the senders
-    inputs = *readable, *results, *above, weight, of_score, to_attr
+    weight, grad_score = (results[2].new_empty(num_edges, heads) for _ in range(2))  # handed to the senders
+    inputs = *readable, *results, *grad_results, weight, grad_score, grad_attr
     with torch.cuda.device_of(weight):
         _launch(
-            _kernels().differentiate_receivers, receivers, inputs, (of_q, of_asked), numbers,
-            heads, group, *sizes, together=of_attr,
+            _kernels().differentiate_receivers, receivers, inputs, (grad_q, grad_q_attr), scalars,
+            heads, group, *sizes, together=with_attr,
         )  # fmt: skip
         _launch(
-            _kernels().differentiate_senders, senders, (readable[0], above[0], weight, of_score),
-            (of_k, of_v), (*numbers[:2], numbers[-1]), heads // group, group, *sizes[:2],
+            _kernels().differentiate_senders, senders, (readable[0], grad_results[0], weight, grad_score),
+            (grad_k, grad_v), (*scalars[:2], scalars[-1]), heads // group, group, *sizes[:2],
         )  # fmt: skip
-    return gradients._replace(bias=None if bias is None else of_score.to(bias.dtype))
+    return gradients._replace(bias=None if bias is None else grad_score.to(bias.dtype))
 
 
-def _gradients(fields: KernelFields, of_attr: bool) -> KernelFields:
-    wanted = fields._replace(factors=None, attr=fields.attr if of_attr else None)
-    return KernelFields._make(None if x is None else x.new_empty(x.shape) for x in wanted)
-
-
-def _attend(fields: KernelFields, receivers: Edges, senders: Edges, num_edges: int) -> tuple[Tensor, ...]:
+def _attend(
+    fields: KernelFields, receivers: EdgeLists, senders: EdgeLists, num_edges: int
+) -> Sequence[Tensor]:
     """See ``_forward``. Programs call an operator, which in eager mode takes longer than a function."""
     if torch.compiler.is_compiling():
-        return _operator(pack(fields), receivers, senders, num_edges)
+        lists = [x for x in (*receivers, *senders) if x is not None]
+        return _operator(pack(fields), lists, num_edges)
     return _Attention.apply(receivers, senders, num_edges, *fields)
-
-
-def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    fields, *ctx.graph = inputs
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(*fields, *output)
 
 
 class _Attention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, receivers: Edges, senders: Edges, num_edges: int, *fields: OnEdges) -> Any:
+    def forward(ctx: Any, receivers: EdgeLists, senders: EdgeLists, num_edges: int, *fields: OnEdges) -> Any:
         results = _forward(KernelFields._make(fields), receivers)
-        _save(ctx, (fields, receivers, senders, num_edges), results)
+        ctx.graph = receivers, senders, num_edges
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*fields, *results)
         return results
 
     @staticmethod
     @without_second_derivatives("engine='scatter'", batches=False)
     def backward(ctx: Any, *grads: OnEdges) -> Any:
-        fields, results = _saved(ctx)
-        of_attr = ctx.needs_input_grad[-1]
+        saved, many = ctx.saved_tensors, len(KernelFields._fields)  # once: checkpoints unpack it
         receivers, senders, num_edges = ctx.graph
-        found = _backward(fields, receivers, senders, num_edges, results, grads[:2], of_attr)
+        fields, with_attr = KernelFields._make(saved[:many]), ctx.needs_input_grad[-1]
+        found = _backward(fields, receivers, senders, num_edges, saved[many:], grads[:2], with_attr)
         return None, None, None, *found
 
 
-def _saved(ctx: Any) -> tuple[KernelFields, Sequence[Tensor]]:
-    saved, many = ctx.saved_tensors, len(KernelFields._fields)  # once: checkpoints unpack it
-    return KernelFields._make(saved[:many]), saved[many:]
+def _unlist(plan: Tensors) -> tuple[EdgeLists, EdgeLists]:
+    return EdgeLists(*plan[: len(plan) // 2]), EdgeLists(*plan[len(plan) // 2 :])
 
 
-@torch.library.custom_op("edgewise::triton", mutates_args=())
-def _operator(
-    fields: list[Tensor], receivers: list[Tensor], senders: list[Tensor], num_edges: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    return _forward(KernelFields.unpack(fields), receivers)
+def _of_operator(
+    fields: Tensors, plan: Tensors, number: int, results: Tensors, grads: Tensors, wanted: list[bool]
+) -> KernelFields:
+    above = [x if x.numel() else None for x in grads]
+    given, with_attr = KernelFields.unpack(fields), KernelFields._make(wanted).attr
+    return _backward(given, *_unlist(plan), number, results, above, with_attr)
 
 
-@_operator.register_fake
-def _shapes(fields: list[Tensor], *_: Any) -> tuple[Tensor, Tensor, Tensor]:
-    return _results(KernelFields.unpack(fields))
-
-
-@torch.library.custom_op("edgewise::triton_backward", mutates_args=())
-def _backward_operator(
-    fields: list[Tensor],
-    receivers: list[Tensor],
-    senders: list[Tensor],
-    num_edges: int,
-    results: list[Tensor],
-    grads: list[Tensor],
-    of_attr: bool,
-) -> list[Tensor]:
-    above, given = [x if x.numel() else None for x in grads], KernelFields.unpack(fields)
-    return pack(_backward(given, receivers, senders, num_edges, results, above, of_attr))
-
-
-@_backward_operator.register_fake
-def _shapes_of_gradients(fields: list[Tensor], *others: Any) -> list[Tensor]:
-    return pack(_gradients(KernelFields.unpack(fields), others[-1]))
-
-
-@without_second_derivatives("engine='scatter'", batches=False)
-def _differentiate(ctx: Any, *grads: OnEdges) -> tuple[Any, ...]:
-    fields, results = _saved(ctx)
-    above = [fields.q.new_empty(0) if x is None else x for x in grads[:2]]
-    attr: Any = fields.attr  # empty if there are none
-    of_attr = attr.dim() > 1 and attr.requires_grad
-    receivers, senders, _ = ctx.graph
-    found = _backward_operator(list(fields), *ctx.graph, list(results), above, of_attr)
-    return unpack(found), [None] * len(receivers), [None] * len(senders), None
-
-
-_operator.register_autograd(_differentiate, setup_context=_save)
+_operator = make_operator(
+    "triton",
+    lambda fields, plan, number: _forward(KernelFields.unpack(fields), _unlist(plan)[0]),
+    lambda fields, plan, number: _results(KernelFields.unpack(fields)),
+    _of_operator,
+    saved=slice(3),
+)

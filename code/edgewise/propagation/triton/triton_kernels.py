@@ -16,7 +16,7 @@ import triton
 import triton.language as tl
 from triton.language import constexpr
 
-LISTS = ["RANGES", "ORDER", "OTHERS", "CUTS"]
+LISTS = ["RANGES", "NUMBERS", "OTHERS", "CUTS"]
 """Parts of larger tensors, which begin anywhere."""
 
 
@@ -49,14 +49,14 @@ def _pieces(RANGES, OTHERS, CUTS, nodes, pieces,
 
 
 @triton.jit
-def _edges(position, valid, node, ORDER, OTHERS, BY_SENDER: constexpr):
+def _edges(position, valid, node, NUMBERS, OTHERS, BY_SENDER: constexpr):
     """The far ends of the edges at these positions, and the edges' numbers in the caller's order."""
     if OTHERS is not None:
         other = tl.load(OTHERS + position, mask=valid, other=0).to(tl.int64)
-        edge = tl.load(ORDER + position, mask=valid, other=0).to(tl.int64)
+        edge = tl.load(NUMBERS + position, mask=valid, other=0).to(tl.int64)
     else:  # an interval: positions are the nodes themselves
         other, sender = position, tl.broadcast_to(node[:, None], position.shape) if BY_SENDER else position
-        edge = tl.load(ORDER + sender, mask=valid, other=0) + position + node[:, None] - sender
+        edge = tl.load(NUMBERS + sender, mask=valid, other=0) + position + node[:, None] - sender
     return other, edge
 
 
@@ -98,7 +98,7 @@ def _merge(high, total):
 
 @triton.jit(do_not_specialize=["nodes", "pieces"], do_not_specialize_on_alignment=LISTS)
 def attend(
-    RANGES, ORDER, OTHERS, CUTS, Q, K, V, BIAS, KEEP, ASKED, ATTR, OUT, OF_EDGES, LSE, PARTS,
+    RANGES, NUMBERS, OTHERS, CUTS, Q, K, V, BIAS, FACTORS, Q_ATTR, ATTR, OUT, ATTR_SUMS, LSE, PARTS,
     q_n, q_h, k_n, k_h, v_n, v_h, scale: tl.float64, nodes, pieces,
     HEADS: constexpr, GROUP: constexpr, D: constexpr, D_V: constexpr, C: constexpr, CHUNK: constexpr,
     PADDED: constexpr, BLOCK_D: constexpr, BLOCK_V: constexpr, BLOCK_C: constexpr,
@@ -111,47 +111,47 @@ def attend(
     n, h, own, scale = node[:, None], head[:, None], (start < stop)[:, None], tl.full([1, 1], scale, REAL)
     q = _load(Q, n * q_n + h * q_h, own, D, BLOCK_D, REAL)
     if ATTR is not None:
-        asked = _load(ASKED, (n * HEADS + h) * C, own, C, BLOCK_C, REAL)
-        of_edges = tl.zeros([LANES, WIDTH, BLOCK_C], REAL)
+        q_attr = _load(Q_ATTR, (n * HEADS + h) * C, own, C, BLOCK_C, REAL)
+        attr_sums = tl.zeros([LANES, WIDTH, BLOCK_C], REAL)
     high, total = tl.full([LANES, WIDTH], -float("inf"), REAL), tl.zeros([LANES, WIDTH], REAL)
     out = tl.zeros([LANES, WIDTH, BLOCK_V], REAL)
     for step in range(0, tl.max(stop - start, 0), WIDTH):
         position = start[:, None] + step + tl.arange(0, WIDTH)[None, :]
         valid = position < stop[:, None]
-        sender, edge = _edges(position, valid, node, ORDER, OTHERS, False)
+        sender, edge = _edges(position, valid, node, NUMBERS, OTHERS, False)
         k = _load(K, sender * k_n + h // GROUP * k_h, valid, D, BLOCK_D, REAL)
         v = _load(V, sender * v_n + h // GROUP * v_h, valid, D_V, BLOCK_V, REAL)
         score = tl.sum(q * k, 2)
         if ATTR is not None:
             attr = _load(ATTR, edge * C, valid, C, BLOCK_C, REAL)
-            score += tl.sum(asked * attr, 2)
+            score += tl.sum(q_attr * attr, 2)
         score *= scale
         if BIAS is not None:
             score += tl.load(BIAS + edge * HEADS + h, mask=valid, other=0.0).to(REAL)
         high, weight, shrink = _rescale(high, tl.where(valid, score, -float("inf")))
         total = total * shrink + weight
-        if KEEP is not None:
-            weight *= tl.load(KEEP + edge * HEADS + h, mask=valid, other=0.0).to(REAL)
+        if FACTORS is not None:
+            weight *= tl.load(FACTORS + edge * HEADS + h, mask=valid, other=0.0).to(REAL)
         out = out * shrink[:, :, None] + weight[:, :, None] * v
         if ATTR is not None:
-            of_edges = of_edges * shrink[:, :, None] + weight[:, :, None] * attr
+            attr_sums = attr_sums * shrink[:, :, None] + weight[:, :, None] * attr
     share, lse = _merge(high, total)
     _store(tl.sum(out * share[:, :, None], 1), OUT, PARTS, place, 0, SIZE, D_V, BLOCK_V)
     _store(lse[:, None], LSE, PARTS, place, D_V + C, SIZE, 1, 1)
     if ATTR is not None:
-        _store(tl.sum(of_edges * share[:, :, None], 1), OF_EDGES, PARTS, place, D_V, SIZE, C, BLOCK_C)
+        _store(tl.sum(attr_sums * share[:, :, None], 1), ATTR_SUMS, PARTS, place, D_V, SIZE, C, BLOCK_C)
 
 
 @triton.jit(do_not_specialize=["nodes", "pieces"], do_not_specialize_on_alignment=LISTS)
 def differentiate_receivers(
-    RANGES, ORDER, OTHERS, CUTS, Q, K, V, BIAS, KEEP, ASKED, ATTR, OUT, OF_EDGES, LSE, GRAD, GRAD_OF_EDGES,
-    WEIGHT, OF_SCORE, OF_ATTR, OF_Q, OF_ASKED, PARTS,
+    RANGES, NUMBERS, OTHERS, CUTS, Q, K, V, BIAS, FACTORS, Q_ATTR, ATTR, OUT, ATTR_SUMS, LSE,
+    GRAD_OUT, GRAD_ATTR_SUMS, WEIGHT, GRAD_SCORE, GRAD_ATTR, GRAD_Q, GRAD_Q_ATTR, PARTS,
     q_n, q_h, k_n, k_h, v_n, v_h, scale: tl.float64, nodes, pieces,
     HEADS: constexpr, GROUP: constexpr, D: constexpr, D_V: constexpr, C: constexpr, CHUNK: constexpr,
     PADDED: constexpr, BLOCK_D: constexpr, BLOCK_V: constexpr, BLOCK_C: constexpr,
     LANES: constexpr, WIDTH: constexpr,
 ):  # fmt: skip
-    """Gradients of Q, ATTR and ASKED; every edge's weight, times its KEEP, and the gradient of its score."""
+    """Gradients of Q, ATTR and Q_ATTR; every edge's weight, times its factor, and its score's gradient."""
     REAL: constexpr = LSE.dtype.element_ty
     SIZE: constexpr = D + C + 1
     node, head, start, stop, place = _pieces(RANGES, OTHERS, CUTS, nodes, pieces, HEADS, CHUNK, PADDED, LANES)
@@ -160,76 +160,77 @@ def differentiate_receivers(
     q = _load(Q, n * q_n + h * q_h, own, D, BLOCK_D, REAL)
     lse = tl.load(LSE + row, mask=own, other=0.0)
     lse = tl.where(lse == -float("inf"), float("inf"), lse)  # all weights of this row are zero
-    grad = _load(GRAD, row * D_V, own, D_V, BLOCK_V, REAL)
-    mean = tl.sum(_load(OUT, row * D_V, own, D_V, BLOCK_V, REAL) * grad, 2)
-    of_q = tl.zeros([LANES, WIDTH, BLOCK_D], REAL)
+    grad_out = _load(GRAD_OUT, row * D_V, own, D_V, BLOCK_V, REAL)
+    mean = tl.sum(_load(OUT, row * D_V, own, D_V, BLOCK_V, REAL) * grad_out, 2)
+    grad_q = tl.zeros([LANES, WIDTH, BLOCK_D], REAL)
     if ATTR is not None:
-        asked = _load(ASKED, row * C, own, C, BLOCK_C, REAL)
-        grad_of_edges = _load(GRAD_OF_EDGES, row * C, own, C, BLOCK_C, REAL)
-        mean += tl.sum(_load(OF_EDGES, row * C, own, C, BLOCK_C, REAL) * grad_of_edges, 2)
-        of_asked = tl.zeros([LANES, WIDTH, BLOCK_C], REAL)
+        q_attr = _load(Q_ATTR, row * C, own, C, BLOCK_C, REAL)
+        grad_attr_sums = _load(GRAD_ATTR_SUMS, row * C, own, C, BLOCK_C, REAL)
+        mean += tl.sum(_load(ATTR_SUMS, row * C, own, C, BLOCK_C, REAL) * grad_attr_sums, 2)
+        grad_q_attr = tl.zeros([LANES, WIDTH, BLOCK_C], REAL)
     for step in range(0, tl.max(stop - start, 0), WIDTH):
         position = start[:, None] + step + tl.arange(0, WIDTH)[None, :]
         valid = position < stop[:, None]
-        sender, edge = _edges(position, valid, node, ORDER, OTHERS, False)
+        sender, edge = _edges(position, valid, node, NUMBERS, OTHERS, False)
         k = _load(K, sender * k_n + h // GROUP * k_h, valid, D, BLOCK_D, REAL)
         v = _load(V, sender * v_n + h // GROUP * v_h, valid, D_V, BLOCK_V, REAL)
-        at, score, of_weight = edge * HEADS + h, tl.sum(q * k, 2), tl.sum(grad * v, 2)
+        at, score, grad_weight = edge * HEADS + h, tl.sum(q * k, 2), tl.sum(grad_out * v, 2)
         if ATTR is not None:
             attr = _load(ATTR, edge * C, valid, C, BLOCK_C, REAL)
-            score += tl.sum(asked * attr, 2)
-            of_weight += tl.sum(grad_of_edges * attr, 2)
+            score += tl.sum(q_attr * attr, 2)
+            grad_weight += tl.sum(grad_attr_sums * attr, 2)
         score *= scale
         if BIAS is not None:
             score += tl.load(BIAS + at, mask=valid, other=0.0).to(REAL)
         weight = tl.where(valid, tl.exp(score - lse), 0.0)
         used = weight
-        if KEEP is not None:
-            keep = tl.load(KEEP + at, mask=valid, other=0.0).to(REAL)
-            of_weight, used = of_weight * keep, weight * keep
-        of_score = weight * (of_weight - mean)
+        if FACTORS is not None:
+            factor = tl.load(FACTORS + at, mask=valid, other=0.0).to(REAL)
+            grad_weight, used = grad_weight * factor, weight * factor
+        grad_score = weight * (grad_weight - mean)
         tl.store(WEIGHT + at, used, mask=valid)
-        tl.store(OF_SCORE + at, of_score, mask=valid)
-        of_q += of_score[:, :, None] * k
+        tl.store(GRAD_SCORE + at, grad_score, mask=valid)
+        grad_q += grad_score[:, :, None] * k
         if ATTR is not None:
-            of_asked += of_score[:, :, None] * attr
-        if OF_ATTR is not None:  # a program has all heads of its receivers: add them up
-            of_attr = (of_score * scale)[:, :, None] * asked + used[:, :, None] * grad_of_edges
-            of_attr = tl.sum(tl.reshape(of_attr, [LANES // PADDED, PADDED, WIDTH, BLOCK_C]), 1)
+            grad_q_attr += grad_score[:, :, None] * attr
+        if GRAD_ATTR is not None:  # a program has all heads of its receivers: add them up
+            grad_attr = (grad_score * scale)[:, :, None] * q_attr + used[:, :, None] * grad_attr_sums
+            grad_attr = tl.sum(tl.reshape(grad_attr, [LANES // PADDED, PADDED, WIDTH, BLOCK_C]), 1)
             number = tl.reshape(tl.where(valid, edge, -1), [LANES // PADDED, PADDED, WIDTH])
             number, i = tl.max(number, 1)[:, :, None], tl.arange(0, BLOCK_C)[None, None, :]
             there = (number >= 0) & (i < C)
-            tl.store(OF_ATTR + number * C + i, of_attr.to(OF_ATTR.dtype.element_ty), mask=there)
-    _store(tl.sum(of_q, 1) * scale, OF_Q, PARTS, place, 0, SIZE, D, BLOCK_D)
+            tl.store(GRAD_ATTR + number * C + i, grad_attr.to(GRAD_ATTR.dtype.element_ty), mask=there)
+    _store(tl.sum(grad_q, 1) * scale, GRAD_Q, PARTS, place, 0, SIZE, D, BLOCK_D)
     if ATTR is not None:
-        _store(tl.sum(of_asked, 1) * scale, OF_ASKED, PARTS, place, D, SIZE, C, BLOCK_C)
+        _store(tl.sum(grad_q_attr, 1) * scale, GRAD_Q_ATTR, PARTS, place, D, SIZE, C, BLOCK_C)
 
 
 @triton.jit(do_not_specialize=["nodes", "pieces"], do_not_specialize_on_alignment=LISTS)
 def differentiate_senders(
-    RANGES, ORDER, OTHERS, CUTS, Q, GRAD, WEIGHT, OF_SCORE, OF_K, OF_V, PARTS, q_n, q_h, scale: tl.float64,
-    nodes, pieces, HEADS: constexpr, GROUP: constexpr, D: constexpr, D_V: constexpr, CHUNK: constexpr,
+    RANGES, NUMBERS, OTHERS, CUTS, Q, GRAD_OUT, WEIGHT, GRAD_SCORE, GRAD_K, GRAD_V, PARTS,
+    q_n, q_h, scale: tl.float64, nodes, pieces,
+    HEADS: constexpr, GROUP: constexpr, D: constexpr, D_V: constexpr, CHUNK: constexpr,
     PADDED: constexpr, BLOCK_D: constexpr, BLOCK_V: constexpr, LANES: constexpr, WIDTH: constexpr,
 ):  # fmt: skip
     """Gradients of keys and values. Each of HEADS serves GROUP heads of queries: GROUP turns per edge."""
     REAL: constexpr = WEIGHT.dtype.element_ty
     SIZE: constexpr = D + D_V + 1
     node, head, start, stop, place = _pieces(RANGES, OTHERS, CUTS, nodes, pieces, HEADS, CHUNK, PADDED, LANES)
-    of_k, of_v = tl.zeros([LANES, WIDTH, BLOCK_D], REAL), tl.zeros([LANES, WIDTH, BLOCK_V], REAL)
+    grad_k, grad_v = tl.zeros([LANES, WIDTH, BLOCK_D], REAL), tl.zeros([LANES, WIDTH, BLOCK_V], REAL)
     for step in range(0, tl.max(stop - start, 0) * GROUP, WIDTH):
         turn = step + tl.arange(0, WIDTH)[None, :]
         position = start[:, None] + turn // GROUP
         valid = position < stop[:, None]
-        receiver, edge = _edges(position, valid, node, ORDER, OTHERS, True)
+        receiver, edge = _edges(position, valid, node, NUMBERS, OTHERS, True)
         h = head[:, None] * GROUP + turn % GROUP
         at = edge * (HEADS * GROUP) + h
         q = _load(Q, receiver * q_n + h * q_h, valid, D, BLOCK_D, REAL)
-        grad = _load(GRAD, (receiver * (HEADS * GROUP) + h) * D_V, valid, D_V, BLOCK_V, REAL)
-        of_k += tl.load(OF_SCORE + at, mask=valid, other=0.0)[:, :, None] * q
-        of_v += tl.load(WEIGHT + at, mask=valid, other=0.0)[:, :, None] * grad
-    of_k = tl.sum(of_k, 1) * tl.full([1, 1], scale, REAL)
-    _store(of_k, OF_K, PARTS, place, 0, SIZE, D, BLOCK_D)
-    _store(tl.sum(of_v, 1), OF_V, PARTS, place, D, SIZE, D_V, BLOCK_V)
+        grad_out = _load(GRAD_OUT, (receiver * (HEADS * GROUP) + h) * D_V, valid, D_V, BLOCK_V, REAL)
+        grad_k += tl.load(GRAD_SCORE + at, mask=valid, other=0.0)[:, :, None] * q
+        grad_v += tl.load(WEIGHT + at, mask=valid, other=0.0)[:, :, None] * grad_out
+    grad_k = tl.sum(grad_k, 1) * tl.full([1, 1], scale, REAL)
+    _store(grad_k, GRAD_K, PARTS, place, 0, SIZE, D, BLOCK_D)
+    _store(tl.sum(grad_v, 1), GRAD_V, PARTS, place, D, SIZE, D_V, BLOCK_V)
 
 
 @triton.jit(do_not_specialize=["num_cuts"], do_not_specialize_on_alignment=LISTS)

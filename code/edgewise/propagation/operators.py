@@ -1,0 +1,75 @@
+"""An engine as one operator of PyTorch, opaque to compilers; its backward pass is another one."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgewise.propagation.fields import KernelFields, OnEdges, Tensors
+from edgewise.propagation.precision import without_second_derivatives
+
+FACTORS = KernelFields._fields.index("factors")
+"""Dropout's, which have no gradient; in :class:`Fields` they are at the same place."""
+
+
+def make_operator(
+    name: str,
+    forward: Callable[..., Sequence[Tensor]],
+    like_results: Callable[..., Sequence[Tensor]],
+    backward: Callable[..., Sequence[OnEdges]],
+    saved: slice,
+) -> Callable[..., Tensors]:
+    """Register ``edgewise::name`` and return it: (fields, plan, number) to results.
+
+    Parameters
+    ----------
+    name : str
+        Of the operator.
+    forward, like_results : callable
+        Fields, as :func:`~edgewise.propagation.fields.pack` makes them, the tensors of a graph's plan and a
+        number to results, of which the first two at most have gradients; and to tensors of their shapes.
+    backward : callable
+        The same, results that were saved, gradients of the first two, and for each field whether its
+        gradient is wanted, to gradients of all fields.
+    saved : slice
+        Which results ``backward`` takes.
+    """
+
+    @torch.library.custom_op(f"edgewise::{name}", mutates_args=())
+    def operator(fields: Tensors, plan: Tensors, number: int) -> Tensors:
+        return [*forward(fields, plan, number)]
+
+    @torch.library.custom_op(f"edgewise::{name}_backward", mutates_args=())
+    def operator_backward(
+        fields: Tensors, plan: Tensors, number: int, results: Tensors, grads: Tensors, wanted: list[bool]
+    ) -> Tensors:
+        found = backward(fields, plan, number, results, grads, wanted)
+        return [x.contiguous() for x, want in zip(found, wanted, strict=True) if want and x is not None]
+
+    @operator_backward.register_fake
+    def _(fields: Tensors, *others: Any) -> Tensors:
+        return [x.new_empty(x.shape) for x, want in zip(fields, others[-1], strict=True) if want]
+
+    def save(ctx: Any, inputs: tuple[Any, ...], output: Tensors) -> None:
+        fields, plan, ctx.number = inputs
+        results = output[saved]
+        ctx.wanted = [x.requires_grad and x.dim() > 1 and i != FACTORS for i, x in enumerate(fields)]
+        ctx.sizes = len(fields), len(plan), len(results)
+        ctx.save_for_backward(*fields, *plan, *results)
+        ctx.set_materialize_grads(False)  # or what leads nowhere would get zeros
+
+    @without_second_derivatives("engine='scatter'", batches=False)
+    def differentiate(ctx: Any, first: OnEdges, *others: OnEdges) -> tuple[Any, ...]:
+        nothing: list[Any] = [[None] * size for size in ctx.sizes[:2]]
+        if first is None:  # from above comes nothing
+            return *nothing, None
+        tensors = iter(ctx.saved_tensors)
+        fields, plan, results = ([next(tensors) for _ in range(size)] for size in ctx.sizes)
+        grads = [first, *(first.new_empty(0) if x is None else x for x in others[:1])]
+        found = iter(operator_backward(fields, plan, ctx.number, results, grads, ctx.wanted))
+        return [next(found) if want else None for want in ctx.wanted], nothing[1], None
+
+    operator.register_fake(lambda *given: [*like_results(*given)])
+    operator.register_autograd(lambda ctx, grads: differentiate(ctx, *grads), setup_context=save)
+    return operator
