@@ -8,8 +8,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from edgewise.graphs import AttentionGraph
-from edgewise.graphs.held_edges import check_graph
-from edgewise.propagation.arguments import check_bias, check_features, check_states
+from edgewise.propagation.arguments import check_on_edges, check_sides
 from edgewise.propagation.fields import Fields
 from edgewise.propagation.operation import ENGINES, GPU_ENGINES, attend, weigh
 from edgewise.propagation.precision import HALF
@@ -171,25 +170,20 @@ class GraphAttention(nn.Module):
         TypeError, ValueError
             If something does not fit; the message says what was given and what is allowed.
         """
-        check_graph(graph)
-        if (context is None) != graph.self_attention:
-            sides = "one set" if graph.self_attention else "two sets"
-            given = "not given" if context is None else "given (the rest goes by name)"
-            raise ValueError(f"the graph is over {sides} of tokens, but context was {given}")
-        check_states(graph, "query", query, query, self.dim_model, self.query)
-        senders, name = (query, "query") if context is None else (context, "context")
-        check_states(graph, name, senders, query, self.dim_context, self.query)
+        check_sides(graph, query, context, (self.dim_model, self.dim_context), self.query)
+        senders = query if context is None else context
         if 0 in query.shape[:-2]:  # nobody is there
             y = self.query(query)[..., :1].expand(*query.shape[:-1], self.dim_out)
             return (y, y.new_empty(*query.shape[:-2], graph.num_edges, self.num_heads)) if need_weights else y
         q = self._heads(self.query(query), self.num_heads)
         k, v = (self._heads(x, self.num_kv_heads) for x in (self.key(senders), self.value(senders)))
         times = q.shape[1] // self.num_heads  # as heads, leading dimensions share the graph
-        if edge_bias is not None:
-            check_bias(graph, q[:, : self.num_heads], edge_bias)
-            edge_bias = edge_bias if times == 1 else edge_bias.repeat(1, times)
-        attr, proj = self._on_edges(edge_attr, q)
-        attr, proj = check_features(graph, q, v, self.engine, attr, proj)
+        attr, proj = self._attributes(edge_attr, q)
+        shared = q if times == 1 else q[:, : self.num_heads]
+        attr, proj = check_on_edges(graph, shared, v, self.engine, edge_bias, attr, proj)
+        if times > 1:
+            edge_bias = None if edge_bias is None else edge_bias.repeat(1, times)
+            proj = None if proj is None else proj.repeat(1, times, 1)
         fields = Fields(q, k, v, edge_bias, None, attr, proj)
         received = attend(graph, fields, self.engine, self.scale, self.dropout if self.training else 0.0)
         heads = self._of_leading(received, query)  # [..., num_dst, h, d]
@@ -200,8 +194,8 @@ class GraphAttention(nn.Module):
             return y
         return y, self._of_leading(weigh(graph, fields, self.scale)[..., None], query).squeeze(-1)
 
-    def _on_edges(self, attr: Tensor | None, q: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """Attributes of edges, and their projection [c, h, d], which leading dimensions share."""
+    def _attributes(self, attr: Tensor | None, q: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """Attributes of edges, and their projection [c, h, d]."""
         if (attr is None) != (self.edge is None):
             needs = "edge_attr is needed" if attr is None else "it takes no edge_attr"
             raise ValueError(f"the layer was made with edge_dim={self.edge_dim}: {needs}")
@@ -210,8 +204,7 @@ class GraphAttention(nn.Module):
         check_floats("edge_attr", attr)
         exact = (torch.float32, q.dtype) if q.dtype in HALF else (q.dtype,)
         attr, proj = (x if x.dtype in exact else x.to(q.dtype) for x in (attr, edge_matrix(self.edge, q)))
-        proj, times = proj.unflatten(-1, (self.num_heads, -1)), q.shape[1] // self.num_heads
-        return attr, proj if times == 1 else proj.repeat(1, times, 1)
+        return attr, proj.unflatten(-1, (self.num_heads, -1))
 
     @staticmethod
     def _heads(x: Tensor, count: int) -> Tensor:

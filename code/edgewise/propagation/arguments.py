@@ -1,6 +1,5 @@
 """Whether tensors fit a graph and each other; messages say what was given and what is allowed."""
 
-import math
 from collections.abc import Sequence
 
 import torch
@@ -8,15 +7,28 @@ from torch import Tensor, nn
 
 from edgewise.graphs import AttentionGraph
 from edgewise.graphs.held_edges import check_graph
-from edgewise.propagation.fields import Fields, OnEdges
+from edgewise.propagation.fields import OnEdges
 from edgewise.propagation.precision import HALF
 from edgewise.validation import check_floats, check_real, is_plain
 
 
-def check_states(
+def check_sides(
+    graph: AttentionGraph, query: Tensor, context: Tensor | None, widths: tuple[int, int], layer: nn.Module
+) -> None:
+    """Check a layer's graph and states [..., n, width], of which ``layer`` maps the query's first."""
+    check_graph(graph)
+    if (context is None) != graph.self_attention:
+        sides = "one set" if graph.self_attention else "two sets"
+        given = "not given" if context is None else "given (the rest goes by name)"
+        raise ValueError(f"the graph is over {sides} of tokens, but context was {given}")
+    _check_states(graph, "query", query, query, widths[0], layer)
+    senders, name = (query, "query") if context is None else (context, "context")
+    _check_states(graph, name, senders, query, widths[1], layer)
+
+
+def _check_states(
     graph: AttentionGraph, name: str, x: Tensor, query: Tensor, width: int, layer: nn.Module
 ) -> None:
-    """Check the states [..., n, width] of a side, ``query`` or ``context``, for what maps it first."""
     check_floats(name, x)
     side, tokens = ("dst", graph.num_dst) if name == "query" else ("src", graph.num_src)
     shape = [*query.shape[:-2], tokens, width]
@@ -62,36 +74,6 @@ def check_scale(scale: float | None) -> float | None:
     return scale if scale is None else check_real("scale", scale)
 
 
-def with_as_many_heads(fields: Fields) -> Fields:
-    """Repeat heads of keys and values for as many as queries have."""
-    group = fields.q.shape[1] // fields.k.shape[1]
-    if group == 1:
-        return fields
-    return fields._replace(k=fields.k.repeat_interleave(group, 1), v=fields.v.repeat_interleave(group, 1))
-
-
-def scaled(fields: Fields, scale: float | None) -> Fields:
-    """Scale queries for engines, whose scores are over the root of d; float32 of half precision, as there."""
-    factor = 1.0 if scale is None else scale * math.sqrt(fields.q.shape[-1])
-    if math.isclose(factor, 1, rel_tol=1e-12):
-        return fields
-    fields = fields.to(torch.float32) if fields.q.dtype in HALF else fields
-    return fields._replace(q=factor * fields.q)
-
-
-def check_bias(graph: AttentionGraph, q: Tensor, edge_bias: Tensor | None) -> None:
-    """Raise if there are biases that do not fit the graph and queries [n, h, d]."""
-    if edge_bias is None:
-        return
-    check_floats("edge_bias", edge_bias)
-    shape, hint = (graph.num_edges, q.shape[1]), ""
-    if edge_bias.shape == shape[::-1]:
-        hint = "; transpose it"
-    elif edge_bias.shape[-2:] == (graph.num_dst, graph.num_src):
-        hint = "; graph.gather(matrix) reads a matrix at the edges"
-    _check_like(q, "edge_bias", edge_bias, shape, "[E, h]", hint)
-
-
 def _check_like(q: Tensor, name: str, x: Tensor, shape: Sequence[int], axes: str, hint: str = "") -> None:
     check_floats(name, x)
     if x.shape != torch.Size(shape):
@@ -101,16 +83,27 @@ def _check_like(q: Tensor, name: str, x: Tensor, shape: Sequence[int], axes: str
         raise ValueError(f"{name} must be {q.dtype} on {q.device} as q is, got {x.dtype} on {x.device}")
 
 
-def check_features(
-    graph: AttentionGraph, q: Tensor, v: Tensor, engine: str, attr: Tensor | None, weight: Tensor | None
+def check_on_edges(
+    graph: AttentionGraph, q: Tensor, v: Tensor, engine: str, bias: OnEdges, attr: OnEdges, proj: OnEdges
 ) -> tuple[OnEdges, OnEdges]:
-    """Return attributes of edges [E, c] and their projection [c, h, d], or nothing if there are none."""
-    if attr is None and weight is None:
+    """Check biases [E, h] for queries [n, h, d]; return attributes [E, c] and their projection [c, h, d].
+
+    Attributes without a width are none.
+    """
+    if bias is not None:
+        check_floats("edge_bias", bias)
+        shape, hint = (graph.num_edges, q.shape[1]), ""
+        if bias.shape == shape[::-1]:
+            hint = "; transpose it"
+        elif bias.shape[-2:] == (graph.num_dst, graph.num_src):
+            hint = "; graph.gather(matrix) reads a matrix at the edges"
+        _check_like(q, "edge_bias", bias, shape, "[E, h]", hint)
+    if attr is None and proj is None:
         return None, None
-    if attr is None or weight is None:
+    if attr is None or proj is None:
         raise ValueError("edge_attr and edge_proj go together, got one of them")
-    width = len(weight) if isinstance(weight, Tensor) and weight.dim() else 0
-    _check_like(q, "edge_proj", weight, (width, *q.shape[1:]), "[c, h, d]")
+    width = len(proj) if isinstance(proj, Tensor) and proj.dim() else 0
+    _check_like(q, "edge_proj", proj, (width, *q.shape[1:]), "[c, h, d]")
     _check_like(q, "edge_attr", attr, (graph.num_edges, width), "[E, c]")
     if width == 0:
         return None, None
@@ -120,7 +113,7 @@ def check_features(
         )
     if engine in ("tiles", "varlen"):
         raise ValueError(f"engine {engine!r} takes no attributes of edges: use 'csr', 'scatter' or 'auto'")
-    return attr, weight
+    return attr, proj
 
 
 def _advice(graph: AttentionGraph, side: str, shape: Sequence[int]) -> str:

@@ -8,18 +8,11 @@ from torch.linalg import vector_norm
 
 from edgewise.graphs import AttentionGraph
 from edgewise.graphs.held_edges import check_graph
-from edgewise.propagation.arguments import (
-    check_bias,
-    check_features,
-    check_scale,
-    check_tensors,
-    scaled,
-    with_as_many_heads,
-)
+from edgewise.propagation.arguments import check_on_edges, check_scale, check_tensors
 from edgewise.propagation.csr.csr_engine import csr
 from edgewise.propagation.engine_choice import choose, in_a_transform
 from edgewise.propagation.fields import Engine, Fields
-from edgewise.propagation.precision import in_full_precision, without_autocast
+from edgewise.propagation.precision import HALF, in_full_precision, without_autocast
 from edgewise.propagation.scatter import edge_softmax, scatter
 from edgewise.propagation.tiles.tiles_engine import tiles
 from edgewise.propagation.triton.triton_engine import triton
@@ -101,8 +94,7 @@ def propagate_attention(
     """
     check_choice("engine", engine, ["auto", *ENGINES, *GPU_ENGINES])
     q, k, v = check_tensors(graph, q=q, k=k, v=v)
-    check_bias(graph, q, edge_bias)
-    attr, proj = check_features(graph, q, v, engine, edge_attr, edge_proj)
+    attr, proj = check_on_edges(graph, q, v, engine, edge_bias, edge_attr, edge_proj)
     fields = Fields(q, k, v, edge_bias, None, attr, proj)
     return attend(graph, fields, engine, check_scale(scale), check_probability("dropout", dropout))
 
@@ -115,7 +107,7 @@ def attend(
     dropout: float = 0.0,
 ) -> Tensor:
     """:func:`propagate_attention` of what has been checked: [num_dst, h, d_v]."""
-    dtype, fields = fields.q.dtype, scaled(fields, scale)
+    dtype, fields = fields.q.dtype, _scaled(fields, scale)
     if dropout:
         wide = torch.promote_types(fields.q.dtype, torch.float32)
         factors = fields.q.new_empty(graph.num_edges, fields.q.shape[1], dtype=wide)
@@ -125,7 +117,7 @@ def attend(
     if engine == "auto":
         engine = choose(graph, fields)
     if engine != "triton":
-        fields = with_as_many_heads(fields)
+        fields = _with_as_many_heads(fields)
         engine = engine if graph.num_edges else "scatter"
     with without_autocast(fields.q.device.type):
         output = (ENGINES.get(engine) or GPU_ENGINES[engine])(graph, fields)
@@ -133,6 +125,23 @@ def attend(
             # Tiles multiply what is masked by zero, and PyTorch's kernel makes zeros of a row of NaN.
             output = csr(graph, fields)
         return output.to(dtype)
+
+
+def _with_as_many_heads(fields: Fields) -> Fields:
+    """Repeat heads of keys and values for as many as queries have."""
+    group = fields.q.shape[1] // fields.k.shape[1]
+    if group == 1:
+        return fields
+    return fields._replace(k=fields.k.repeat_interleave(group, 1), v=fields.v.repeat_interleave(group, 1))
+
+
+def _scaled(fields: Fields, scale: float | None) -> Fields:
+    """Scale queries for engines, whose scores are over the root of d; float32 of half precision, as there."""
+    factor = 1.0 if scale is None else scale * math.sqrt(fields.q.shape[-1])
+    if math.isclose(factor, 1, rel_tol=1e-12):
+        return fields
+    fields = fields.to(torch.float32) if fields.q.dtype in HALF else fields
+    return fields._replace(q=factor * fields.q)
 
 
 def prepare(graph: AttentionGraph, num_heads: int, head_dim: int, edge_dim: int = 0) -> AttentionGraph:
@@ -193,13 +202,12 @@ def attention_weights(
     :func:`propagate_attention`.
     """
     q, k = check_tensors(graph, q=q, k=k)
-    check_bias(graph, q, edge_bias)
-    attr, proj = check_features(graph, q, q, "auto", edge_attr, edge_proj)
+    attr, proj = check_on_edges(graph, q, q, "auto", edge_bias, edge_attr, edge_proj)
     return weigh(graph, Fields(q, k, k, edge_bias, None, attr, proj), check_scale(scale))
 
 
 def weigh(graph: AttentionGraph, fields: Fields, scale: float | None = None) -> Tensor:
     """:func:`attention_weights` of what has been checked: [E, h]."""
     with without_autocast(fields.q.device.type):
-        weights = in_full_precision(edge_softmax)(graph, scaled(with_as_many_heads(fields), scale))
+        weights = in_full_precision(edge_softmax)(graph, _scaled(_with_as_many_heads(fields), scale))
     return weights.to(fields.q.dtype)
