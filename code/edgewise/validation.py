@@ -81,10 +81,10 @@ def check_each(name: str, values: object, count: int, of: str, minimum: int = 0)
     TypeError, ValueError
         If a number is not an integer or less than ``minimum``, or there are neither one nor ``count``.
     """
-    given = check_counts(name, values, minimum)
-    if len(given) not in (1, count):
-        raise ValueError(f"{name} must be one number or one per {of} ({count}), got {len(given)} numbers")
-    return given if len(given) == count else given * count
+    counts = check_counts(name, values, minimum)
+    if len(counts) not in (1, count):
+        raise ValueError(f"{name} must be one number or one per {of} ({count}), got {len(counts)} numbers")
+    return counts if len(counts) == count else counts * count
 
 
 def check_ends(eos_id: object, size: int) -> frozenset[int]:

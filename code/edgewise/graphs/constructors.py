@@ -91,8 +91,10 @@ def per_token_of(sizes: Sizes, *numbers: tuple[str, object, int]) -> list[Tensor
     lengths = check_counts("sizes", sizes)
     complete(lengths)  # refuses more tokens than a graph may have
     size, n = torch.tensor(lengths, dtype=torch.int64, device=device_of(sizes)), sum(lengths)
-    given = [check_each(name, values, len(lengths), "sequence", least) for name, values, least in numbers]
-    cut = [size.new_tensor([min(x, n + 1) for x in values]) for values in given]
+    numbers_of = [
+        check_each(name, values, len(lengths), "sequence", least) for name, values, least in numbers
+    ]
+    cut = [size.new_tensor([min(x, n + 1) for x in values]) for values in numbers_of]
     return [x.repeat_interleave(size, output_size=n) for x in (size.cumsum(0) - size, size.cumsum(0), *cut)]
 
 

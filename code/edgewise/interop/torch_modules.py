@@ -93,8 +93,8 @@ def _attention(module: nn.MultiheadAttention, engine: str) -> GraphAttention:
         dtype=module.out_proj.weight.dtype,
     )
     parts: list[Any] = [*zip((layer.query, layer.key, layer.value), weights, biases, strict=True)]
-    for linear, *given in [*parts, (layer.out, module.out_proj.weight, module.out_proj.bias)]:
-        take(linear, *given)
+    for linear, *weight_and_bias in [*parts, (layer.out, module.out_proj.weight, module.out_proj.bias)]:
+        take(linear, *weight_and_bias)
     return layer.train(module.training)
 
 

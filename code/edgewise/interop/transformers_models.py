@@ -94,11 +94,11 @@ def attend_along(
     finally:  # perhaps in another thread or task, which closes a generator: see _open
         _mine.set(tuple(each for each in _mine.get() if each is not along))
         _anybodys.remove(along)
-        along.given, along.cut, along.weights = None, None, {}
-    asked = set(along.numbers)
-    silent = ([i for i, layer in enumerate(m) if asked.isdisjoint(layer.modules())] for m in stacks)
+        along.arguments, along.cut, along.weights = None, None, {}
+    numbered = set(along.numbers)
+    silent = ([i for i, layer in enumerate(m) if numbered.isdisjoint(layer.modules())] for m in stacks)
     missing = min(silent, key=len, default=[])
-    if missing and (along.called or (asked and len(missing) == len(stacks[0]))):
+    if missing and (along.called or (numbered and len(missing) == len(stacks[0]))):
         raise InputError(f"layers {missing} of {_kind(inner)} did not ask transformers' AttentionInterface")
 
 
@@ -111,12 +111,12 @@ class _Along:
         self.need_weights, self.weights = need_weights, dict[int, Tensor]()
         self.modules = WeakSet(model.modules())
         self.configs = {id(module.config) for module in self.modules if hasattr(module, "config")}
-        self.given: tuple[Graphs, Biases | None, str] | None = (graph, edge_bias, engine)  # until its end
+        self.arguments: tuple[Graphs, Biases | None, str] | None = (graph, edge_bias, engine)  # until its end
         self.called = False  # for a mask
         self.numbers = WeakKeyDictionary[nn.Module, int]()  # of the layers that have asked
         self.owner = _here()
-        given = (getattr(module, "layer_idx", None) for module in model.modules())
-        self.next = 1 + max((number for number in given if number is not None), default=-1)
+        numbers = (getattr(module, "layer_idx", None) for module in model.modules())
+        self.next = 1 + max((number for number in numbers if number is not None), default=-1)
         self.cut: tuple[AttentionGraph, int, AttentionGraph] | None = None  # the last one by a window
         self.local: int | None = None  # the window or chunk of the model's masks
 
@@ -132,7 +132,7 @@ class _Along:
             self.next += number is None
         return self.numbers[module]
 
-    def _within(self, graph: AttentionGraph, window: int) -> AttentionGraph:
+    def _cut_by_window(self, graph: AttentionGraph, window: int) -> AttentionGraph:
         """Without edges from ``window`` places before the receiver, and farther."""
         packed = graph.packed
         if packed is not None and (graph.self_attention or len(packed.senders) == 1):
@@ -155,9 +155,9 @@ class _Along:
         **options: Any,
     ) -> Tensor:
         """Queries [n, rows * h, d] to what they receive."""
-        if self.given is None:
+        if self.arguments is None:
             raise InputError(f"{type(module).__name__} is called after the end of its `with attend_along`")
-        graph, edge_bias, engine = self.given
+        graph, edge_bias, engine = self.arguments
         layer = self._number(module)
         taken = graph if isinstance(graph, AttentionGraph) else graph(layer, len(q), len(k))
         bias = edge_bias(layer) if callable(edge_bias) else edge_bias
@@ -166,7 +166,7 @@ class _Along:
                 f"the graph has {taken.num_dst} receivers and {taken.num_src} senders, "
                 f"the row {len(q)} and {len(k)}"
             )
-        near = taken if window is None else self._within(taken, window)
+        near = taken if window is None else self._cut_by_window(taken, window)
         if bias is not None and near.num_edges < taken.num_edges:
             raise InputError(f"edge_bias is of edges that the model's window of {window} leaves out")
         if bias is not None:
@@ -175,12 +175,12 @@ class _Along:
                 raise InputError(f"edge_bias must be [E, h] = {shape}, got {list(bias.shape)}")
             bias = bias.repeat(1, rows)  # the rows of a batch, which are heads here, share it
         if self.need_weights:
-            kept = bias
+            hidden = bias
             if near.num_edges < taken.num_edges:  # what the window leaves out has a weight of zero
                 left_out = ~taken._find_in(near)[:, None].expand(-1, q.shape[1])
-                kept = q.new_zeros(left_out.shape).masked_fill(left_out, -torch.inf)
+                hidden = q.new_zeros(left_out.shape).masked_fill(left_out, -torch.inf)
             with torch.no_grad():
-                weights = attention_weights(taken, q, k, scale=options["scale"], edge_bias=kept)
+                weights = attention_weights(taken, q, k, scale=options["scale"], edge_bias=hidden)
             self.weights[layer] = weights.unflatten(1, (rows, -1)).movedim(1, 0)
         whole = near if bias is None else taken
         return propagate_attention(whole, q, k, v, edge_bias=bias, engine=engine, **options)
@@ -211,9 +211,9 @@ def _open() -> tuple[_Along, ...]:
     Blocks inherited from a parent task are kept after they end, so that calls through them are refused.
     """
     mine = _mine.get()
-    if any(each.given is None for each in mine):
+    if any(each.arguments is None for each in mine):
         here = _here()
-        mine = tuple(each for each in mine if each.given is not None or each.owner != here)
+        mine = tuple(each for each in mine if each.arguments is not None or each.owner != here)
         _mine.set(mine)
     return mine[::-1]
 
@@ -224,7 +224,7 @@ def _along_of(module: nn.Module) -> _Along | None:
     if torch._C._current_graph_task_id() != -1:  # in backward: autograd's own threads have no context
         before = _last.get(module)
         along = along or before
-        if along is not before or (along is not None and along.given is None):
+        if along is not before or (along is not None and along.arguments is None):
             raise InputError(
                 f"{type(module).__name__} recomputes its activations: backward belongs inside of the `with "
                 "attend_along` of the forward pass"
@@ -287,7 +287,7 @@ def check_along(model: nn.Module, num_tokens: int = 7) -> None:
     if not isinstance(embedding, nn.Embedding):
         raise InputError(f"check_along is for models of a text; {_kind(inner)} embeds something else")
     middle = torch.tensor([position], device=embedding.weight.device)
-    embedding.register_forward_hook(lambda module, given, output: output.index_fill(1, middle, torch.nan))
+    embedding.register_forward_hook(lambda module, args, output: output.index_fill(1, middle, torch.nan))
     ids = torch.arange(1, num_tokens + 1, device=middle.device)[None]
     no_cache = {"use_cache": False} if hasattr(inner.config, "use_cache") else {}
     loops = AttentionGraph.from_cu_seqlens(range(num_tokens + 1)).to(middle.device)
@@ -328,12 +328,12 @@ def _register() -> None:
     theirs, masks = AttentionInterface.get_interface, AttentionMaskInterface.__getitem__
 
     def get_interface(self: Any, attn_implementation: str, default: Callable[..., Any]) -> Callable[..., Any]:
-        own = theirs(self, attn_implementation, default)
+        original = theirs(self, attn_implementation, default)
         concerned = _anybodys or (not torch.compiler.is_compiling() and (_last or _mine.get()))
         if not concerned:
-            return own
+            return original
         programs = "torch._dynamo" in sys.modules  # importing it takes a second, and slows what is eager
-        return partial(torch.compiler.disable(_attention) if programs else _attention, own)
+        return partial(torch.compiler.disable(_attention) if programs else _attention, original)
 
     def get_mask(self: Any, name: str) -> Callable[..., Any]:
         return partial(_mask, masks(self, name)) if _anybodys else masks(self, name)
@@ -342,13 +342,13 @@ def _register() -> None:
     AttentionMaskInterface.__getitem__ = get_mask
 
 
-def _attention(own: Callable[..., Any], module: nn.Module, *given: Any, **options: Any) -> Any:
+def _attention(original: Callable[..., Any], module: nn.Module, *args: Any, **options: Any) -> Any:
     along = _along_of(module)
     if along is not None:
-        return _along_graph(along, module, *given, **options)
+        return _along_graph(along, module, *args, **options)
     if any(id(getattr(module, "config", None)) in each.configs for each in _open()):
         raise InputError("a model in attend_along has the very config of this one: give each a copy")
-    return own(module, *given, **options)
+    return original(module, *args, **options)
 
 
 def _along_graph(
@@ -384,17 +384,19 @@ def _along_graph(
     return output.unflatten(1, query.shape[:2]).transpose(0, 1), None
 
 
-def _mask(own: Callable[..., Any], *, config: Any, **given: Any) -> Any:
+def _mask(original: Callable[..., Any], *, config: Any, **arguments: Any) -> Any:
     """``transformers``' mask function: in a ``with`` no mask, if there is nothing that a graph would lose."""
     along = next((each for each in _open() if id(config) in each.configs), None)
     if along is None:
-        return own(config=config, **given)
-    along.called, along.local = True, given.get("local_size") or along.local
-    mask, tokens = given.get("attention_mask"), int(given.get("q_offset", 0)) + given["q_length"]
+        return original(config=config, **arguments)
+    along.called, along.local = True, arguments.get("local_size") or along.local
+    mask, tokens = arguments.get("attention_mask"), int(arguments.get("q_offset", 0)) + arguments["q_length"]
     if mask is not None and not bool(mask.all()):
         raise InputError(
             "attention_mask marks padding, which a graph leaves out: pack the tokens, or cut edges"
         )
-    if tokens != given.get("kv_offset", 0) + given["kv_length"]:
-        raise InputError(f"the cache holds {given['kv_length']} keys for {tokens} tokens: use one that grows")
+    if tokens != arguments.get("kv_offset", 0) + arguments["kv_length"]:
+        raise InputError(
+            f"the cache holds {arguments['kv_length']} keys for {tokens} tokens: use one that grows"
+        )
     return None

@@ -40,8 +40,8 @@ class Fields(NamedTuple):
 
     def to(self, dtype: torch.dtype) -> "Fields":
         """Return the same in another dtype."""
-        given: Any = [x if x is None else x.to(dtype) for x in self]
-        return Fields._make(given)
+        converted: Any = [x if x is None else x.to(dtype) for x in self]
+        return Fields._make(converted)
 
 
 class KernelFields(NamedTuple):

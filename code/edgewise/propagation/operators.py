@@ -70,6 +70,6 @@ def make_operator(
         found = iter(operator_backward(fields, plan, ctx.number, results, grads, ctx.wanted))
         return [next(found) if want else None for want in ctx.wanted], nothing[1], None
 
-    operator.register_fake(lambda *given: [*like_results(*given)])
+    operator.register_fake(lambda *args: [*like_results(*args)])
     operator.register_autograd(lambda ctx, grads: differentiate(ctx, *grads), setup_context=save)
     return operator

@@ -51,17 +51,17 @@ def without_second_derivatives(
 
     def decorated(backward: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(backward)
-        def wrapped(*given: Any) -> Any:
+        def wrapped(*args: Any) -> Any:
             if torch.is_grad_enabled():  # as with create_graph=True
                 raise RuntimeError(
                     f"this gradient cannot be differentiated again: for second derivatives use {instead}, "
                     "else leave create_graph=True out"
                 )
             if not batches and any(
-                torch._C._functorch.is_legacy_batchedtensor(x) for x in given[1:] if x is not None
+                torch._C._functorch.is_legacy_batchedtensor(x) for x in args[1:] if x is not None
             ):
                 raise RuntimeError(f"for is_grads_batched and vectorized Jacobians use {instead}")
-            return backward(*given)
+            return backward(*args)
 
         return wrapped
 

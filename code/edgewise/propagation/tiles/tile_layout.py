@@ -110,10 +110,10 @@ def pack_layout(layout: Layout) -> LayoutTensors:
 
 def unpack_layout(packed: LayoutTensors) -> Layout:
     """Read a layout, whose tensors are parts of the three."""
-    given = iter(packed.table.tolist())
+    entries = iter(packed.table.tolist())
 
     def take(count: int) -> list[int]:
-        return [next(given) for _ in range(count)]
+        return [next(entries) for _ in range(count)]
 
     num_sides, num_buckets = take(2)
     sides, begin = [], 0

@@ -72,12 +72,14 @@ def triton(graph: AttentionGraph, fields: Fields) -> Tensor:
     receivers, senders = _listed(graph)
     num_edges = graph.num_edges if torch.is_grad_enabled() else 0  # for the backward pass alone
     q, k, v, bias, factors, attr, proj = fields
-    given = KernelFields(q, k, v, bias, factors, None, None)
+    kernel_fields = KernelFields(q, k, v, bias, factors, None, None)
     if attr is None or proj is None:
-        return _attend(given, receivers, senders, num_edges)[0]
+        return _attend(kernel_fields, receivers, senders, num_edges)[0]
     wide = _real(q)
     q_attr = torch.einsum("nhd,chd->nhc", q.to(wide), proj.to(wide))
-    output, attr_sums, _ = _attend(given._replace(q_attr=q_attr, attr=attr), receivers, senders, num_edges)
+    output, attr_sums, _ = _attend(
+        kernel_fields._replace(q_attr=q_attr, attr=attr), receivers, senders, num_edges
+    )
     return (output + torch.einsum("nhc,chd->nhd", attr_sums, proj.to(wide))).to(q.dtype)
 
 
@@ -176,8 +178,8 @@ def _run(
     constants: Sequence[int],
 ) -> None:
     """Run a kernel, which is compiled for all but the ``counts``; of tensors for type and alignment."""
-    told = tuple(None if x is None else (x.dtype, x.data_ptr() % 16 == 0) for x in tensors)
-    key = kernel.__name__, tensors[0].device, told, tuple(scalars), constants  # type: ignore[union-attr]
+    kinds = tuple(None if x is None else (x.dtype, x.data_ptr() % 16 == 0) for x in tensors)
+    key = kernel.__name__, tensors[0].device, kinds, tuple(scalars), constants  # type: ignore[union-attr]
     programs, args = -(-lanes // constants[-2]), (*tensors, *scalars, *counts, *constants)
     if (compiled := _compiled.get(key)) is None:
         _compiled[key] = kernel[(programs,)](*args)
@@ -286,9 +288,9 @@ def _unlist(plan: Tensors) -> tuple[EdgeLists, EdgeLists]:
 def _of_operator(
     fields: Tensors, plan: Tensors, number: int, results: Tensors, grads: Tensors, wanted: list[bool]
 ) -> KernelFields:
-    above = [x if x.numel() else None for x in grads]
-    given, with_attr = KernelFields.unpack(fields), KernelFields._make(wanted).attr
-    return _backward(given, *_unlist(plan), number, results, above, with_attr)
+    grad_results = [x if x.numel() else None for x in grads]
+    kernel_fields, with_attr = KernelFields.unpack(fields), KernelFields._make(wanted).attr
+    return _backward(kernel_fields, *_unlist(plan), number, results, grad_results, with_attr)
 
 
 _operator = make_operator(
