@@ -9,6 +9,7 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from edgewise.graphs import AttentionGraph
 from edgewise.propagation.arguments import check_on_edges, check_sides
+from edgewise.propagation.dense_call import attend_densely, shortest_dense
 from edgewise.propagation.fields import Fields
 from edgewise.propagation.operation import ENGINES, GPU_ENGINES, attend, weigh
 from edgewise.propagation.precision import HALF
@@ -22,7 +23,7 @@ from edgewise.validation import (
 )
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-"""What a module of PyTorch has of hooks; by name, as compilers follow."""
+"""Where a module keeps its hooks; named, since compilers do not follow ``vars``."""
 
 OUTPUTS = ("project", "concat", "mean")
 """What becomes of the heads: concatenated and projected, concatenated, or their mean."""
@@ -116,9 +117,12 @@ class GraphAttention(nn.Module):
             name = "dim_model" if dim_out is None else "dim_out"
             raise ValueError(f"{name} ({self.dim_out}) must be divisible by num_heads ({num_heads})")
         inner = self.dim_out * (num_heads if output == "mean" else 1)
-        linear, fewer = partial(nn.Linear, device=device, dtype=dtype), inner // num_heads * self.num_kv_heads
+        linear, kv_width = (
+            partial(nn.Linear, device=device, dtype=dtype),
+            inner // num_heads * self.num_kv_heads,
+        )
         self.query = linear(self.dim_model, inner, check_bool("bias", bias))
-        self.key, self.value = (linear(self.dim_context, fewer, bias) for _ in range(2))
+        self.key, self.value = (linear(self.dim_context, kv_width, bias) for _ in range(2))
         self.edge = linear(self.edge_dim, inner, False) if self.edge_dim else None
         self.out = linear(inner, self.dim_out, bias) if output == "project" else None
         self.skip = linear(self.dim_model, self.dim_out, bias) if check_bool("skip", skip) else None
@@ -170,29 +174,62 @@ class GraphAttention(nn.Module):
         TypeError, ValueError
             If something does not fit; the message says what was given and what is allowed.
         """
-        check_sides(graph, query, context, (self.dim_model, self.dim_context), self.query)
+        map_query, out, skip = self.query, self.out, self.skip  # looked up once, which takes a module long
+        check_sides(graph, query, context, (self.dim_model, self.dim_context), map_query)
         senders = query if context is None else context
         if 0 in query.shape[:-2]:  # nobody is there
-            y = self.query(query)[..., :1].expand(*query.shape[:-1], self.dim_out)
+            y = map_query(query)[..., :1].expand(*query.shape[:-1], self.dim_out)
             return (y, y.new_empty(*query.shape[:-2], graph.num_edges, self.num_heads)) if need_weights else y
-        q = self._heads(self.query(query), self.num_heads)
-        k, v = (self._heads(x, self.num_kv_heads) for x in (self.key(senders), self.value(senders)))
-        times = q.shape[1] // self.num_heads  # as heads, leading dimensions share the graph
+        q, k, v = map_query(query), self.key(senders), self.value(senders)
+        dropout = self.dropout if self.training else 0.0
+        received = None
+        if edge_bias is None and edge_attr is None:
+            received = self._densely(graph, q, k, v, dropout)
+        if received is None or need_weights:
+            fields = self._fields(graph, q, k, v, edge_bias, edge_attr)
+        if received is None:
+            received = self._of_leading(attend(graph, fields, self.engine, self.scale, dropout), query)
+        y = received.mean(-2) if self.output == "mean" else received.flatten(-2)
+        y = y if out is None else out(y)
+        y = y if skip is None else y + skip(query)
+        if not need_weights:
+            return y
+        return y, self._of_leading(weigh(graph, fields, self.scale)[..., None], query).squeeze(-1)
+
+    def _densely(
+        self, graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor, dropout: float
+    ) -> Tensor | None:
+        """What receivers get, [*, num_dst, h, d], if one dense call is the shortest way and all is finite."""
+        if self.engine not in ("auto", "tiles") or self.edge is not None:
+            return None
+        form = shortest_dense(graph, self.num_heads, dropout)
+        if form is None or (q.dim() > 2 and form.sequences > 1 and form.mask is not None):
+            return None
+        width = q.shape[-1] // self.num_heads
+        queries = q.reshape(-1, form.rows, self.num_heads, width)
+        keys, values = (x.reshape(-1, form.columns, self.num_kv_heads, width) for x in (k, v))
+        received = attend_densely(form, queries, keys, values, self.scale, dropout)
+        return None if received is None else received.reshape(*q.shape[:-1], self.num_heads, width)
+
+    def _fields(
+        self,
+        graph: AttentionGraph,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        edge_bias: Tensor | None,
+        edge_attr: Tensor | None,
+    ) -> Fields:
+        """As heads, leading dimensions share the graph, and what is on its edges."""
+        q, k, v = self._heads(q, self.num_heads), *(self._heads(x, self.num_kv_heads) for x in (k, v))
+        times = q.shape[1] // self.num_heads
         attr, proj = self._attributes(edge_attr, q)
         shared = q if times == 1 else q[:, : self.num_heads]
         attr, proj = check_on_edges(graph, shared, v, self.engine, edge_bias, attr, proj)
         if times > 1:
             edge_bias = None if edge_bias is None else edge_bias.repeat(1, times)
             proj = None if proj is None else proj.repeat(1, times, 1)
-        fields = Fields(q, k, v, edge_bias, None, attr, proj)
-        received = attend(graph, fields, self.engine, self.scale, self.dropout if self.training else 0.0)
-        heads = self._of_leading(received, query)  # [..., num_dst, h, d]
-        joined = heads.mean(-2) if self.output == "mean" else heads.flatten(-2)
-        y = joined if self.out is None else self.out(joined)
-        y = y if self.skip is None else y + self.skip(query)
-        if not need_weights:
-            return y
-        return y, self._of_leading(weigh(graph, fields, self.scale)[..., None], query).squeeze(-1)
+        return Fields(q, k, v, edge_bias, None, attr, proj)
 
     def _attributes(self, attr: Tensor | None, q: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """Attributes of edges, and their projection [c, h, d]."""

@@ -19,7 +19,7 @@ from attention_on_edges.tutorial import NoamOpt
 from book_support import VOCAB, random_pairs, small_model
 from edgewise import GraphAttention
 from edgewise.graphs import AttentionGraph, bipartite, causal, complete, window
-from edgewise.propagation import ENGINES, KERNELS, propagate_attention
+from edgewise.propagation import ENGINES, GPU_ENGINES, propagate_attention
 from support import TRITON, assert_equal_as_stated, check_propagation, random_fields
 
 devices = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
@@ -159,17 +159,17 @@ def test_graphs_that_are_made_on_a_gpu_are_not_waited_for():
 def test_pytorchs_kernels_compute_the_graph(name, engine, monkeypatch):
     """``auto`` takes ``varlen`` for packed sequences, here where some have no senders, too."""
     graph, dtype = GRAPHS[name].to("cuda"), torch.bfloat16
-    if engine == "varlen" and graph.lengths is None:
+    if engine == "varlen" and graph.packed is None:
         return  # refused, as elsewhere tested
     if engine == "auto":
-        called, varlen = [], KERNELS["varlen"]
-        monkeypatch.setitem(KERNELS, "varlen", lambda *given: called.append(given) or varlen(*given))
+        called, varlen = [], GPU_ENGINES["varlen"]
+        monkeypatch.setitem(GPU_ENGINES, "varlen", lambda *given: called.append(given) or varlen(*given))
     fields = [x.detach().to("cuda", dtype).requires_grad_() for x in random_fields(graph, 4, 16)]
     both = [propagate_attention(graph, *fields, engine=e) for e in (engine, "scatter")]
     gradients = [torch.autograd.grad(found.sum(), fields) for found in both]
     torch.testing.assert_close(*both, atol=0.05, rtol=0.05)
     torch.testing.assert_close(*gradients, atol=0.05, rtol=0.05)
-    assert engine != "auto" or bool(called) == (graph.lengths is not None)
+    assert engine != "auto" or bool(called) == (graph.packed is not None)
 
 
 def kind(experiment):

@@ -12,14 +12,15 @@ CODE = ROOT / "code"
 TREE = re.search(r"```text\ncode/\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.DOTALL)[1]
 
 
-def rows_of(package):
-    """The lines of the tree that are indented below a package, each as the names on it."""
-    lines = re.split(r"\n {0,2}\S", TREE.split(f"  {package}/")[1])[0]
-    found = re.findall(r"^    (\S+(?: \S+)*)", lines, re.MULTILINE)
+def rows_of(folder, indent):
+    """The lines of the tree that are indented below a folder, each as the names on it."""
+    lines = re.split(rf"\n {{0,{indent - 2}}}\S", TREE.split(f"\n{' ' * (indent - 2)}{folder}/")[1])[0]
+    found = re.findall(rf"^{' ' * indent}(\S+(?: \S+)*)", lines, re.MULTILINE)
     return [{name.removesuffix("/").removesuffix(".py") for name in names.split()} for names in found]
 
 
-ROWS = {package: rows_of(package) for package in ("edgewise", "attention_on_edges")}
+ROWS = {package: rows_of(package, 4) for package in ("edgewise", "attention_on_edges")}
+ROWS |= {f"edgewise.{room}": rows_of(room, 6) for room in ("graphs", "interop", "propagation")}
 """A room may import from rows below its own; the book from any of the library's, never the other way."""
 
 FILES = sorted(CODE.glob("*/**/*.py"))
@@ -31,33 +32,43 @@ def place(path):
     return package, parts[0]
 
 
-def row(package, room):
-    return next(i for i, names in enumerate(ROWS[package]) if room in names)
+def places(path):
+    """The same, and of a library's folder and its room in that, for each folder that the tree goes into."""
+    package, *parts = path.relative_to(CODE).with_suffix("").parts
+    inner = f"{package}.{parts[0]}"
+    return [(package, parts[0])] + ([(inner, parts[1])] if inner in ROWS and parts[1] != "__init__" else [])
 
 
-def upward(package, room, names):
-    """Of the names that a room of a package imports, those that it may not."""
+def row(folder, room):
+    return next(i for i, names in enumerate(ROWS[folder]) if room in names)
+
+
+def upward(folder, room, names):
+    """Of the names that a room of a folder imports, those that it may not."""
     found = []
     for name in names:
-        other, *parts = name.split(".")
-        if other in ROWS and parts:
-            outside = other != package and package == "edgewise"
-            above = other == package and parts[0] != room and row(package, parts[0]) <= row(package, room)
-            found += [name] if outside or above else []
+        outside = folder == "edgewise" and name.split(".")[0] == "attention_on_edges"
+        inside = name.startswith(f"{folder}.") and name.removeprefix(f"{folder}.").split(".")[0]
+        above = inside and inside != room and row(folder, inside) <= row(folder, room)
+        found += [name] if outside or above else []
     return found
 
 
 def test_imports_point_one_way():
     assert upward("edgewise", "graphs", ["edgewise.interop", "torch"]) == ["edgewise.interop"]
+    assert upward("edgewise.propagation", "fields", ["edgewise.propagation.csr.pattern"])
     found = {
-        path: upward(*place(path), names(path.read_text())) for path in FILES if place(path)[1] != "__init__"
+        (path, folder): upward(folder, room, names(path.read_text()))
+        for path in FILES
+        for folder, room in places(path)
+        if room != "__init__"
     }
     assert {path: names for path, names in found.items() if names} == {}
 
 
 def test_the_tree_has_every_room_and_no_other():
-    rooms = {place(path) for path in FILES if place(path)[1] != "__init__"}
-    assert rooms == {(package, room) for package, rows in ROWS.items() for row in rows for room in row}
+    rooms = {at for path in FILES for at in places(path) if at[1] != "__init__"}
+    assert rooms == {(folder, room) for folder, rows in ROWS.items() for row in rows for room in row}
 
 
 def test_the_tutorial_can_be_read_without_its_research():

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch._dynamo.backends.debugging import aot_eager
 
-from edgewise import GraphAttention, causal, from_torch, window
+from edgewise import GraphAttention, causal, from_torch, prepare, window
 from edgewise.graphs import random_links
 from edgewise.propagation import propagate_attention
 from edgewise.propagation.csr import csr_engine as csr
@@ -91,7 +91,7 @@ def test_forty_sets_of_packed_lengths_compile_a_handful_of_times(engine, planned
         seen.append(graph)
         x = torch.randn(graph.num_dst, 8)
         if planned:
-            layer(graph, x)
+            layer(prepare(graph, 2, 4), x)
         found = compiled(graph, x)
         torch.testing.assert_close(found, layer(graph, x))
         found.sum().backward()
@@ -112,7 +112,7 @@ class OnGraph(nn.Module):
 @pytest.mark.parametrize("strict", [True, False])
 def test_a_planned_graph_is_exported_and_read_again(engine, strict, graph, tmp_path, doubled):
     model, x = OnGraph(engine, graph), torch.randn(graph.num_dst, 8)
-    model(x)
+    model(x), prepare(graph, 2, 4)
     torch.export.save(torch.export.export(model, (x,), strict=strict), tmp_path / "program.pt2")
     program = torch.export.load(tmp_path / "program.pt2").module()
     for other in (x, -2 * x):

@@ -208,7 +208,7 @@ test_bad_input = refusals(
     (lambda: plain(bipartite(3, 2), GOOD, GOOD[:2]), "the two sides are swapped"),
     (lambda: plain(PACKED, torch.zeros(2, 2, 6)), "packed, without padding"),
     (lambda: plain(three, GOOD[None], edge_bias=torch.zeros(2, 3, 3)), "edge_bias must be"),
-    (lambda: featured(three, GOOD, edge_attr=torch.zeros(9, 3)), r"\[E, 2\], a row per edge"),
+    (lambda: featured(three, GOOD, edge_attr=torch.zeros(9, 3)), r"edge_attr must be \[E, c\] = \[9, 2\]"),
     (lambda: featured(three, GOOD, edge_attr=[1.0]), TypeError, "edge_attr must be a floating"),
     (lambda: plain(bipartite(3, 2), GOOD[:2], GOOD[:2]), r"context must be .* got \[2, 6\]$"),
     (lambda: GraphAttention(6, 2, dim_context=5)(three, GOOD), r"query must be \[3, 5\]"),

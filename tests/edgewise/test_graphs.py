@@ -14,9 +14,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from edgewise import GraphAttention, choice, prepare
 from edgewise import graphs as makers
-from edgewise.graphs import AttentionGraph, batch, bipartite, causal, complete, window
-from edgewise.graphs import dgl as dgl_import
-from edgewise.graphs.dgl import dgl_available
+from edgewise.graphs import AttentionGraph, batch, bipartite, causal, complete, dgl_import, window
+from edgewise.graphs.dgl_import import dgl_available
 from edgewise.graphs.per_graph import per_graph
 from edgewise.propagation import ENGINES, plan_tiles
 from support import any_graphs, edges, multigraphs, refusals, sizes
@@ -137,7 +136,7 @@ def test_operators_are_those_of_sets_of_pairs(two):
 def test_edges_are_derived_when_someone_asks():
     graph = complete(100_000)
     assert graph.num_edges == 10**10
-    assert "_lists_of_runs" not in graph._known
+    assert "_edges_of_intervals" not in graph._known
 
 
 WAYS = {
@@ -211,7 +210,7 @@ def test_what_is_found_where_tensors_are_not_real_is_not_kept():
 
 
 def test_what_fails_to_be_prepared_is_not():
-    full = mock.patch("edgewise.propagation.operation.propagate_attention", side_effect=MemoryError)
+    full = mock.patch("edgewise.propagation.operation.engine_for", side_effect=MemoryError)
     with full, pytest.raises(MemoryError):
         prepare(TWICE, 1, 1)
     assert "prepared" not in TWICE._known
@@ -222,7 +221,7 @@ def test_device_move_keeps_the_graph():
         moved = graph.to("meta")
         assert moved.device.type == "meta"
         assert sides(moved) == sides(graph)
-        assert moved.lengths == graph.lengths
+        assert moved.packed == graph.packed
         held, form = (x.intervals or x.edge_index for x in (graph, moved))
         assert [x.shape for x in form] == [x.shape for x in held]
         assert "? edges" in repr(moved)
@@ -256,7 +255,7 @@ def test_it_travels_without_what_was_derived_from_it(graph):
     assert graph._known
     assert all(abs(len(pickle.dumps(each)) - len(light)) < 40 for each in (graph, copy.deepcopy(graph)))
     again = pickle.loads(light)
-    assert (edges(again), sides(again), again.lengths) == (before, sides(graph), graph.lengths)
+    assert (edges(again), sides(again), again.packed) == (before, sides(graph), graph.packed)
 
 
 test_bad_input = refusals(

@@ -43,7 +43,7 @@ def test_a_block_mask_is_pytorchs(graph):
 def test_blocks_of_a_long_text_are_found_without_its_pairs():
     graph = window(2000, 300, 20)
     blocks = graph.to_block_mask()
-    assert "_lists_of_runs" not in graph._known
+    assert "_edges_of_intervals" not in graph._known
     assert_is_pytorchs(blocks, graph)
     assert window(65_536, 300, 20).to_block_mask().kv_indices.numel() == 512**2
 

@@ -37,9 +37,9 @@ def way(request, monkeypatch):
         monkeypatch.setattr(planning, "SINGLE", 0)
         monkeypatch.setattr(planning, "DENSE", 0)
         monkeypatch.setitem(sparse.STACKED, "cpu", 0)
-        monkeypatch.setitem(planning.FILLS, "cpu", 2**22 if "one" in request.param else 0)
+        monkeypatch.setitem(planning.TOO_FEW, "cpu", 2**22 if "one" in request.param else 0)
     if "three" in request.param:
-        monkeypatch.setattr(tile_cuts, "ROWS", (2, 3))
+        monkeypatch.setattr(tile_cuts, "ROW_LIMITS", (2, 3))
         monkeypatch.setattr(planning, "BUCKET_RATIO", 1.1)
     return request.param.split()[0]
 
@@ -275,7 +275,7 @@ class TestPlan:
         assert plan.scores == plan.edges == 1800
 
     def test_all_sizes_share_one_if_that_does_not_fill_the_device(self, monkeypatch):
-        monkeypatch.setitem(planning.FILLS, "cpu", 4 * 100**2)
+        monkeypatch.setitem(planning.TOO_FEW, "cpu", 4 * 100**2)
         assert plan_tiles(complete([100, 50, 50, 50])).calls == 1
         assert plan_tiles(complete([101, 50, 50, 50])).calls == 2
 
@@ -300,7 +300,7 @@ def test_auto_takes_what_its_table_says(monkeypatch):
         return lambda *_: taken.append(name) or torch.zeros(1)
 
     monkeypatch.setattr(operation, "ENGINES", {name: spy(name) for name in ENGINES})
-    some = (complete(8), TWICE, complete([200] * 5), complete([12] * 100))
+    some = (complete([8, 7]), TWICE, complete([200] * 4 + [199]), complete([12] * 99 + [11]))
     lists = random_links(9000, 2), ladder(900), ladder(100)
     for graph in (*some, *lists):
         propagate_attention(graph, *random_fields(graph, 4, 32))
@@ -322,7 +322,7 @@ def test_what_a_graph_was_prepared_with_travels(monkeypatch):
     assert pickle.loads(pickle.dumps(ladder(900)))._known == {}
     found = pickle.loads(pickle.dumps(prepare(ladder(900), 4, 32)))
     assert (choice(found, 4, 32).engine, choice(ladder(900), 4, 32).engine) == ("csr", "scatter")
-    monkeypatch.setattr(sparse, "_of_edges", None)
+    monkeypatch.setattr(sparse, "_from_edges", None)
     monkeypatch.setattr(sparse, "_stacked_runs", None)
     check(found, "auto", 4, 32, bias=0.0)
 
@@ -335,7 +335,7 @@ def test_with_attributes_what_they_need_is_made_and_no_more(n, made):
     attributes = {"edge_attr": torch.randn(2 * n, 8), "edge_proj": torch.randn(8, 4, 32)}
     propagate_attention(graph, q, k, v, **attributes)
     assert {*graph._known} == before
-    assert any(not name.startswith(("prepared", "_choice")) for name in before) == made
+    assert any(not name.startswith(("prepared", "_read_table")) for name in before) == made
 
 
 def test_transforms_of_functions_go_through_auto():

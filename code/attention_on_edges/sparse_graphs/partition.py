@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs.attention_graph import AttentionGraph
-from edgewise.graphs.edge_lists import from_runs
+from edgewise.graphs.constructors import from_runs
 from edgewise.validation import check_bool, check_count
 
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs.attention_graph import AttentionGraph
-from edgewise.graphs.held_edges import check_graph
+from edgewise.graphs.graph_forms import check_graph
 from edgewise.validation import check_count
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs.attention_graph import AttentionGraph
-from edgewise.graphs.edge_lists import from_pairs
+from edgewise.graphs.constructors import from_pairs
 from edgewise.validation import check_count
 
 

@@ -1,6 +1,6 @@
 """The attention graph: edge ``e`` carries a message from token ``src[e]`` to token ``dst[e]``.
 
-Its forms are in :mod:`edgewise.graphs.held_edges`, its algebra in :mod:`edgewise.graphs.edge_sets`, and here
+Its forms are in :mod:`edgewise.graphs.graph_forms`, its algebra in :mod:`edgewise.graphs.edge_sets`, and here
 the ways in and out.
 """
 
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 from torch import Tensor
 
-from edgewise.graphs import block_mask, packing
+from edgewise.graphs import block_mask, packed_lengths
 from edgewise.graphs.dgl_import import load_dgl
 from edgewise.graphs.edge_sets import EdgeSet
-from edgewise.graphs.held_edges import check_lists, own
-from edgewise.graphs.packing import Packed
+from edgewise.graphs.graph_forms import check_lists, own
+from edgewise.graphs.packed_lengths import Packed
 from edgewise.validation import (
     assert_soon,
     check_bool,
@@ -69,7 +69,9 @@ class AttentionGraph(EdgeSet):
     """
 
     @classmethod
-    def from_intervals(cls, start: Tensor, stop: Tensor, num_src: int, *, self_attention: bool) -> Self:
+    def from_intervals(
+        cls, start: Tensor, stop: Tensor, num_src: int, *, self_attention: bool, blocks: int | None = None
+    ) -> Self:
         """Receiver ``i`` attends to senders ``start[i] .. stop[i] - 1``, or to none if the two are equal.
 
         Parameters
@@ -80,15 +82,18 @@ class AttentionGraph(EdgeSet):
             Number of sending tokens.
         self_attention : bool
             Whether senders and receivers are the same tokens.
+        blocks : int, optional
+            Into how many blocks of one size receivers and senders fall, if each attends within its block
+            alone: rows of a padded batch, or of a cache. They are one dense call where most pairs are edges.
 
         Raises
         ------
         TypeError
-            If ``start`` or ``stop`` is not a tensor of int64.
+            If ``start`` or ``stop`` is not a tensor of int64, or a count is not an integer.
         ValueError
             If ``start`` and ``stop`` are not two lists of one length on one device, or
             ``0 <= start <= stop <= num_src`` does not hold for every receiver, or self-attention does not
-            have one interval per token.
+            have one interval per token, or blocks are not of one size, or an interval leaves its block.
         """
         check_ids("start", start, check_count("num_src", num_src) + 1)
         check_ids("stop", stop, num_src + 1)
@@ -102,8 +107,15 @@ class AttentionGraph(EdgeSet):
             raise ValueError(
                 f"self-attention has one interval per token, got {len(start)} for num_src={num_src}"
             )
+        if blocks is not None:
+            if num_src % check_count("blocks", blocks, 1) or len(start) % blocks:
+                counts = f"{num_src} senders and {len(start)} receivers"
+                raise ValueError(f"blocks must be of one size, got {blocks} for {counts}")
+            first = torch.arange(blocks, device=start.device)[:, None] * (num_src // blocks)
+            left, right = start.view(blocks, -1) >= first, stop.view(blocks, -1) <= first + num_src // blocks
+            assert_soon(left & right, "each interval must lie in its receiver's block of senders")
         copies = own(start, copy=True), own(stop, copy=True)
-        return cls._of(num_src, None if self_attention else len(start), copies)
+        return cls._of(num_src, None if self_attention else len(start), copies, blocks=blocks)
 
     @classmethod
     def from_lengths(
@@ -128,10 +140,10 @@ class AttentionGraph(EdgeSet):
         check_bool("causal", causal)
         if num_tokens is not None:
             return cls.from_cu_seqlens(
-                packing.offsets_of_lengths(lengths), causal=causal, num_tokens=num_tokens
+                packed_lengths.offsets_of_lengths(lengths), causal=causal, num_tokens=num_tokens
             )
         counts = tuple(check_counts("lengths", lengths))
-        return cls.of_packed(Packed(counts, right=0 if causal else None), packing.device_of(lengths))
+        return cls.of_packed(Packed(counts, right=0 if causal else None), packed_lengths.device_of(lengths))
 
     @classmethod
     def from_cu_seqlens(
@@ -173,12 +185,12 @@ class AttentionGraph(EdgeSet):
             check_count("num_tokens", count)
         if len(tokens) != 2 or (cu_k is None and tokens[0] != tokens[1]):
             raise ValueError(f"num_tokens must be a count, of queries and keys two; got {num_tokens}")
-        sizes = packing.lengths_of_offsets("cu_q", cu_q, tokens[0])
-        others = sizes if cu_k is None else packing.lengths_of_offsets("cu_k", cu_k, tokens[1])
+        sizes = packed_lengths.lengths_of_offsets("cu_q", cu_q, tokens[0])
+        others = sizes if cu_k is None else packed_lengths.lengths_of_offsets("cu_k", cu_k, tokens[1])
         if len(others) != len(sizes):
             raise ValueError(f"cu_q and cu_k must pair up, got {len(sizes)} and {len(others)} sequences")
         if tokens[0] is not None and tokens[1] is not None:
-            intervals = packing.spans(others, sizes, (tokens[1], tokens[0]), left, right)
+            intervals = packed_lengths.intervals_of(others, sizes, (tokens[1], tokens[0]), left, right)
             graph = cls._of(tokens[1], None if cu_k is None else tokens[0], intervals)
             graph._known["ascends"] = True
             return graph
@@ -196,7 +208,7 @@ class AttentionGraph(EdgeSet):
         causal : bool
             As in :meth:`from_lengths`.
         """
-        return cls.from_lengths(packing.lengths_of_positions(position_ids), causal=causal)
+        return cls.from_lengths(packed_lengths.lengths_of_positions(position_ids), causal=causal)
 
     @classmethod
     def from_document_ids(cls, document_ids: Tensor | Sequence[int], *, causal: bool = False) -> Self:
@@ -207,7 +219,7 @@ class AttentionGraph(EdgeSet):
         ValueError
             If an id returns after another one.
         """
-        return cls.from_lengths(packing.lengths_of_documents(document_ids), causal=causal)
+        return cls.from_lengths(packed_lengths.lengths_of_documents(document_ids), causal=causal)
 
     @classmethod
     def from_padding_mask(
@@ -223,7 +235,7 @@ class AttentionGraph(EdgeSet):
         causal : bool
             As in :meth:`from_lengths`.
         """
-        return cls.from_lengths(packing.lengths_of_padding(padding_mask), causal=causal)
+        return cls.from_lengths(packed_lengths.lengths_of_padding(padding_mask), causal=causal)
 
     @classmethod
     def from_edge_index(cls, edge_index: Tensor, num_nodes: int | tuple[int, int]) -> Self:
@@ -256,7 +268,7 @@ class AttentionGraph(EdgeSet):
         try:
             return cls(src, dst, num_src, num_dst)
         except ValueError as error:
-            fits = len(src) and num_dst is not None and int(src.max()) < num_dst and int(dst.max()) < num_src
+            fits = len(src) and int(src.max()) < num_dst and int(dst.max()) < num_src
             if fits:
                 raise ValueError(f"{error}; row 0 sends, row 1 receives: they seem swapped") from None
             raise
@@ -320,7 +332,7 @@ class AttentionGraph(EdgeSet):
         """
         number = {node: i for i, node in enumerate(graph)}
         pairs = [(number[a], number[b]) for a, b in graph.to_directed(as_view=True).edges()]
-        src, dst = torch.tensor(pairs, dtype=torch.int64, device=packing.device_of()).reshape(-1, 2).T
+        src, dst = torch.tensor(pairs, dtype=torch.int64, device=packed_lengths.device_of()).reshape(-1, 2).T
         found = cls(src, dst, len(number))
         return found.with_self_loops() if check_bool("self_loops", self_loops) else found
 

@@ -1,4 +1,4 @@
-"""Chapter 4: the graphs of whole sentences, windows, and several graphs side by side."""
+"""The graphs of whole sentences, windows, pairs and runs of tokens, and several graphs side by side."""
 
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
@@ -7,11 +7,10 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs.attention_graph import AttentionGraph
-from edgewise.graphs.edge_lists import from_pairs
-from edgewise.graphs.held_edges import check_graph
-from edgewise.graphs.ordering import rows_and_positions
-from edgewise.graphs.packing import Packed, device_of
-from edgewise.validation import check_bool, check_count, check_counts, check_each
+from edgewise.graphs.graph_forms import check_graph
+from edgewise.graphs.ordering import distinct_pairs, rows_and_positions
+from edgewise.graphs.packed_lengths import Packed, device_of
+from edgewise.validation import check_bool, check_count, check_counts, check_each, check_ids
 
 Sizes = Tensor | int | Sequence[int]
 """One number, or one of each sequence."""
@@ -85,8 +84,8 @@ def _packed(sizes: Sizes, left: int | None = None, right: int | None = None) -> 
 def per_token_of(sizes: Sizes, *numbers: tuple[str, object, int]) -> list[Tensor]:
     """For each token: where its sequence starts and stops, and the sequence's numbers.
 
-    Numbers have a name and a minimum, and are given as one for all sequences or one for each; what exceeds
-    all tokens is cut to one more than these.
+    Numbers have a name and a minimum, and are given as one for all sequences or one for each; those above
+    the number of tokens become that plus one.
     """
     lengths = check_counts("sizes", sizes)
     complete(lengths)  # refuses more tokens than a graph may have
@@ -130,6 +129,38 @@ def dilated(sizes: Sizes, reach: Sizes, step: Sizes, causal: bool = False) -> At
     left, right = (torch.minimum(most, there // apart) for there in (token - start, ahead - token))
     dst, position = rows_and_positions(left + 1 + right)
     return from_pairs(dst + apart[dst] * (position - left[dst]), dst, len(start))
+
+
+def from_runs(receiver: Tensor, start: Tensor, stop: Tensor, num_tokens: int) -> AttentionGraph:
+    """Let token ``receiver[r]`` attend to tokens ``start[r] .. stop[r] - 1``, for every run ``r``.
+
+    Parameters
+    ----------
+    receiver, start, stop : Tensor
+        int64 [runs]. A receiver may have many runs, and they may overlap; a run that stops before it starts
+        is empty.
+    num_tokens : int
+        Tokens of the graph.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the runs are not tensors of int64 or a token is out of range.
+    """
+    runs = {"receiver": receiver, "start": start, "stop": stop}
+    for name, x in runs.items():
+        check_ids(name, x[:0], num_tokens)
+        if x.shape != receiver.shape or x.dim() != 1:
+            raise ValueError(f"{name} must be a list, as long as the others, got {list(x.shape)}")
+    for name, x in runs.items():
+        check_ids(name, x[start < stop], num_tokens + (name == "stop"))
+    run, position = rows_and_positions((stop - start).clamp(min=0))
+    return from_pairs(start[run] + position, receiver[run], num_tokens)
+
+
+def from_pairs(src: Tensor, dst: Tensor, num_tokens: int) -> AttentionGraph:
+    """Build a graph of self-attention from pairs in range, possibly repeated; edges are ordered by sender."""
+    return AttentionGraph._of(num_tokens, None, edges=distinct_pairs(src, dst, num_tokens))
 
 
 def batch(graphs: Sequence[AttentionGraph]) -> AttentionGraph:

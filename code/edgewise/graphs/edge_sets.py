@@ -5,12 +5,12 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from edgewise.graphs.held_edges import HeldEdges, ascends, check_graph
-from edgewise.graphs.ordering import cuthill_mckee, once, rows_and_positions
+from edgewise.graphs.graph_forms import GraphForms, ascends, check_graph
+from edgewise.graphs.ordering import cuthill_mckee, distinct_pairs, rows_and_positions
 from edgewise.validation import check_ids
 
 
-class EdgeSet(HeldEdges):
+class EdgeSet(GraphForms):
     """Part of :class:`~edgewise.AttentionGraph`."""
 
     def restrict(self, active: Tensor) -> Self:
@@ -216,7 +216,7 @@ class EdgeSet(HeldEdges):
             )
         few, many = (other, self) if self._intervals else (self, other)
         common = few._find_in(many)
-        return self._like(edges=once(few._src[common], few._dst[common], self.num_dst))
+        return self._like(edges=distinct_pairs(few._src[common], few._dst[common], self.num_dst))
 
     def __sub__(self, other: Self) -> Self:
         """Edges of this graph that another one over the same tokens has not; each once, ordered by sender."""
@@ -228,7 +228,7 @@ class EdgeSet(HeldEdges):
             if bool((first | (a == c)).all()):
                 return self._like(intervals=(torch.where(first, a, d), torch.where(first, c, b)))
         keep = ~self._find_in(other)
-        return self._like(edges=once(self._src[keep], self._dst[keep], self.num_dst))
+        return self._like(edges=distinct_pairs(self._src[keep], self._dst[keep], self.num_dst))
 
     def _find_in(self, other: Self) -> Tensor:
         """Bool [E]: which edges another graph over the same tokens has, too."""
@@ -251,7 +251,7 @@ class EdgeSet(HeldEdges):
                 stop = torch.where(first, d, torch.where(second, b, torch.maximum(b, d)))
                 return self._like(intervals=(start, stop))
         src, dst = (torch.cat(ends) for ends in ((self._src, other._src), (self._dst, other._dst)))
-        return self._like(edges=once(src, dst, self.num_dst))
+        return self._like(edges=distinct_pairs(src, dst, self.num_dst))
 
     def _both_intervals(self, other: Self) -> tuple[Tensor, ...] | None:
         """Starts and stops of both, if both are intervals; they must have the same tokens."""

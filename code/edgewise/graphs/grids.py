@@ -8,8 +8,8 @@ from torch import Tensor
 
 from edgewise.graphs.attention_graph import AttentionGraph
 from edgewise.graphs.constructors import Sizes, complete, window
-from edgewise.graphs.held_edges import check_graph
-from edgewise.graphs.ordering import once
+from edgewise.graphs.graph_forms import check_graph
+from edgewise.graphs.ordering import distinct_pairs
 from edgewise.validation import check_counts, check_each
 
 
@@ -33,7 +33,7 @@ def product(outer: AttentionGraph, inner: AttentionGraph) -> AttentionGraph:
             start = _pairs(a, c, n).clamp(max=sides[0])
             return AttentionGraph._of(*sides, (start, torch.maximum(start, _pairs(b - 1, d, n))))
     src, dst = _pairs(outer._src, inner._src, n), _pairs(outer._dst, inner._dst, inner.num_dst)
-    return AttentionGraph._of(*sides, edges=once(src, dst, num_dst))
+    return AttentionGraph._of(*sides, edges=distinct_pairs(src, dst, num_dst))
 
 
 def _pairs(outer: Tensor, inner: Tensor, n: int) -> Tensor:

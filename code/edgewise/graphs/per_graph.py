@@ -1,8 +1,8 @@
 """What is found once per graph and kept with it: edges, plans, patterns, costs.
 
 Graphs of packed sequences of equal lengths are equal, and have one store: what was found for one of them
-serves the next, in the next step. These stores, and nothing else in the library, outlive their graphs: of the
-latest graphs, bounded, and :func:`clear_cache` empties them.
+serves the next, in the next step. These stores, and nothing else in the library, outlive their graphs. They
+are kept for the latest graphs, up to a bound, and :func:`clear_cache` empties them.
 """
 
 import functools
@@ -20,12 +20,12 @@ from edgewise.validation import InputError
 Value = TypeVar("Value")
 
 OUTSIDE = (
-    "a compiled program is given a graph's plan, it makes none: make it before, by edgewise.prepare(graph, "
-    "num_heads, head_dim) or a call of the module that is not compiled"
+    "a compiled program is given a graph's plan, it makes none: make it before, by "
+    "edgewise.prepare(graph, num_heads, head_dim)"
 )
 
 GRAPHS, BYTES = 1024, 2**26
-"""Of how many graphs that may come again something is kept, and how much in all."""
+"""Of how many packed graphs what was found is kept, and how many bytes in all."""
 
 
 Known = dict[str, Any]
@@ -51,14 +51,14 @@ def _forget_oldest() -> None:
 
 
 def clear_cache() -> None:
-    """Forget what was found of graphs that may come again."""
+    """Forget what was found of packed graphs."""
     with _lock:
         _shared.clear()
         _sizes.clear()
 
 
 def per_graph(find: Callable[..., Value]) -> Callable[..., Value]:
-    """Ask a function of a graph, and of numbers, once per graph; its name is that of what is found.
+    """Call a function of a graph, and of numbers, once per graph, which keeps the answer under its name.
 
     Compiled programs use what is known, they find nothing. What was found in inference mode serves training.
     """

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs.attention_graph import AttentionGraph
-from edgewise.graphs.constructors import Sizes
-from edgewise.graphs.edge_lists import from_pairs
+from edgewise.graphs.constructors import Sizes, from_pairs
 from edgewise.validation import MissingPackageError, check_count, check_counts, check_floats, check_real
 
 

@@ -1,4 +1,4 @@
-"""What ``torch.nn``, PyG and ``transformers`` (chapter 13) have, with its weights, on graphs."""
+"""Layers and models of ``torch.nn``, PyG and ``transformers``, with their weights, on graphs."""
 
 from edgewise.interop.pyg import from_pyg
 from edgewise.interop.torch_modules import from_torch, to_torch

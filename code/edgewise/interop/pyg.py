@@ -5,7 +5,7 @@ from typing import Any
 from torch import nn
 
 from edgewise.graph_attention import GraphAttention
-from edgewise.interop.torch_modules import take
+from edgewise.interop.torch_modules import copy_linear
 from edgewise.validation import check_plain
 
 
@@ -66,5 +66,5 @@ def from_pyg(conv: Any, engine: str = "auto") -> GraphAttention:
     pairs += [(layer.skip, conv.lin_skip)] if layer.skip is not None else []
     for ours, theirs in pairs:
         check_plain("each map of conv", theirs, Linear)
-        take(ours, theirs.weight, theirs.bias)
+        copy_linear(ours, theirs.weight, theirs.bias)
     return layer.train(conv.training)

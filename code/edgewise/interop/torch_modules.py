@@ -94,7 +94,7 @@ def _attention(module: nn.MultiheadAttention, engine: str) -> GraphAttention:
     )
     parts: list[Any] = [*zip((layer.query, layer.key, layer.value), weights, biases, strict=True)]
     for linear, *weight_and_bias in [*parts, (layer.out, module.out_proj.weight, module.out_proj.bias)]:
-        take(linear, *weight_and_bias)
+        copy_linear(linear, *weight_and_bias)
     return layer.train(module.training)
 
 
@@ -118,8 +118,11 @@ def to_torch(module: nn.Module) -> Any:
     if isinstance(module, GraphTransformerLayer):
         check_plain("module", module, GraphTransformerLayer)
         sizes = module.self_attn.dim_model, module.self_attn.num_heads, 1  # the rest comes whole
-        known: Any = {"activation": module.activation, "norm_first": module.norm_first}  # its fast path asks
-        layer = nn.TransformerEncoderLayer(*sizes, batch_first=True, **known)
+        options: Any = {
+            "activation": module.activation,
+            "norm_first": module.norm_first,
+        }  # its fast path asks
+        layer = nn.TransformerEncoderLayer(*sizes, batch_first=True, **options)
         layer.self_attn = to_torch(module.self_attn)
         return _with_parts(layer, module)
     if isinstance(module, GraphEncoder):
@@ -127,8 +130,8 @@ def to_torch(module: nn.Module) -> Any:
         made = {layer: to_torch(layer) for layer in module.layers}
         layers = [made[layer] for layer in module.layers]
         norm = copy.deepcopy(module.norm)
-        none: Any = nn.Identity()
-        encoder = nn.TransformerEncoder(none, 0, norm, enable_nested_tensor=False)
+        placeholder: Any = nn.Identity()
+        encoder = nn.TransformerEncoder(placeholder, 0, norm, enable_nested_tensor=False)
         encoder.layers, encoder.num_layers = nn.ModuleList(layers), len(layers)
         encoder.training = module.training
         return encoder
@@ -161,7 +164,7 @@ def to_torch(module: nn.Module) -> Any:
     for name, x in new.named_parameters(recurse=False):
         part = {"k": module.key, "v": module.value}.get(name[0], first)
         x.requires_grad_((first.bias if name.endswith("bias") else part.weight).requires_grad)
-    take(new.out_proj, module.out.weight, module.out.bias)
+    copy_linear(new.out_proj, module.out.weight, module.out.bias)
     return new.train(module.training)
 
 
@@ -172,7 +175,7 @@ def _with_parts(new: nn.Module, old: nn.Module) -> nn.Module:
     return new
 
 
-def take(linear: nn.Linear, weight: Tensor, bias: Tensor | None) -> None:
+def copy_linear(linear: nn.Linear, weight: Tensor, bias: Tensor | None) -> None:
     """Copy what a linear map of another layer has, and whether it is learned."""
     for ours, theirs in ((linear.weight, weight), (linear.bias, bias)):
         if theirs is not None:

@@ -45,8 +45,9 @@ def attend_along(
 
     The graph says who attends to whom, in place of causality and padding; of its edges, a sliding window of
     the model still leaves out what it always does. Positions remain the model's: packed texts need
-    ``position_ids``. So does what sound or pixels pass before the first layer. The rows of a batch share the
-    graph. Calls of other threads and tasks are not concerned.
+    ``position_ids``. Layers that sound or pixels pass before the first attention
+    are left as they are. The rows of a batch share the graph. Calls of other threads and tasks are not
+    concerned.
 
     With a cache, receivers are the new tokens, and senders all tokens in it, the new ones last; a sliding
     layer's cache forgets the oldest, so count from the end. A function makes the graph of each step: ``lambda
@@ -118,7 +119,7 @@ class _Along:
         numbers = (getattr(module, "layer_idx", None) for module in model.modules())
         self.next = 1 + max((number for number in numbers if number is not None), default=-1)
         self.cut: tuple[AttentionGraph, int, AttentionGraph] | None = None  # the last one by a window
-        self.local: int | None = None  # the window or chunk of the model's masks
+        self.mask_window: int | None = None  # the window or chunk of the model's masks
 
     def _number(self, module: nn.Module) -> int:
         """A layer's own number, else the next after all that there are, as layers are called."""
@@ -199,7 +200,7 @@ _mine: ContextVar[tuple[_Along, ...]] = ContextVar("attend_along", default=())
 """The open ``with`` blocks of this thread or task."""
 
 _anybodys: list[_Along] = []
-"""Those of all: without any, models and programs are as they always were."""
+"""Those of all threads and tasks; while there is none, models run as they always did."""
 
 _last: WeakKeyDictionary[nn.Module, _Along] = WeakKeyDictionary()
 """In which ``with`` a layer was last called, if in one: it may be computed again there and nowhere else."""
@@ -364,12 +365,12 @@ def _along_graph(
     **others: Any,
 ) -> tuple[Tensor, None]:
     """``transformers``' attention function: queries [B, h, n, d] to [B, n, h, d_v]."""
-    if sliding_window is None and along.local is not None:  # the model may keep it in its mask alone
+    if sliding_window is None and along.mask_window is not None:  # the model may keep it in its mask alone
         kinds = getattr(getattr(module, "config", None), "layer_types", None)
         kind = kinds[module.layer_idx] if kinds else "sliding_attention"
-        if kind == "chunked_attention" and key.shape[2] > along.local:
+        if kind == "chunked_attention" and key.shape[2] > along.mask_window:
             raise InputError(f"{type(module).__name__} attends in chunks, which a graph would lose")
-        sliding_window = along.local if kind == "sliding_attention" else None
+        sliding_window = along.mask_window if kind == "sliding_attention" else None
     for name, given in {"attention_mask": attention_mask, **others}.items():
         if given is not None and given is not False and name not in HARMLESS:
             raise InputError(f"{type(module).__name__} has {name}, which attention along a graph would lose")
@@ -389,7 +390,7 @@ def _mask(original: Callable[..., Any], *, config: Any, **arguments: Any) -> Any
     along = next((each for each in _open() if id(config) in each.configs), None)
     if along is None:
         return original(config=config, **arguments)
-    along.called, along.local = True, arguments.get("local_size") or along.local
+    along.called, along.mask_window = True, arguments.get("local_size") or along.mask_window
     mask, tokens = arguments.get("attention_mask"), int(arguments.get("q_offset", 0)) + arguments["q_length"]
     if mask is not None and not bool(mask.all()):
         raise InputError(

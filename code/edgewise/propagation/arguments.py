@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.graphs import AttentionGraph
-from edgewise.graphs.held_edges import check_graph
-from edgewise.propagation.fields import OnEdges
+from edgewise.graphs.graph_forms import check_graph
+from edgewise.propagation.fields import MaybeTensor
 from edgewise.propagation.precision import HALF
 from edgewise.validation import check_floats, check_real, is_plain
 
@@ -15,15 +15,17 @@ from edgewise.validation import check_floats, check_real, is_plain
 def check_sides(
     graph: AttentionGraph, query: Tensor, context: Tensor | None, widths: tuple[int, int], layer: nn.Module
 ) -> None:
-    """Check a layer's graph and states [..., n, width], of which ``layer`` maps the query's first."""
+    """Check a graph and a layer's states [..., n, width]; ``layer`` is the map of the query."""
     check_graph(graph)
     if (context is None) != graph.self_attention:
         sides = "one set" if graph.self_attention else "two sets"
         given = "not given" if context is None else "given (the rest goes by name)"
         raise ValueError(f"the graph is over {sides} of tokens, but context was {given}")
     _check_states(graph, "query", query, query, widths[0], layer)
-    senders, name = (query, "query") if context is None else (context, "context")
-    _check_states(graph, name, senders, query, widths[1], layer)
+    if context is not None:
+        _check_states(graph, "context", context, query, widths[1], layer)
+    elif widths[0] != widths[1]:
+        _check_states(graph, "query", query, query, widths[1], layer)
 
 
 def _check_states(
@@ -84,11 +86,17 @@ def _check_like(q: Tensor, name: str, x: Tensor, shape: Sequence[int], axes: str
 
 
 def check_on_edges(
-    graph: AttentionGraph, q: Tensor, v: Tensor, engine: str, bias: OnEdges, attr: OnEdges, proj: OnEdges
-) -> tuple[OnEdges, OnEdges]:
+    graph: AttentionGraph,
+    q: Tensor,
+    v: Tensor,
+    engine: str,
+    bias: MaybeTensor,
+    attr: MaybeTensor,
+    proj: MaybeTensor,
+) -> tuple[MaybeTensor, MaybeTensor]:
     """Check biases [E, h] for queries [n, h, d]; return attributes [E, c] and their projection [c, h, d].
 
-    Attributes without a width are none.
+    Attributes of no numbers count as none.
     """
     if bias is not None:
         check_floats("edge_bias", bias)

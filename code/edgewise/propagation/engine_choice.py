@@ -3,10 +3,11 @@
 On a CPU, where numbers were fitted on graphs of many kinds (*benchmarks* says how well):
 
 1. inside of transforms: ``scatter``, as no other engine goes through them;
-2. few edges in lists, or few with attributes: ``scatter``, for which nothing has to be made;
-3. attributes of edges, two edges of one pair, lists of a graph that is not prepared: ``csr``;
-4. one tile, small or half full: ``tiles``;
-5. else ``tiles`` if their work is less, else ``csr``.
+2. sequences of one length, with nothing on edges: ``tiles``, which then are one dense call;
+3. few edges in lists, or few with attributes: ``scatter``, for which nothing has to be made;
+4. attributes of edges, two edges of one pair, lists of a graph that is not prepared: ``csr``;
+5. one tile, small or half full: ``tiles``;
+6. else ``tiles`` if their work is less, else ``csr``.
 
 On a GPU: ``varlen`` where it is the fastest, ``triton`` where receivers attend to few or edges have
 attributes, else ``tiles`` where they waste little.
@@ -17,34 +18,31 @@ from inspect import signature
 from typing import NamedTuple
 
 import torch
-from torch.autograd import forward_ad
 
 from edgewise.graphs import AttentionGraph
-from edgewise.graphs.held_edges import check_graph
+from edgewise.graphs.graph_forms import check_graph
 from edgewise.graphs.per_graph import per_graph
-from edgewise.propagation.csr.pattern import heads_at_once, runs_sparse
+from edgewise.propagation.csr.pattern import has_sparse_kernels, heads_at_once
+from edgewise.propagation.dense_call import SHORT, shortest_dense
 from edgewise.propagation.fields import Fields
-from edgewise.propagation.precision import HALF
-from edgewise.propagation.tiles.tile_plan import FILLS, TilePlan, is_one_tile, plan_tiles
+from edgewise.propagation.precision import HALF, in_a_transform
+from edgewise.propagation.tiles.tile_plan import TOO_FEW, TilePlan, is_one_tile, plan_tiles
 from edgewise.propagation.triton.triton_engine import has_triton
 from edgewise.validation import check_count
 
-EDGE, TOKEN, SLOT = 2.7, 20, 40
-"""Work on a CPU, in scores of a tile: of an edge and of a token in ``csr``, of a row or column of a tile."""
+EDGE_WORK, TOKEN_WORK, SLOT_WORK = 2.7, 20, 40
+"""How many scores of a tile cost a CPU as much as an edge or a token in ``csr``, a row or column in tiles."""
 
-CALL = {"csr": 100_000, "tiles": 20_000}
-"""And of a call, whatever its heads: of all or of one in ``csr``, of tiles of one shape."""
+CALL_WORK = {"csr": 100_000, "tiles": 20_000}
+"""And a call: in ``csr`` of all heads or of one, in ``tiles`` of all tiles of one shape."""
 
 FEW = {"new": (400_000, 900_000), "prepared": (100_000, 250_000)}
-"""Numbers of edges, E h d, below which ``auto`` takes ``scatter`` for lists on a CPU; and with attributes.
+"""Edges times heads times width below which ``auto`` takes ``scatter`` for lists; and with attributes.
 
 Chosen on random graphs of 200 to 30,000 edges; ``python -m attention_on_edges bench pyg`` has molecules.
 """
 
-SHORT = 128
-"""Senders side by side, per receiver at most, up to which a GPU with Triton does without tiles."""
-
-SCATTERED = 8
+FEWEST_IN_EDGES = 8
 """In-edges of a receiver on average, below which lists of edges are not cut into tiles on a GPU."""
 
 
@@ -55,14 +53,14 @@ class Choice(NamedTuple):
     why: str
 
 
-def choose(graph: AttentionGraph, fields: Fields) -> str:
+def engine_for(graph: AttentionGraph, fields: Fields) -> str:
     """Return what ``engine="auto"`` takes for these tensors."""
     if in_a_transform():
         return "scatter"
     if suits_varlen(graph, fields):
         return "varlen"
     has_attributes = fields.attr is not None
-    return _choice(graph, *fields.q.shape[1:], "prepared" in graph._known, has_attributes).engine
+    return _read_table(graph, *fields.q.shape[1:], "prepared" in graph._known, has_attributes).engine
 
 
 def choice(graph: AttentionGraph, num_heads: int, head_dim: int) -> Choice:
@@ -82,7 +80,9 @@ def choice(graph: AttentionGraph, num_heads: int, head_dim: int) -> Choice:
     check_count("head_dim", head_dim, 1)
     if in_a_transform():
         return Choice("scatter", "no other engine goes through torch.func's transforms and forward mode")
-    return _choice(graph, num_heads, head_dim, "prepared" in graph._known, False)
+    if shortest_dense(graph, num_heads, 0.0):
+        return Choice("tiles", "its sequences are of one length: they are one dense call")
+    return _read_table(graph, num_heads, head_dim, "prepared" in graph._known, False)
 
 
 def suits_varlen(graph: AttentionGraph, fields: Fields) -> bool:
@@ -115,16 +115,6 @@ def _windows() -> bool:
     return "window_size" in signature(varlen_attn).parameters
 
 
-def in_a_transform() -> bool:
-    """Whether this runs inside of ``torch.func``'s ``grad``, ``vmap`` and the like, or of forward mode."""
-    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
-
-
-def _on_gpu_with_triton(graph: AttentionGraph) -> bool:
-    """Its interpreter, on a CPU, is for tests alone."""
-    return graph.device.type == "cuda" and has_triton(graph.device)
-
-
 def _reach(graph: AttentionGraph) -> int:
     """Senders of a receiver at most, as far as they are known to be side by side; 0 for lists."""
     if graph.packed is None:
@@ -135,19 +125,22 @@ def _reach(graph: AttentionGraph) -> int:
 
 def work_in_csr(graph: AttentionGraph, num_heads: int) -> float:
     """Scores of a tile that take a CPU as long as ``csr`` takes."""
-    one_head = EDGE * graph.num_edges + TOKEN * (graph.num_dst + graph.num_src) / 2
-    return num_heads * one_head + CALL["csr"] * num_heads / heads_at_once(graph, num_heads)
+    one_head = EDGE_WORK * graph.num_edges + TOKEN_WORK * (graph.num_dst + graph.num_src) / 2
+    return num_heads * one_head + CALL_WORK["csr"] * num_heads / heads_at_once(graph, num_heads)
 
 
 def work_in_tiles(plan: TilePlan, num_heads: int) -> float:
-    """The same of a plan."""
-    return num_heads * (plan.scores + SLOT * plan.slots) + CALL["tiles"] * plan.calls
+    """Scores of a tile that take a CPU as long as a plan of tiles takes."""
+    return num_heads * (plan.scores + SLOT_WORK * plan.slots) + CALL_WORK["tiles"] * plan.calls
 
 
 @per_graph
-def _choice(graph: AttentionGraph, num_heads: int, head_dim: int, prepared: bool, attributes: bool) -> Choice:
+def _read_table(
+    graph: AttentionGraph, num_heads: int, head_dim: int, prepared: bool, attributes: bool
+) -> Choice:
     in_lists, on_cpu = not graph.in_intervals, graph.device.type == "cpu"
-    if _on_gpu_with_triton(graph) and (attributes or _reach(graph) <= SHORT):
+    on_gpu_with_triton = graph.device.type == "cuda" and has_triton(graph.device)
+    if on_gpu_with_triton and (attributes or _reach(graph) <= SHORT):
         return Choice("triton", "on a GPU one kernel reads each edge's sender where it lies")
     if graph.num_edges == 0:
         return Choice("scatter", "there is no edge, which other engines need")
@@ -155,7 +148,7 @@ def _choice(graph: AttentionGraph, num_heads: int, head_dim: int, prepared: bool
     few = graph.num_edges * num_heads * head_dim < FEW["prepared" if prepared else "new"][attributes]
     if on_cpu and few and (in_lists or attributes) and not (prepared and one and not graph.has_multi_edges):
         return Choice("scatter", "so few edges are gathered sooner than sparse matrices are made")
-    sparse = "csr" if runs_sparse(graph) else "scatter"
+    sparse = "csr" if has_sparse_kernels(graph) else "scatter"
     if attributes:
         return Choice("csr", "tiles take no attributes of edges")
     if on_cpu and in_lists and not one and not prepared:
@@ -163,17 +156,17 @@ def _choice(graph: AttentionGraph, num_heads: int, head_dim: int, prepared: bool
     in_csr = work_in_csr(graph, num_heads)
     if on_cpu and in_lists and not one:
         slots = sum(int((torch.bincount(ends) > 0).sum()) for ends in (graph._dst, graph._src))
-        if num_heads * (graph.num_edges + SLOT * slots) > in_csr:
+        if num_heads * (graph.num_edges + SLOT_WORK * slots) > in_csr:
             return Choice(sparse, "tiles would take longer even if there were no pair without an edge")
     if graph.has_multi_edges:
         return Choice(sparse, "two edges have the same sender and receiver")
     if one:
         return Choice("tiles", "the graph is one tile, which is small or half full")
-    if not on_cpu and in_lists and graph.num_edges < SCATTERED * graph.num_dst:
+    if not on_cpu and in_lists and graph.num_edges < FEWEST_IN_EDGES * graph.num_dst:
         return Choice(sparse, "on a GPU so few edges are not cut into tiles")
     plan = plan_tiles(graph)
     if not on_cpu:
-        taken = "tiles" if plan.economical or plan.scores <= FILLS.get(graph.device.type, 0) else sparse
+        taken = "tiles" if plan.economical or plan.scores <= TOO_FEW.get(graph.device.type, 0) else sparse
         return Choice(taken, "on a GPU tiles are taken where they are economical or few")
     less = plan.affordable and work_in_tiles(plan, num_heads) < in_csr
     return Choice("tiles" if less else sparse, "tiles are less work" if less else "tiles are more work")

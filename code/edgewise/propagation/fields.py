@@ -1,13 +1,12 @@
-"""What the operation is of: queries, keys, values, and numbers on edges, by name; and what an engine is."""
+"""What an engine is given: queries, keys, values, and numbers on edges, by name."""
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Self
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-OnEdges = Tensor | None
-"""A number for each edge and head, [E, h], or nothing."""
+MaybeTensor = Tensor | None
 
 Tensors = list[Tensor]
 
@@ -16,7 +15,7 @@ Engine = Callable[..., Tensor]
 
 
 class Fields(NamedTuple):
-    """Of attention on a graph.
+    """Of attention along a graph.
 
     Attributes
     ----------
@@ -33,10 +32,10 @@ class Fields(NamedTuple):
     q: Tensor
     k: Tensor
     v: Tensor
-    bias: OnEdges = None
-    factors: OnEdges = None
-    attr: OnEdges = None
-    proj: OnEdges = None
+    bias: MaybeTensor = None
+    factors: MaybeTensor = None
+    attr: MaybeTensor = None
+    proj: MaybeTensor = None
 
     def to(self, dtype: torch.dtype) -> "Fields":
         """Return the same in another dtype."""
@@ -45,7 +44,7 @@ class Fields(NamedTuple):
 
 
 class KernelFields(NamedTuple):
-    """The same for kernels, or gradients of it; ``q_attr`` [n, h, c] is ``proj`` times queries, in its place.
+    """The same for kernels, or gradients; in place of ``proj``, queries times it: ``q_attr`` [n, h, c].
 
     A score is ``q . k + q_attr . attr``, since q . (W a) = (W q) . a.
     """
@@ -58,19 +57,14 @@ class KernelFields(NamedTuple):
     q_attr: Any
     attr: Any
 
-    @classmethod
-    def unpack(cls, tensors: Sequence[Tensor]) -> Self:
-        """Undo :func:`pack`."""
-        return cls._make(unpack(tensors))
 
-
-def pack(fields: Iterable[OnEdges]) -> list[Tensor]:
+def pack(fields: Iterable[MaybeTensor]) -> list[Tensor]:
     """Fields as an operator takes them: what is not given is empty."""
     first, *rest = fields
     assert first is not None  # the queries, or the gradient of an output
     return [first, *(first.new_empty(0) if x is None else x for x in rest)]
 
 
-def unpack(tensors: Iterable[Tensor]) -> list[OnEdges]:
+def unpack(tensors: Iterable[Tensor]) -> list[MaybeTensor]:
     """And back."""
     return [x if x.dim() > 1 else None for x in tensors]

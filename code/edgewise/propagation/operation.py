@@ -4,15 +4,15 @@ import math
 
 import torch
 from torch import Tensor
-from torch.linalg import vector_norm
 
 from edgewise.graphs import AttentionGraph
-from edgewise.graphs.held_edges import check_graph
+from edgewise.graphs.graph_forms import check_graph
 from edgewise.propagation.arguments import check_on_edges, check_scale, check_tensors
 from edgewise.propagation.csr.csr_engine import csr
-from edgewise.propagation.engine_choice import choose, in_a_transform
+from edgewise.propagation.dense_call import all_finite, attend_densely, dense_form, shortest_dense
+from edgewise.propagation.engine_choice import engine_for
 from edgewise.propagation.fields import Engine, Fields
-from edgewise.propagation.precision import HALF, in_full_precision, without_autocast
+from edgewise.propagation.precision import HALF, in_a_transform, in_full_precision, without_autocast
 from edgewise.propagation.scatter import edge_softmax, scatter
 from edgewise.propagation.tiles.tiles_engine import tiles
 from edgewise.propagation.triton.triton_engine import triton
@@ -107,24 +107,35 @@ def attend(
     dropout: float = 0.0,
 ) -> Tensor:
     """:func:`propagate_attention` of what has been checked: [num_dst, h, d_v]."""
+    q, k, v, bias, _, attr, _ = fields
+    plain = engine in ("auto", "tiles") and bias is None and attr is None
+    if plain and (form := shortest_dense(graph, q.shape[1], dropout)):
+        q = q.view(form.sequences, form.rows, *q.shape[1:])
+        k, v = (x.view(form.sequences, form.columns, *x.shape[1:]) for x in (k, v))
+        if (output := attend_densely(form, q, k, v, scale, dropout)) is not None:
+            return output.flatten(0, 1)
+        engine = "csr"
     dtype, fields = fields.q.dtype, _scaled(fields, scale)
     if dropout:
         wide = torch.promote_types(fields.q.dtype, torch.float32)
         factors = fields.q.new_empty(graph.num_edges, fields.q.shape[1], dtype=wide)
         fields = fields._replace(factors=factors.bernoulli_(1 - dropout).div_(1 - dropout))
+    return _along_edges(graph, fields, engine).to(dtype)
+
+
+def _along_edges(graph: AttentionGraph, fields: Fields, engine: str) -> Tensor:
     if engine not in ("auto", "scatter") and in_a_transform():
         raise ValueError(f"engine {engine!r} is not for transforms and forward mode: use 'scatter'")
     if engine == "auto":
-        engine = choose(graph, fields)
+        engine = engine_for(graph, fields)
     if engine != "triton":
         fields = _with_as_many_heads(fields)
         engine = engine if graph.num_edges else "scatter"
     with without_autocast(fields.q.device.type):
         output = (ENGINES.get(engine) or GPU_ENGINES[engine])(graph, fields)
         if engine not in ("csr", "scatter", "triton") and not _finite(fields, output):
-            # Tiles multiply what is masked by zero, and PyTorch's kernel makes zeros of a row of NaN.
             output = csr(graph, fields)
-        return output.to(dtype)
+        return output
 
 
 def _with_as_many_heads(fields: Fields) -> Fields:
@@ -136,7 +147,7 @@ def _with_as_many_heads(fields: Fields) -> Fields:
 
 
 def _scaled(fields: Fields, scale: float | None) -> Fields:
-    """Scale queries for engines, whose scores are over the root of d; float32 of half precision, as there."""
+    """Scale queries for engines, which divide scores by the root of d; of half precision in float32."""
     factor = 1.0 if scale is None else scale * math.sqrt(fields.q.shape[-1])
     if math.isclose(factor, 1, rel_tol=1e-12):
         return fields
@@ -164,7 +175,8 @@ def prepare(graph: AttentionGraph, num_heads: int, head_dim: int, edge_dim: int 
     graph._known["prepared"] = True
     try:
         with torch.no_grad():
-            propagate_attention(graph, q, k, k, edge_bias=bias, edge_attr=attr, edge_proj=proj)
+            for engine in ("auto", "tiles") if attr is None and dense_form(graph) else ("auto",):
+                _along_edges(graph, Fields(q, k, k, bias, None, attr, proj), engine)
     except BaseException:
         if not before:
             del graph._known["prepared"]
@@ -177,13 +189,11 @@ def _finite(fields: Fields, output: Tensor) -> bool:
 
     Biases of -inf are fine; +inf and NaN show up in the output, except in half precision.
     """
-    dtype, bias = fields.q.dtype, fields.bias
     if fields.q.device.type != "cpu" or torch.compiler.is_compiling() or in_a_transform():
         return True
-    wide = torch.promote_types(dtype, torch.float32)
-    if bias is not None and wide != dtype and bool((bias == torch.inf).any()):
+    if fields.bias is not None and fields.q.dtype in HALF and bool((fields.bias == torch.inf).any()):
         return False
-    return all(math.isfinite(vector_norm(x.detach(), dtype=wide)) for x in (fields.q, fields.k, output))
+    return all_finite(fields.q, fields.k, output)
 
 
 def attention_weights(

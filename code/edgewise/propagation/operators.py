@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgewise.propagation.fields import KernelFields, OnEdges, Tensors
+from edgewise.propagation.fields import KernelFields, MaybeTensor, Tensors
 from edgewise.propagation.precision import without_second_derivatives
 
 FACTORS = KernelFields._fields.index("factors")
@@ -17,34 +17,37 @@ def make_operator(
     name: str,
     forward: Callable[..., Sequence[Tensor]],
     like_results: Callable[..., Sequence[Tensor]],
-    backward: Callable[..., Sequence[OnEdges]],
+    backward: Callable[..., Sequence[MaybeTensor]],
     saved: slice,
 ) -> Callable[..., Tensors]:
-    """Register ``edgewise::name`` and return it: (fields, plan, number) to results.
+    """Register ``edgewise::name`` and return it.
 
     Parameters
     ----------
     name : str
         Of the operator.
-    forward, like_results : callable
-        Fields, as :func:`~edgewise.propagation.fields.pack` makes them, the tensors of a graph's plan and a
-        number to results, of which the first two at most have gradients; and to tensors of their shapes.
+    forward : callable
+        Takes fields, as :func:`~edgewise.propagation.fields.pack` makes them, the tensors of a graph's plan,
+        and a count (heads at a time in ``csr``, edges in ``triton``). Returns results, of which at most the
+        first two have gradients.
+    like_results : callable
+        Takes the same; returns tensors of the results' shapes.
     backward : callable
-        The same, results that were saved, gradients of the first two, and for each field whether its
-        gradient is wanted, to gradients of all fields.
+        Takes the same, results that were saved, gradients of the first two, and for each field whether its
+        gradient is wanted. Returns gradients of all fields.
     saved : slice
         Which results ``backward`` takes.
     """
 
     @torch.library.custom_op(f"edgewise::{name}", mutates_args=())
-    def operator(fields: Tensors, plan: Tensors, number: int) -> Tensors:
-        return [*forward(fields, plan, number)]
+    def operator(fields: Tensors, plan: Tensors, count: int) -> Tensors:
+        return [*forward(fields, plan, count)]
 
     @torch.library.custom_op(f"edgewise::{name}_backward", mutates_args=())
     def operator_backward(
-        fields: Tensors, plan: Tensors, number: int, results: Tensors, grads: Tensors, wanted: list[bool]
+        fields: Tensors, plan: Tensors, count: int, results: Tensors, grads: Tensors, wanted: list[bool]
     ) -> Tensors:
-        found = backward(fields, plan, number, results, grads, wanted)
+        found = backward(fields, plan, count, results, grads, wanted)
         return [x.contiguous() for x, want in zip(found, wanted, strict=True) if want and x is not None]
 
     @operator_backward.register_fake
@@ -52,22 +55,22 @@ def make_operator(
         return [x.new_empty(x.shape) for x, want in zip(fields, others[-1], strict=True) if want]
 
     def save(ctx: Any, inputs: tuple[Any, ...], output: Tensors) -> None:
-        fields, plan, ctx.number = inputs
+        fields, plan, ctx.count = inputs
         results = output[saved]
         ctx.wanted = [x.requires_grad and x.dim() > 1 and i != FACTORS for i, x in enumerate(fields)]
         ctx.sizes = len(fields), len(plan), len(results)
         ctx.save_for_backward(*fields, *plan, *results)
         ctx.set_materialize_grads(False)  # or what leads nowhere would get zeros
 
-    @without_second_derivatives("engine='scatter'", batches=False)
-    def differentiate(ctx: Any, first: OnEdges, *others: OnEdges) -> tuple[Any, ...]:
+    @without_second_derivatives()
+    def differentiate(ctx: Any, first: MaybeTensor, *others: MaybeTensor) -> tuple[Any, ...]:
         nothing: list[Any] = [[None] * size for size in ctx.sizes[:2]]
         if first is None:  # from above comes nothing
             return *nothing, None
         tensors = iter(ctx.saved_tensors)
         fields, plan, results = ([next(tensors) for _ in range(size)] for size in ctx.sizes)
         grads = [first, *(first.new_empty(0) if x is None else x for x in others[:1])]
-        found = iter(operator_backward(fields, plan, ctx.number, results, grads, ctx.wanted))
+        found = iter(operator_backward(fields, plan, ctx.count, results, grads, ctx.wanted))
         return [next(found) if want else None for want in ctx.wanted], nothing[1], None
 
     operator.register_fake(lambda *args: [*like_results(*args)])

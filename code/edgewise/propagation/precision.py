@@ -1,4 +1,4 @@
-"""What several engines share: full precision, no second derivatives."""
+"""What several engines share: full precision, transforms, no second derivatives."""
 
 import contextlib
 import functools
@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from edgewise.graphs import AttentionGraph
 from edgewise.propagation.fields import Engine, Fields
@@ -34,34 +35,48 @@ def widest(device: torch.device) -> torch.dtype:
 
 
 def without_autocast(device: str) -> contextlib.AbstractContextManager[object]:
-    """Under which engines would differ in the dtype that they return."""
+    """Without autocast, under which engines would return different dtypes."""
     on = device != "meta" and torch.is_autocast_enabled(device)
     return torch.autocast(device, enabled=False) if on else contextlib.nullcontext()
 
 
+def in_a_transform() -> bool:
+    """Whether this runs inside of ``torch.func``'s ``grad``, ``vmap`` and the like, or of forward mode."""
+    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+
+
+def refuse_second_derivatives(grad: Tensor, instead: str = "engine='scatter'") -> None:
+    """Raise if a gradient is to be differentiated itself, as with ``create_graph=True``: a tensor's hook."""
+    if torch.is_grad_enabled():
+        raise RuntimeError(
+            f"this gradient cannot be differentiated again: for second derivatives use {instead}, "
+            "else leave create_graph=True out"
+        )
+
+
+def once_differentiable(output: Tensor) -> Tensor:
+    """Return an output whose gradient refuses to be differentiated, and says what can be."""
+    if output.requires_grad:
+        output.register_hook(refuse_second_derivatives)
+    return output
+
+
 def without_second_derivatives(
-    instead: str, batches: bool = True
+    instead: str = "engine='scatter'",
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Make a ``backward`` refuse to be differentiated itself; ``instead`` says what can be.
+    """Make a ``backward`` refuse to be differentiated itself, and several gradients at once.
 
     PyTorch's own ``once_differentiable`` refuses only where the gradient that comes from above is
-    differentiable too, and takes the result for a constant elsewhere. Without ``batches``, several gradients
-    at once are refused, too.
+    differentiable too, and takes the result for a constant elsewhere.
     """
 
     def decorated(backward: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(backward)
-        def wrapped(*args: Any) -> Any:
-            if torch.is_grad_enabled():  # as with create_graph=True
-                raise RuntimeError(
-                    f"this gradient cannot be differentiated again: for second derivatives use {instead}, "
-                    "else leave create_graph=True out"
-                )
-            if not batches and any(
-                torch._C._functorch.is_legacy_batchedtensor(x) for x in args[1:] if x is not None
-            ):
+        def wrapped(ctx: Any, *grads: Any) -> Any:
+            refuse_second_derivatives(grads[0], instead)
+            if any(torch._C._functorch.is_legacy_batchedtensor(x) for x in grads if x is not None):
                 raise RuntimeError(f"for is_grads_batched and vectorized Jacobians use {instead}")
-            return backward(*args)
+            return backward(ctx, *grads)
 
         return wrapped
 

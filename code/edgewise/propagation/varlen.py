@@ -26,9 +26,7 @@ def varlen(graph: AttentionGraph, fields: Fields) -> Tensor:
         "dropout of weights": fields.factors is not None,
         f"{q.dtype} on {q.device.type}": q.device.type != "cuda" or q.dtype not in HALF,
     }
-    for what, there in found.items():
-        if there:
-            raise InputError(f"engine 'varlen' takes no {what}: use 'tiles', 'csr' or 'auto'")
+    refuse(found)
     packed = graph.packed
     if packed is None:
         raise InputError("engine 'varlen' takes packed sequences alone: use 'tiles', 'csr' or 'auto'")
@@ -46,3 +44,10 @@ def _offsets(graph: AttentionGraph) -> list[Tensor]:
     assert graph.packed is not None  # varlen takes no other
     sizes = graph.packed.receivers or graph.packed.senders, graph.packed.senders
     return [torch.tensor([0, *x], device=graph.device).cumsum(0, dtype=torch.int32) for x in sizes]
+
+
+def refuse(found: dict[str, bool]) -> None:
+    """Raise an ``InputError`` if there is something that the kernel does not take."""
+    for what, there in found.items():
+        if there:
+            raise InputError(f"engine 'varlen' takes no {what}: use 'tiles', 'csr' or 'auto'")

@@ -17,12 +17,12 @@ from edgewise.graphs import AttentionGraph
 from edgewise.propagation.csr.pattern import (
     Pattern,
     edge_order,
+    has_sparse_kernels,
     heads_at_once,
     inverse,
     pattern_of,
-    runs_sparse,
 )
-from edgewise.propagation.fields import Fields, KernelFields, OnEdges, Tensors, pack
+from edgewise.propagation.fields import Fields, KernelFields, MaybeTensor, Tensors, pack, unpack
 from edgewise.propagation.operators import make_operator
 from edgewise.propagation.precision import in_full_precision
 from edgewise.propagation.scatter import scatter
@@ -45,19 +45,19 @@ def csr(graph: AttentionGraph, fields: Fields) -> Tensor:
     With :math:`W` for the projection of attributes :math:`a`, :math:`q^\top W a = (W^\top q)^\top a`
     and :math:`\sum_e w_e W a_e = W \sum_e w_e a_e`, so no attribute is projected edge by edge.
     """
-    if not runs_sparse(graph):
+    if not has_sparse_kernels(graph):
         return scatter(graph, fields)
     q, k, v, bias, factors, attr, proj = fields
     heads = heads_at_once(graph, q.shape[1])
     pattern = pattern_of(graph, heads)
     order = None if bias is None and factors is None and attr is None else edge_order(graph, heads)
 
-    def in_chunks(x: Tensor) -> Tensor:
+    def by_chunk(x: Tensor) -> Tensor:
         """[E, h] to [chunks, E * heads]."""
         return x.unflatten(1, (-1, heads)).transpose(0, 1).flatten(1)
 
-    bias = None if bias is None else in_chunks(bias)
-    factors = None if factors is None or order is None else in_chunks(factors).index_select(1, order)
+    bias = None if bias is None else by_chunk(bias)
+    factors = None if factors is None or order is None else by_chunk(factors).index_select(1, order)
     q_attr = None if proj is None else torch.einsum("nhd,chd->nhc", q, proj)
     plan = [*pattern] if order is None else [*pattern, order]
     output, attr_sums, *_ = _operator(pack(KernelFields(q, k, v, bias, factors, q_attr, attr)), plan, heads)
@@ -67,21 +67,21 @@ def csr(graph: AttentionGraph, fields: Fields) -> Tensor:
 def _forward(fields: Tensors, plan: Tensors, heads: int) -> tuple[Tensor, ...]:
     """Output [n, h, d_v], summed attributes [n, h, c], exponentials [chunks, E * heads] and their sums.
 
-    So many heads at a time are a chunk. Of the fields, numbers of edges are [chunks, E * heads], ``factors``
-    in the pattern's order, into which the plan's last tensor puts ``bias``.
+    The ``heads`` that are computed together are a chunk. Of the fields, numbers of edges are
+    [chunks, E * heads], ``factors`` in the pattern's order, into which the plan's last tensor puts ``bias``.
     """
     p, order = Pattern(*plan[:6]), plan[6] if len(plan) > 6 else None
-    q, k, v, bias, factors, q_attr, attr = KernelFields.unpack(fields)
+    q, k, v, bias, factors, q_attr, attr = KernelFields._make(unpack(fields))
     scale, chunks = q.shape[2] ** -0.5, q.shape[1] // heads
-    weights = q.new_zeros(chunks, len(p.columns))
+    exponentials = q.new_zeros(chunks, len(p.columns))
     if bias is not None and order is not None:
-        weights = bias.index_select(1, order)
+        exponentials = bias.index_select(1, order)
     sums = q.new_empty(chunks, len(p.rows) - 1, 1)
     small = all(_all_below(LARGE, x) for x in (v, attr) if x is not None)
     edge = None if attr is None or order is None else order // heads
     output, attr_sums = None, None
     for chunk, (q_, k_, v_, q_attr_) in enumerate(_in_chunks(heads, q, k, v, q_attr)):
-        scores = weights[chunk]
+        scores = exponentials[chunk]
         _add_dots(p.rows, p.columns, scores, q_, k_, scale)
         if edge is not None:
             _add_dots(p.rows, edge, scores, q_attr_, attr, scale)
@@ -91,11 +91,11 @@ def _forward(fields: Tensors, plan: Tensors, heads: int) -> tuple[Tensor, ...]:
         if edge is not None:
             attr_sums = _put(attr_sums, chunk, q, _weighted_sums(p.rows, edge, used, attr).div_(sums[chunk]))
     assert output is not None  # there is a head
-    return output, q.new_empty(0) if attr_sums is None else attr_sums, weights, sums
+    return output, q.new_empty(0) if attr_sums is None else attr_sums, exponentials, sums
 
 
 def _like_results(fields: Tensors, plan: Tensors, heads: int) -> Tensors:
-    q, _, v, _, _, q_attr, _ = KernelFields.unpack(fields)
+    q, _, v, _, _, q_attr, _ = KernelFields._make(unpack(fields))
     chunks, attr_sums = q.shape[1] // heads, (0,) if q_attr is None else q_attr.shape
     begins, columns = (x.shape[0] for x in plan[:2])  # len() would make constants of them
     sizes = (*q.shape[:2], v.shape[2]), attr_sums, (chunks, columns), (chunks, begins - 1, 1)
@@ -107,26 +107,26 @@ def _backward(
 ) -> KernelFields:
     """Gradients of the fields, where they are given; ``factors`` have none, bias and attributes if wanted.
 
-    ``results`` are weights and sums.
+    ``results`` are exponentials and sums.
     """
     p, order = Pattern(*plan[:6]), plan[6] if len(plan) > 6 else None
-    q, k, v, bias, factors, q_attr, attr = KernelFields.unpack(fields)
-    (weights, sums), scale, want = results, q.shape[2] ** -0.5, KernelFields._make(wanted)
+    q, k, v, bias, factors, q_attr, attr = KernelFields._make(unpack(fields))
+    (exponentials, sums), scale, want = results, q.shape[2] ** -0.5, KernelFields._make(wanted)
     grad_q, grad_k, grad_v, grad_q_attr = [None] * 4
     grad_attr = attr.new_zeros(attr.shape) if attr is not None and want.attr else None
     grad_bias = bias.new_empty(bias.shape) if bias is not None and want.bias else None
     edge = None if attr is None or order is None else order // heads
     both = q, k, v, grads[0], q_attr, None if edge is None else grads[1]
     for chunk, (q_, k_, v_, grad, q_attr_, grad_sums) in enumerate(_in_chunks(heads, *both)):
-        share = weights[chunk]
-        used, grad = share if factors is None else share * factors[chunk], grad / sums[chunk]
-        grad_scores = torch.zeros_like(share)
+        exponential = exponentials[chunk]
+        used, grad = exponential if factors is None else exponential * factors[chunk], grad / sums[chunk]
+        grad_scores = torch.zeros_like(exponential)
         _add_dots(p.rows, p.columns, grad_scores, grad, v_, scale)
         if edge is not None:
             grad_sums = grad_sums / sums[chunk]
             _add_dots(p.rows, edge, grad_scores, grad_sums, attr, scale)
         mean = _sums(p, grad_scores.mul_(used)).div_(sums[chunk]).flatten()
-        grad_scores.addcmul_(share, mean.index_select(0, p.receivers), value=-1)
+        grad_scores.addcmul_(exponential, mean.index_select(0, p.receivers), value=-1)
         if grad_bias is not None and order is not None:
             grad_bias[chunk].index_copy_(0, order.long(), grad_scores / scale)
         sent, sent_grad = (x.index_select(0, p.by_sender) for x in (used, grad_scores))
@@ -143,7 +143,7 @@ def _backward(
 _operator = make_operator("csr", _forward, _like_results, _backward, saved=slice(2, 4))
 
 
-def _in_chunks(heads: int, *fields: OnEdges) -> Iterator[list[Any]]:
+def _in_chunks(heads: int, *fields: MaybeTensor) -> Iterator[list[Any]]:
     """Fields [n, h, d] as [n * heads, d], so many heads at a time."""
     num_heads = next(x.shape[1] for x in fields if x is not None)
     for first in range(0, num_heads, heads):
@@ -151,7 +151,7 @@ def _in_chunks(heads: int, *fields: OnEdges) -> Iterator[list[Any]]:
         yield [None if x is None else x[:, part].reshape(-1, x.shape[2]) for x in fields]
 
 
-def _put(whole: OnEdges, chunk: int, like: Tensor, part: Tensor) -> Tensor:
+def _put(whole: MaybeTensor, chunk: int, like: Tensor, part: Tensor) -> Tensor:
     """Put [n * heads, d] where these heads are in [n, h, d], which the first chunk makes."""
     part = part.view(len(like), -1, part.shape[1])
     heads, every = part.shape[1], like.shape[1]

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs import AttentionGraph
-from edgewise.graphs.held_edges import ascends
+from edgewise.graphs.graph_forms import ascends
+from edgewise.graphs.ordering import stable_order
 from edgewise.graphs.per_graph import per_graph
 
 STACKED = {"cpu": 2**19}
@@ -39,8 +40,8 @@ class Pattern(NamedTuple):
     by_sender: Tensor
 
 
-def runs_sparse(graph: AttentionGraph) -> bool:
-    """Whether PyTorch has the kernels there, and does not cut short a matrix with more edges than pairs."""
+def has_sparse_kernels(graph: AttentionGraph) -> bool:
+    """Whether PyTorch has the kernels there; they drop entries of a matrix with more edges than pairs."""
     return graph.device.type in ("cpu", "cuda") and graph.num_edges <= graph.num_dst * graph.num_src
 
 
@@ -67,13 +68,13 @@ def edge_order(graph: AttentionGraph, heads: int) -> Tensor:
         return _heads_of(edge_order(graph, 1), heads).index_select(0, edges)
     if ascends(graph):
         return inverse(pattern_of(graph, 1).by_sender)  # as edges of intervals are numbered
-    return graph._dst.int().argsort(stable=True).int()
+    return stable_order(graph._dst, graph.num_dst).int()
 
 
 def _from_edges(graph: AttentionGraph) -> Pattern:
     order = edge_order(graph, 1)
     receivers, senders = (ends.int().index_select(0, order) for ends in (graph._dst, graph._src))
-    by_sender = senders.argsort(stable=True)
+    by_sender = stable_order(senders, graph.num_src)
     return Pattern(
         rows=_begins(torch.bincount(graph._dst, minlength=graph.num_dst)),
         columns=senders,
@@ -132,7 +133,7 @@ def _heads_of(tokens: Tensor, heads: int) -> Tensor:
 def inverse(order: Tensor) -> Tensor:
     """Where each number is in an order of numbers."""
     position = torch.arange(len(order), dtype=torch.int32, device=order.device)
-    return torch.empty_like(order).index_copy_(0, order.long(), position)
+    return torch.empty_like(order).scatter_(0, order.long(), position)
 
 
 def _begins(counts: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from edgewise.graphs import AttentionGraph
 
-ROWS = (16, 256)
+ROW_LIMITS = (16, 256)
 """Fewest and most receivers in a tile of a window; between the two, as many as it is wide on average."""
 
 
@@ -83,7 +83,7 @@ def _cut_intervals(start: Tensor, stop: Tensor) -> Cut:
     span = _highest(stop, group, rows) - start[first_row]
     wasteful = rows * span > 2 * edges
     if bool(wasteful.any()):
-        most_rows = torch.where(wasteful, (edges // rows).clamp(*ROWS), rows)
+        most_rows = torch.where(wasteful, (edges // rows).clamp(*ROW_LIMITS), rows)
         position = torch.arange(len(start), device=start.device) - first_row[group]
         group, rows, first_row = _groups(position % most_rows[group] == 0)
         span = _highest(stop, group, rows) - start[first_row]

@@ -12,7 +12,7 @@ class Placement:
     """Where tokens are in the padded slots of all tiles.
 
     Token ``tokens[i]`` is in slot ``slots[i]``; slot ``s`` is filled from token ``source[s]``, padding
-    included. ``once``: no token is in two slots; ``everywhere``: moreover, ``tokens`` is all of them in
+    included. ``in_one_slot``: no token is in two; ``everywhere``: moreover, ``tokens`` is all of them, in
     order; ``trivial``: slots and tokens are the same list.
     """
 
@@ -20,7 +20,7 @@ class Placement:
     tokens: Tensor
     slots: Tensor
     source: Tensor
-    once: bool
+    in_one_slot: bool
     everywhere: bool
     trivial: bool
 
@@ -29,13 +29,13 @@ class Placement:
         """``source`` holds a token for each slot; slots with ``real`` false are padding."""
         slots = real.nonzero().squeeze(1)
         tokens = source[slots]
-        once = len(tokens) <= num_tokens and bool((torch.bincount(tokens, minlength=1) <= 1).all())
-        everywhere = once and len(tokens) == num_tokens
+        in_one_slot = len(tokens) <= num_tokens and bool((torch.bincount(tokens, minlength=1) <= 1).all())
+        everywhere = in_one_slot and len(tokens) == num_tokens
         if everywhere:
             slots = torch.empty_like(slots).index_copy_(0, tokens, slots)
             tokens = torch.arange(num_tokens, device=tokens.device)
         trivial = everywhere and len(source) == num_tokens and torch.equal(source, tokens)
-        return cls(num_tokens, tokens, slots, source, once, everywhere, trivial)
+        return cls(num_tokens, tokens, slots, source, in_one_slot, everywhere, trivial)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +97,7 @@ def pack_layout(layout: Layout) -> LayoutTensors:
     sides = [receivers] if senders is receivers else [receivers, senders]
     table = [len(sides), len(buckets)]
     for p in sides:
-        table += [p.num_tokens, len(p.tokens), len(p.source), p.once, p.everywhere, p.trivial]
+        table += [p.num_tokens, len(p.tokens), len(p.source), p.in_one_slot, p.everywhere, p.trivial]
     for b in buckets:
         table += [b.num_tiles, b.rows, b.columns, b.is_causal, 0 if b.mask is None else b.mask.shape[2]]
     indices = torch.cat([x for p in sides for x in (p.tokens, p.slots, p.source)])

@@ -34,12 +34,12 @@ SINGLE = 64**2
 DENSE = 2
 """Pairs per edge up to which a list of edges is one, too."""
 
-FILLS = {"cuda": 2**21}
+TOO_FEW = {"cuda": 2**21}
 """Scores up to which all tiles share a bucket, because fewer would not fill the device."""
 
 BUCKET_RATIO = 1.5
 """Tiles whose longer sides differ by less than about this factor share a bucket; if that wastes too much,
-both sides must."""
+those whose both sides do."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +94,7 @@ class TilePlan:
 
 
 Mask = Callable[[Tensor, Tensor], dict[str, Any]]
-"""Rows [tiles, height] of a bucket and which of its columns are real [tiles, width], to its mask."""
+"""Takes the rows [tiles, height] of a bucket and which of its columns are no padding [tiles, width]."""
 
 
 def is_one_tile(graph: AttentionGraph) -> bool:
@@ -118,16 +118,16 @@ def plan_tiles(graph: AttentionGraph) -> TilePlan:
         full = graph.num_edges == pairs
         lay_out = partial(_single_tile, *sides, graph.device, None if full else graph.to_mask()[None, None])
         return TilePlan(pairs, graph.num_edges, sum(sides), 1, lay_out)
-    few = FILLS.get(graph.device.type, 0)
+    most_in_one_bucket = TOO_FEW.get(graph.device.type, 0)
     cut = cut_graph(graph if not graph.in_intervals else graph.to("cpu"))  # its questions would halt a GPU
     longer = torch.maximum(cut.rows, cut.columns)
-    if len(longer) * int(cut.rows.max()) * int(cut.columns.max()) <= few:
+    if len(longer) * int(cut.rows.max()) * int(cut.columns.max()) <= most_in_one_bucket:
         groups = _group_by_size(cut, *[torch.ones_like(longer)] * 2)
     else:
         groups = _group_by_size(cut, longer, longer)
         if groups.scores > MOST_WASTE * graph.num_edges:
             groups = _group_by_size(cut, cut.rows, cut.columns)
-    if groups.scores > few:
+    if groups.scores > most_in_one_bucket:
         cut, groups = cut.to(graph.device), groups._replace(order=groups.order.to(graph.device))
     lay_out = partial(_lay_out, *sides, cut, groups, graph.device)
     return TilePlan(groups.scores, graph.num_edges, groups.slots, len(groups.tiles), lay_out)
@@ -145,7 +145,7 @@ def _single_tile(num_dst: int, num_src: int, device: torch.device, mask: Tensor 
 
 def _everywhere(count: int, device: torch.device) -> Placement:
     tokens = torch.arange(count, device=device)
-    return Placement(count, tokens, tokens, tokens, once=True, everywhere=True, trivial=True)
+    return Placement(count, tokens, tokens, tokens, in_one_slot=True, everywhere=True, trivial=True)
 
 
 class _Groups(NamedTuple):

@@ -15,14 +15,9 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from edgewise.graphs import AttentionGraph
 from edgewise.graphs.per_graph import per_graph
-from edgewise.propagation.fields import Fields, OnEdges, Tensors, pack, unpack
+from edgewise.propagation.fields import Fields, MaybeTensor, Tensors, pack, unpack
 from edgewise.propagation.operators import make_operator
-from edgewise.propagation.precision import (
-    HALF,
-    in_full_precision,
-    without_autocast,
-    without_second_derivatives,
-)
+from edgewise.propagation.precision import HALF, in_full_precision, once_differentiable, without_autocast
 from edgewise.propagation.tiles.tile_layout import Bucket, Layout, LayoutTensors, Placement, unpack_layout
 from edgewise.propagation.tiles.tile_plan import ALWAYS_AFFORDABLE, MOST_WASTE, plan_tiles, score_positions
 
@@ -54,7 +49,7 @@ def tiles(graph: AttentionGraph, fields: Fields) -> Tensor:
     tensors = _tensors(graph)
     if torch.compiler.is_compiling():
         return _operator(pack(fields), [*tensors, *positions], 0)[0]
-    return _execute(plan.layout, positions, fields)
+    return once_differentiable(_execute(plan.layout, positions, fields))
 
 
 @per_graph
@@ -68,7 +63,9 @@ def _execute(layout: Layout, positions: Sequence[Tensor], fields: Fields) -> Ten
     return from_slots(_as_slots(answers), layout.receivers)
 
 
-def _attend(bucket: Bucket, q: Tensor, k: Tensor, v: Tensor, added: OnEdges, factor: OnEdges) -> Tensor:
+def _attend(
+    bucket: Bucket, q: Tensor, k: Tensor, v: Tensor, added: MaybeTensor, factor: MaybeTensor
+) -> Tensor:
     """Attend inside of a bucket's tiles: queries [tiles, h, rows, d] to [tiles, h, rows, d_v]."""
     mask, causal = (bucket.mask, bucket.is_causal) if added is None else (added, False)
     if factor is None:
@@ -81,14 +78,14 @@ def _attend(bucket: Bucket, q: Tensor, k: Tensor, v: Tensor, added: OnEdges, fac
 
 def _in_tiles(
     layout: Layout, positions: Sequence[Tensor], fields: Fields
-) -> list[tuple[Bucket, Tensor, Tensor, Tensor, OnEdges, OnEdges]]:
+) -> list[tuple[Bucket, Tensor, Tensor, Tensor, MaybeTensor, MaybeTensor]]:
     """Queries, keys and values [N, h, d], biases and factors [E, h], as those of each bucket's tiles."""
     buckets, receivers, senders = layout
     k, v, bias = fields.k, fields.v, fields.bias
     queries = _as_tiles(to_slots(fields.q, receivers), [(b.num_tiles, b.rows) for b in buckets])
     columns = [(b.num_tiles, b.columns) for b in buckets]
     keys, values = (_as_tiles(to_slots(x, senders), columns) for x in (k, v))
-    added: list[OnEdges] = [None] * len(buckets)
+    added: list[MaybeTensor] = [None] * len(buckets)
     factors = [*added]
     if positions:
         shown = bias if bias is not None else k.new_zeros(len(positions[0]), 1)
@@ -100,7 +97,9 @@ def _in_tiles(
     return list(zip(buckets, queries, keys, values, added, factors, strict=True))
 
 
-def _as_scores(buckets: list[Bucket], position: Tensor, values: Tensor, elsewhere: Tensor) -> list[OnEdges]:
+def _as_scores(
+    buckets: list[Bucket], position: Tensor, values: Tensor, elsewhere: Tensor
+) -> list[MaybeTensor]:
     """Numbers of edges [E, h] at their scores: [tiles, h, rows, columns] of each bucket."""
     table = elsewhere.expand(-1, values.shape[1]).index_copy(0, position, values)
     parts = table.split([b.num_tiles * b.rows * b.columns for b in buckets])
@@ -116,9 +115,9 @@ def _as_tiles(slots: Tensor, shapes: list[tuple[int, int]]) -> Tensors:
     ]
 
 
-def _as_slots(tiles: Sequence[Tensor]) -> Tensor:
+def _as_slots(parts: Sequence[Tensor]) -> Tensor:
     """And back."""
-    parts = [part.transpose(1, 2).flatten(0, 1) for part in tiles]
+    parts = [part.transpose(1, 2).flatten(0, 1) for part in parts]
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
@@ -129,7 +128,7 @@ def to_slots(tokens: Tensor, placement: Placement) -> Tensor:
 
 def from_slots(slots: Tensor, placement: Placement) -> Tensor:
     """Collect one output per token from the slots; a token in no slot gets zeros."""
-    return _Once.apply(slots) if placement.trivial else _FromSlots.apply(slots, placement)
+    return slots if placement.trivial else _FromSlots.apply(slots, placement)
 
 
 class _ToSlots(torch.autograd.Function):
@@ -141,22 +140,8 @@ class _ToSlots(torch.autograd.Function):
         return tokens.index_select(0, placement.source)
 
     @staticmethod
-    @without_second_derivatives("engine='scatter'")
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         return _sum_slots(grad, ctx.placement), None
-
-
-class _Once(torch.autograd.Function):
-    """Nothing, but that PyTorch's kernels would refuse second derivatives without naming a remedy."""
-
-    @staticmethod
-    def forward(ctx: Any, slots: Tensor) -> Tensor:
-        return slots.view_as(slots)
-
-    @staticmethod
-    @without_second_derivatives("engine='scatter'")
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        return grad
 
 
 class _FromSlots(torch.autograd.Function):
@@ -168,7 +153,6 @@ class _FromSlots(torch.autograd.Function):
         return _sum_slots(slots, placement)
 
     @staticmethod
-    @without_second_derivatives("engine='scatter'")
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         return _fill_slots(grad, ctx.placement), None
 
@@ -179,7 +163,7 @@ def _sum_slots(slots: Tensor, place: Placement) -> Tensor:
     if place.everywhere:
         return taken
     total = slots.new_zeros(place.num_tokens, *slots.shape[1:])
-    if place.once:
+    if place.in_one_slot:
         return total.index_copy_(0, place.tokens, taken)
     return total.index_add_(0, place.tokens, taken)
 
@@ -190,27 +174,27 @@ def _fill_slots(tokens: Tensor, place: Placement) -> Tensor:
     return slots.index_copy_(0, place.slots, tokens.index_select(0, place.tokens))
 
 
-def _forward(fields: Tensors, plan: Tensors, number: int) -> Tensors:
+def _forward(fields: Tensors, plan: Tensors, count: int) -> Tensors:
     """As :func:`_execute`, whatever the number of buckets: what a compiled program calls."""
     layout = unpack_layout(LayoutTensors(*plan[:3]))
     return [_execute(layout, plan[3:], Fields._make(unpack(fields))).contiguous()]
 
 
-def _like_results(fields: Tensors, plan: Tensors, number: int) -> Tensors:
+def _like_results(fields: Tensors, plan: Tensors, count: int) -> Tensors:
     q, _, v, *_ = fields
     return [q.new_empty(*q.shape[:2], v.shape[2])]
 
 
 def _backward(
-    fields: Tensors, plan: Tensors, number: int, results: Tensors, grads: Tensors, wanted: list[bool]
+    fields: Tensors, plan: Tensors, count: int, results: Tensors, grads: Tensors, wanted: list[bool]
 ) -> Fields:
     """Gradients of queries, keys, values, and a bias if wanted; the forward pass is computed again."""
     buckets, receivers, senders = layout = unpack_layout(LayoutTensors(*plan[:3]))
     with_bias, grad = Fields._make(wanted).bias, grads[0]
     upstream = _as_tiles(_fill_slots(grad, receivers), [(b.num_tiles, b.rows) for b in buckets])
-    tiles = _in_tiles(layout, plan[3:], Fields._make(unpack(fields)))
+    parts = _in_tiles(layout, plan[3:], Fields._make(unpack(fields)))
     with without_autocast(grad.device.type):
-        found = [_pull_back(*each, bool(with_bias)) for each in zip(upstream, tiles, strict=True)]
+        found = [_pull_back(*each, bool(with_bias)) for each in zip(upstream, parts, strict=True)]
     slots = [_as_slots(x) for x in list(zip(*found, strict=True))[:3]]
     sums = [_sum_slots(x, place) for x, place in zip(slots, (receivers, senders, senders), strict=True)]
     if with_bias:
@@ -223,7 +207,7 @@ def _pull_back(grad: Tensor, tile: tuple[Any, ...], with_bias: bool) -> tuple[Te
     """Gradients of a bucket's queries, keys, values and bias; autograd itself does not run in an operator."""
     bucket, *fields, added, factor = tile
 
-    def attend(q: Tensor, k: Tensor, v: Tensor, bias: OnEdges = added) -> Tensor:
+    def attend(q: Tensor, k: Tensor, v: Tensor, bias: MaybeTensor = added) -> Tensor:
         return _attend(bucket, q, k, v, bias, factor)
 
     return torch.func.vjp(attend, *fields, *[added] * with_bias)[1](grad)

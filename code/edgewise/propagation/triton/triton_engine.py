@@ -1,7 +1,7 @@
 """Attention along any graph in one Triton kernel forward and two backward, on a GPU.
 
 No tensor has a row of numbers per edge: kernels read keys and values where they lie. Backward, an edge has
-two numbers per head. A graph needs two sorts, and nothing is q_attr of the GPU.
+two numbers per head. A graph needs two sorts, and nothing is asked of the GPU.
 """
 
 import os
@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs import AttentionGraph
-from edgewise.graphs.held_edges import ascends
+from edgewise.graphs.graph_forms import ascends
 from edgewise.graphs.per_graph import per_graph
-from edgewise.propagation.fields import Fields, KernelFields, OnEdges, Tensors, pack
+from edgewise.propagation.fields import Fields, KernelFields, MaybeTensor, Tensors, pack, unpack
 from edgewise.propagation.operators import make_operator
 from edgewise.propagation.precision import without_second_derivatives
 from edgewise.validation import InputError
@@ -24,7 +24,7 @@ from edgewise.validation import InputError
 CHUNK = 256
 """Edges of a piece, at most."""
 
-TILE = 2048
+NUMBERS_AT_ONCE = 2048
 """Numbers of keys, or of values, that a program reads at a time; half as many in float64."""
 
 WIDTH = 4
@@ -49,8 +49,8 @@ class EdgeLists(NamedTuple):
 
     ranges: Tensor
     numbers: Tensor
-    others: OnEdges = None
-    cuts: OnEdges = None
+    others: MaybeTensor = None
+    cuts: MaybeTensor = None
 
 
 def triton(graph: AttentionGraph, fields: Fields) -> Tensor:
@@ -127,13 +127,13 @@ def _list_intervals(start: Tensor, stop: Tensor, num_src: int) -> tuple[EdgeList
 
 
 @lru_cache(maxsize=1024)
-def _tiles(double: bool, together: bool, heads: int, *sizes: int) -> tuple[int, ...]:
-    """Heads and sizes of vectors, padded to powers of two; lanes of a program; WIDTH of each.
+def _program_shape(double: bool, together: bool, heads: int, *sizes: int) -> tuple[int, ...]:
+    """Heads and sizes of vectors, padded to powers of two; a program's lanes; edges read at a time.
 
     ``together``: a program has all heads of its nodes.
     """
     padded, *blocks = (1 << max(x - 1, 0).bit_length() for x in (heads, *sizes))
-    least, tile = padded if together else 1, TILE // (1 + double)
+    least, tile = padded if together else 1, NUMBERS_AT_ONCE // (1 + double)
     width = max(min(WIDTH, 2 * tile // (least * max(blocks))), 1)
     return padded, *blocks, max(tile // (width * max(blocks)), least), width
 
@@ -155,12 +155,12 @@ def _launch(
     real, parts, pair = _real(inputs[0]), None, [0 if x is None else x.shape[2] for x in outputs[:2]]
     if num_cuts:
         parts = inputs[0].new_empty(2 * num_cuts, heads, sum(pair) + 1, dtype=real)
-    num_pieces, tiles = num_nodes + num_cuts, _tiles(real == torch.float64, together, heads, *sizes)
+    num_pieces, tiles = num_nodes + num_cuts, _program_shape(real == torch.float64, together, heads, *sizes)
     tensors = ranges, numbers, others, cuts if num_cuts else None, *inputs, *outputs, parts
     constants = heads, group, *sizes, CHUNK, *tiles
     _run(kernel, num_pieces * tiles[0], tensors, scalars, (num_nodes, num_pieces), constants)
     if num_cuts:
-        tiles = _tiles(real == torch.float64, False, heads, sum(pair))
+        tiles = _program_shape(real == torch.float64, False, heads, sum(pair))
         tensors = ranges, cuts, parts, *outputs, *[None] * (3 - len(outputs))
         _run(_kernels().combine, num_cuts * tiles[0], tensors, (), (num_cuts,), (heads, *pair, CHUNK, *tiles))
 
@@ -172,12 +172,12 @@ _compiled: dict[Any, Any] = {}
 def _run(
     kernel: Any,
     lanes: int,
-    tensors: Sequence[OnEdges],
+    tensors: Sequence[MaybeTensor],
     scalars: Sequence[float],
     counts: Sequence[int],
     constants: Sequence[int],
 ) -> None:
-    """Run a kernel, which is compiled for all but the ``counts``; of tensors for type and alignment."""
+    """Run a kernel, compiled for the types and alignments of tensors and for all else but ``counts``."""
     kinds = tuple(None if x is None else (x.dtype, x.data_ptr() % 16 == 0) for x in tensors)
     key = kernel.__name__, tensors[0].device, kinds, tuple(scalars), constants  # type: ignore[union-attr]
     programs, args = -(-lanes // constants[-2]), (*tensors, *scalars, *counts, *constants)
@@ -227,7 +227,7 @@ def _backward(
     senders: EdgeLists,
     num_edges: int,
     results: Sequence[Tensor],
-    grads: Sequence[OnEdges],
+    grads: Sequence[MaybeTensor],
     with_attr: bool,
 ) -> KernelFields:
     """Gradients of fields but for factors of weights; of attributes if they are wanted."""
@@ -264,7 +264,9 @@ def _attend(
 
 class _Attention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, receivers: EdgeLists, senders: EdgeLists, num_edges: int, *fields: OnEdges) -> Any:
+    def forward(
+        ctx: Any, receivers: EdgeLists, senders: EdgeLists, num_edges: int, *fields: MaybeTensor
+    ) -> Any:
         results = _forward(KernelFields._make(fields), receivers)
         ctx.graph = receivers, senders, num_edges
         ctx.set_materialize_grads(False)
@@ -272,8 +274,8 @@ class _Attention(torch.autograd.Function):
         return results
 
     @staticmethod
-    @without_second_derivatives("engine='scatter'", batches=False)
-    def backward(ctx: Any, *grads: OnEdges) -> Any:
+    @without_second_derivatives()
+    def backward(ctx: Any, *grads: MaybeTensor) -> Any:
         saved, many = ctx.saved_tensors, len(KernelFields._fields)  # once: checkpoints unpack it
         receivers, senders, num_edges = ctx.graph
         fields, with_attr = KernelFields._make(saved[:many]), ctx.needs_input_grad[-1]
@@ -286,17 +288,17 @@ def _unlist(plan: Tensors) -> tuple[EdgeLists, EdgeLists]:
 
 
 def _of_operator(
-    fields: Tensors, plan: Tensors, number: int, results: Tensors, grads: Tensors, wanted: list[bool]
+    fields: Tensors, plan: Tensors, count: int, results: Tensors, grads: Tensors, wanted: list[bool]
 ) -> KernelFields:
     grad_results = [x if x.numel() else None for x in grads]
-    kernel_fields, with_attr = KernelFields.unpack(fields), KernelFields._make(wanted).attr
-    return _backward(kernel_fields, *_unlist(plan), number, results, grad_results, with_attr)
+    kernel_fields, with_attr = KernelFields._make(unpack(fields)), KernelFields._make(wanted).attr
+    return _backward(kernel_fields, *_unlist(plan), count, results, grad_results, with_attr)
 
 
 _operator = make_operator(
     "triton",
-    lambda fields, plan, number: _forward(KernelFields.unpack(fields), _unlist(plan)[0]),
-    lambda fields, plan, number: _results(KernelFields.unpack(fields)),
+    lambda fields, plan, count: _forward(KernelFields._make(unpack(fields)), _unlist(plan)[0]),
+    lambda fields, plan, count: _results(KernelFields._make(unpack(fields))),
     _of_operator,
     saved=slice(3),
 )

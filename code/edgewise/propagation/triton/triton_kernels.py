@@ -2,7 +2,7 @@
 
 Edges are listed by receiver, and again by sender. Long lists are cut into *pieces* where an edge's position
 is a multiple of ``CHUNK``. A *lane* is one head of one piece, and a program has ``LANES`` of them. A lane
-reads ``WIDTH`` edges at a time. Each of these columns keeps its own online softmax, and the columns are
+reads ``WIDTH`` edges at a time. Each of these columns keeps its nonempty online softmax, and the columns are
 merged after the loop; inside it only dot products cross threads.
 
 E edges of n nodes make at most n + (E - 1) // CHUNK pieces, a number known without asking the GPU. The
@@ -108,10 +108,15 @@ def attend(
     REAL: constexpr = LSE.dtype.element_ty
     SIZE: constexpr = D_V + C + 1
     node, head, start, stop, place = _pieces(RANGES, OTHERS, CUTS, nodes, pieces, HEADS, CHUNK, PADDED, LANES)
-    n, h, own, scale = node[:, None], head[:, None], (start < stop)[:, None], tl.full([1, 1], scale, REAL)
-    q = _load(Q, n * q_n + h * q_h, own, D, BLOCK_D, REAL)
+    n, h, nonempty, scale = (
+        node[:, None],
+        head[:, None],
+        (start < stop)[:, None],
+        tl.full([1, 1], scale, REAL),
+    )
+    q = _load(Q, n * q_n + h * q_h, nonempty, D, BLOCK_D, REAL)
     if ATTR is not None:
-        q_attr = _load(Q_ATTR, (n * HEADS + h) * C, own, C, BLOCK_C, REAL)
+        q_attr = _load(Q_ATTR, (n * HEADS + h) * C, nonempty, C, BLOCK_C, REAL)
         attr_sums = tl.zeros([LANES, WIDTH, BLOCK_C], REAL)
     high, total = tl.full([LANES, WIDTH], -float("inf"), REAL), tl.zeros([LANES, WIDTH], REAL)
     out = tl.zeros([LANES, WIDTH, BLOCK_V], REAL)
@@ -155,18 +160,23 @@ def differentiate_receivers(
     REAL: constexpr = LSE.dtype.element_ty
     SIZE: constexpr = D + C + 1
     node, head, start, stop, place = _pieces(RANGES, OTHERS, CUTS, nodes, pieces, HEADS, CHUNK, PADDED, LANES)
-    n, h, own, scale = node[:, None], head[:, None], (start < stop)[:, None], tl.full([1, 1], scale, REAL)
+    n, h, nonempty, scale = (
+        node[:, None],
+        head[:, None],
+        (start < stop)[:, None],
+        tl.full([1, 1], scale, REAL),
+    )
     row = n * HEADS + h
-    q = _load(Q, n * q_n + h * q_h, own, D, BLOCK_D, REAL)
-    lse = tl.load(LSE + row, mask=own, other=0.0)
+    q = _load(Q, n * q_n + h * q_h, nonempty, D, BLOCK_D, REAL)
+    lse = tl.load(LSE + row, mask=nonempty, other=0.0)
     lse = tl.where(lse == -float("inf"), float("inf"), lse)  # all weights of this row are zero
-    grad_out = _load(GRAD_OUT, row * D_V, own, D_V, BLOCK_V, REAL)
-    mean = tl.sum(_load(OUT, row * D_V, own, D_V, BLOCK_V, REAL) * grad_out, 2)
+    grad_out = _load(GRAD_OUT, row * D_V, nonempty, D_V, BLOCK_V, REAL)
+    mean = tl.sum(_load(OUT, row * D_V, nonempty, D_V, BLOCK_V, REAL) * grad_out, 2)
     grad_q = tl.zeros([LANES, WIDTH, BLOCK_D], REAL)
     if ATTR is not None:
-        q_attr = _load(Q_ATTR, row * C, own, C, BLOCK_C, REAL)
-        grad_attr_sums = _load(GRAD_ATTR_SUMS, row * C, own, C, BLOCK_C, REAL)
-        mean += tl.sum(_load(ATTR_SUMS, row * C, own, C, BLOCK_C, REAL) * grad_attr_sums, 2)
+        q_attr = _load(Q_ATTR, row * C, nonempty, C, BLOCK_C, REAL)
+        grad_attr_sums = _load(GRAD_ATTR_SUMS, row * C, nonempty, C, BLOCK_C, REAL)
+        mean += tl.sum(_load(ATTR_SUMS, row * C, nonempty, C, BLOCK_C, REAL) * grad_attr_sums, 2)
         grad_q_attr = tl.zeros([LANES, WIDTH, BLOCK_C], REAL)
     for step in range(0, tl.max(stop - start, 0), WIDTH):
         position = start[:, None] + step + tl.arange(0, WIDTH)[None, :]

@@ -10,7 +10,7 @@ from edgewise.validation import assert_soon, check_real_device, kind_of
 
 
 class Packed(NamedTuple):
-    """Pairs of sequences that lie one after the other and end together.
+    """Pairs of sequences, packed one after the other; the last receiver of a pair stands at its last sender.
 
     Attributes
     ----------
@@ -32,17 +32,17 @@ class Packed(NamedTuple):
         if self.left is None and self.right is None:
             receivers = self.senders if self.receivers is None else self.receivers
             return sum(s * r for s, r in zip(self.senders, receivers, strict=True))
-        start, stop = self.spans(torch.device("cpu"))
+        start, stop = self.intervals(torch.device("cpu"))
         return int((stop - start).sum())
 
-    def spans(self, device: torch.device | None) -> tuple[Tensor, Tensor]:
+    def intervals(self, device: torch.device | None) -> tuple[Tensor, Tensor]:
         """Start and stop of each receiver's senders."""
         sizes = self.senders, self.senders if self.receivers is None else self.receivers
         senders, receivers = (torch.tensor(x, dtype=torch.int64, device=device) for x in sizes)
-        return spans(senders, receivers, (sum(sizes[0]), sum(sizes[1])), self.left, self.right)
+        return intervals_of(senders, receivers, (sum(sizes[0]), sum(sizes[1])), self.left, self.right)
 
 
-def spans(
+def intervals_of(
     senders: Tensor, receivers: Tensor, tokens: tuple[int, int], left: int | None, right: int | None
 ) -> tuple[Tensor, Tensor]:
     """Start and stop of each receiver's senders; ``tokens`` says how many senders and receivers there are."""

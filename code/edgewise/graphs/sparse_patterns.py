@@ -1,13 +1,12 @@
-"""Global tokens, random links, and their union with a window: BigBird."""
+"""Global tokens, random links, BigBird's union of them with a window; prefixes and sinks."""
 
 import torch
 from torch import Tensor
 
 from edgewise.graphs.attention_graph import AttentionGraph
-from edgewise.graphs.constructors import Sizes, per_token_of, window
-from edgewise.graphs.edge_lists import from_pairs
-from edgewise.graphs.held_edges import check_graph
-from edgewise.graphs.packing import device_of
+from edgewise.graphs.constructors import Sizes, causal, from_pairs, per_token_of, window
+from edgewise.graphs.graph_forms import check_graph
+from edgewise.graphs.packed_lengths import device_of
 from edgewise.validation import check_bool, check_count
 
 
@@ -69,13 +68,13 @@ def random_links(
     n = len(start)
     besides = window(n, 0, 0) if besides is None else besides
     check_graph(besides, "besides")
-    known = besides.to("cpu")
-    if not known.self_attention or known.num_src != n:
-        raise ValueError(f"besides must be a graph over the same {n} tokens, got {known}")
+    excluded = besides.to("cpu")
+    if not excluded.self_attention or excluded.num_src != n:
+        raise ValueError(f"besides must be a graph over the same {n} tokens, got {excluded}")
     most = torch.minimum(most, stop - start)
     stop = torch.arange(1, n + 1) if check_bool("causal", causal) else stop
-    known = known & AttentionGraph._of(n, None, (start, stop))
-    order = (known._dst * n + known._src).sort().values  # by receiver, then by sender
+    excluded = excluded & AttentionGraph._of(n, None, (start, stop))
+    order = (excluded._dst * n + excluded._src).sort().values  # by receiver, then by sender
     receiver, sender = order // max(n, 1), order % max(n, 1)
     degree = torch.bincount(receiver, minlength=n)
     generator = torch.Generator().manual_seed(check_count("seed", seed))
@@ -133,3 +132,54 @@ def bigbird(
     """
     local = window(sizes, reach, 0 if causal else reach) | global_tokens(sizes, num_global, causal)
     return local | random_links(sizes, num_random, seed, causal, besides=local)
+
+
+def prefix_lm(sizes: Sizes, prefixes: Sizes, left: int | None = None) -> AttentionGraph:
+    """A causal graph, or a causal window, and every token attends to the whole prefix of its text.
+
+    The first tokens of a text, its prefix, thus all attend to each other. Dong et al. 2019 and Raffel et al.
+    2020, fig. 4. A window that also limits how far the prefix is attended to is
+    ``prefix_lm(sizes, prefixes) & window(sizes, left, right)``.
+
+    Parameters
+    ----------
+    sizes : int, sequence of int or Tensor
+        Tokens of each text, as in :func:`edgewise.complete`.
+    prefixes : int or sequence of int
+        How many of them are its prefix: one number for all texts or one for each.
+    left : int, optional
+        Tokens before it that a token attends to besides the prefix; without it, to all.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a count is not an integer or negative, there are not as many prefixes as texts, or one is longer
+        than its text.
+    """
+    start, stop, prefix = per_token_of(sizes, ("prefixes", prefixes, 0))
+    if bool((start + prefix > stop).any()):
+        raise ValueError(f"each text needs a prefix within it, got sizes {sizes} and prefixes {prefixes}")
+    to_prefix = AttentionGraph._of(len(start), None, (start, start + prefix))
+    return to_prefix | (causal(sizes) if left is None else window(sizes, left, 0))
+
+
+def sinks(sizes: Sizes, width: int, count: Sizes) -> AttentionGraph:
+    """A causal window of ``width`` tokens, itself included, and the first ``count`` tokens of the text.
+
+    Xiao et al. 2024: without these sinks a model that was trained on whole texts fails on a window.
+
+    Parameters
+    ----------
+    sizes : int, sequence of int or Tensor
+        Tokens of each text, as in :func:`edgewise.complete`.
+    width : int
+        At least 1.
+    count : int or sequence of int
+        One number for all texts or one for each.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not an integer or too small, or there are not as many counts as texts.
+    """
+    return window(sizes, check_count("width", width, 1) - 1, 0) | global_tokens(sizes, count, causal=True)

@@ -19,14 +19,14 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from edgewise.graphs import packing
+from edgewise.graphs import packed_lengths
 from edgewise.graphs.ordering import rows_and_positions
-from edgewise.graphs.packing import Packed
+from edgewise.graphs.packed_lengths import Packed
 from edgewise.graphs.per_graph import Known, per_graph, shared
 from edgewise.validation import check_count, check_ids
 
 
-class HeldEdges:
+class GraphForms:
     """Edges in the form in which they are held; :class:`~edgewise.AttentionGraph` says what is given."""
 
     num_src: int
@@ -34,6 +34,7 @@ class HeldEdges:
     self_attention: bool
     packed: Packed | None
     device: torch.device
+    _blocks: int | None
     _held_intervals: tuple[Tensor, Tensor] | None
     _held_edges: tuple[Tensor, Tensor] | None
     _known: Known
@@ -48,7 +49,9 @@ class HeldEdges:
     def of_packed(cls, packed: Packed, device: torch.device | None = None) -> Self:
         """Build from checked lengths, which are the graph: nothing is made of them yet."""
         num_dst = None if packed.receivers is None else sum(packed.receivers)
-        return cls._of(sum(packed.senders), num_dst, packed=packed, device=device or packing.device_of())
+        return cls._of(
+            sum(packed.senders), num_dst, packed=packed, device=device or packed_lengths.device_of()
+        )
 
     @classmethod
     def _of(cls, num_src: int, num_dst: int | None, *held: Any, **form: Any) -> Self:
@@ -65,6 +68,7 @@ class HeldEdges:
         edges: tuple[Tensor, Tensor] | None = None,
         packed: Packed | None = None,
         device: torch.device | None = None,
+        blocks: int | None = None,
     ) -> None:
         """Hold tensors that nobody else has.
 
@@ -76,6 +80,8 @@ class HeldEdges:
             One of the two: ``start`` and ``stop`` for each receiver, or ``src`` and ``dst``.
         packed, device : Packed and torch.device, optional
             What determines the whole graph, alone or with the intervals that follow from it.
+        blocks : int, optional
+            Of intervals: equal blocks of receivers and of senders, which attend to their own block alone.
         """
         if max(num_src, num_dst or 0) >= 2**31:  # pairs of tokens are numbered in int64
             raise ValueError(f"a graph has fewer than 2**31 tokens, got {max(num_src, num_dst or 0)}")
@@ -85,11 +91,12 @@ class HeldEdges:
         elif device is not None and device.index is None and device.type != "cpu":
             device = torch.empty(0, device=device).device  # "cuda" is one of several
         vars(self).update(
-            num_src=check_count("num_src", num_src),
-            num_dst=num_src if num_dst is None else check_count("num_dst", num_dst),
+            num_src=num_src,
+            num_dst=num_src if num_dst is None else num_dst,
             self_attention=num_dst is None,
             packed=packed,
             device=device,
+            _blocks=blocks,
             _held_intervals=None if intervals is None else (own(intervals[0]), own(intervals[1])),
             _held_edges=None if edges is None else (own(edges[0]), own(edges[1])),
         )
@@ -97,7 +104,7 @@ class HeldEdges:
 
     @property
     def _key(self) -> tuple[Packed, torch.device] | None:
-        """By what graphs are equal and share what is known."""
+        """What makes graphs equal, and lets them share what is known."""
         return None if self.packed is None else (self.packed, self.device)
 
     def __setattr__(self, name: str, value: object = None) -> None:
@@ -138,7 +145,11 @@ class HeldEdges:
     @property
     def _intervals(self) -> tuple[Tensor, Tensor] | None:
         """The graph's own starts and stops."""
-        return self._held_intervals if self.packed is None or self._held_intervals else _spans(self)
+        return (
+            self._held_intervals
+            if self.packed is None or self._held_intervals
+            else _intervals_of_packed(self)
+        )
 
     @property
     def _edges(self) -> tuple[Tensor, Tensor]:
@@ -195,40 +206,42 @@ class HeldEdges:
         if first is held[0]:
             return self
         form = "intervals" if self.in_intervals else "edges"
-        graph = self._like(packed=self.packed, **{form: (first, second)})
-        graph._known.update(self._numbers())
+        graph = self._like(packed=self.packed, blocks=self._blocks, **{form: (first, second)})
+        graph._known.update(self._facts())
         return graph
 
     def __eq__(self, other: object) -> bool:
-        if self is other or not isinstance(other, HeldEdges):
+        if self is other or not isinstance(other, GraphForms):
             return self is other
         return self._key is not None and self._key == other._key
 
     def __hash__(self) -> int:
         return id(self) if self._key is None else hash(self._key)
 
-    def _numbers(self) -> Known:
+    def _facts(self) -> Known:
         """What is known of the graph itself, wherever it is."""
         return {name: x for name, x in self._known.items() if isinstance(x, int) and name != "prepared"}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what has been derived from it, which is made anew, unless edges in lists were prepared."""
+        """What is held; and what has been derived from it, if edges in lists were prepared."""
         known: Known = {}
         if "prepared" in self._known and not self.in_intervals:
             tensors = (Tensor, tuple)  # a choice is a tuple, too
             known = {
-                name: x for name, x in self._known.items() if isinstance(x, tensors) and "_choice" not in name
+                name: x
+                for name, x in self._known.items()
+                if isinstance(x, tensors) and "_read_table" not in name
             }
-            known |= self._numbers() | {"prepared": True}
+            known |= self._facts() | {"prepared": True}
         place = torch.empty(0, device=self.device)  # which loading may map to another
         held = self._held_intervals, self._held_edges
         return {"sides": (self.num_src, self.num_dst), "held": held, "known": known, "place": place,
-                "same": self.self_attention, "packed": self.packed}  # fmt: skip
+                "same": self.self_attention, "form": (self.packed, self._blocks)}  # fmt: skip
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         (num_src, num_dst), (intervals, lists) = state["sides"], state["held"]
-        one_set, device = state["same"], state["place"].device
-        self._hold(num_src, None if one_set else num_dst, intervals, lists, state["packed"], device)
+        one_set, device, (packed, blocks) = state["same"], state["place"].device, state["form"]
+        self._hold(num_src, None if one_set else num_dst, intervals, lists, packed, device, blocks)
         real = not torch.is_inference_mode_enabled()  # whose tensors would not serve training
         self._known.update({name: x for name, x in state["known"].items() if real or isinstance(x, int)})
 
@@ -241,13 +254,13 @@ class HeldEdges:
 
 def check_graph(graph: object, name: str = "graph") -> None:
     """Raise a ``TypeError`` unless it is a graph."""
-    if not isinstance(graph, HeldEdges):
+    if not isinstance(graph, GraphForms):
         hint = "; AttentionGraph.from_edge_index makes one of pairs" if isinstance(graph, Tensor) else ""
         raise TypeError(f"{name} must be an AttentionGraph, got {type(graph).__name__}{hint}")
 
 
 @per_graph
-def ascends(graph: HeldEdges) -> bool:
+def ascends(graph: GraphForms) -> bool:
     """Whether each receiver's senders are an interval, and each sender's receivers are one, too."""
     if graph.packed is not None:
         return True
@@ -256,13 +269,13 @@ def ascends(graph: HeldEdges) -> bool:
 
 
 @per_graph
-def _spans(graph: HeldEdges) -> tuple[Tensor, Tensor]:
+def _intervals_of_packed(graph: GraphForms) -> tuple[Tensor, Tensor]:
     assert graph.packed is not None  # only called on those
-    return graph.packed.spans(graph.device)
+    return graph.packed.intervals(graph.device)
 
 
 @per_graph
-def _edges_of_intervals(graph: HeldEdges) -> tuple[Tensor, Tensor]:
+def _edges_of_intervals(graph: GraphForms) -> tuple[Tensor, Tensor]:
     assert graph._intervals is not None  # only called on those
     start, stop = graph._intervals
     dst, position = rows_and_positions(stop - start)
@@ -271,7 +284,7 @@ def _edges_of_intervals(graph: HeldEdges) -> tuple[Tensor, Tensor]:
 
 
 @per_graph
-def _count(graph: HeldEdges) -> int:
+def _count(graph: GraphForms) -> int:
     if graph.packed is not None:
         return graph.packed.num_edges()
     assert graph._intervals is not None  # only called on those
@@ -288,7 +301,7 @@ def check_lists(names: str, one: Tensor, two: Tensor) -> None:
 
 
 def own(x: Tensor, copy: bool = False) -> Tensor:
-    """A tensor that nobody else edits, if it is a copy, and that a later pass may need for gradients."""
+    """Return a copy, which nobody else edits, or a tensor of inference mode as one that serves training."""
     if not (copy or x.is_inference()):
         return x
     with torch.inference_mode(False):
