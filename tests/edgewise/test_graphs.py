@@ -243,8 +243,8 @@ def test_what_is_cached_is_made_once():
     assert asked == [(3, 1), (4, 1), (3, 2), (3, 1)]
 
 
-def from_intervals(start, stop, n, same=False):
-    return AttentionGraph.from_intervals(long(start), long(stop), n, self_attention=same)
+def from_intervals(start, stop, n, same=False, blocks=None):
+    return AttentionGraph.from_intervals(long(start), long(stop), n, self_attention=same, blocks=blocks)
 
 
 @given(any_graphs)
@@ -303,6 +303,11 @@ test_bad_input = refusals(
     (lambda: from_intervals([2], [1], 3), "start must not exceed stop, got 2 > 1 at 0"),
     (lambda: from_intervals([0], [4], 3), "stop must lie in 0..3, got 4"),
     (lambda: from_intervals([0], [1], 3, True), "one interval per token, got 1 for num_src=3"),
+    (lambda: from_intervals([0, 1], [1, 2], 3, blocks=2), "size, got 2 for 3 senders and 2 receivers"),
+    (lambda: from_intervals([0], [1], 2, blocks=2), "one size, got 2 for 2 senders and 1 receivers"),
+    (lambda: from_intervals([0, 1], [1, 2], 2, blocks=0), "blocks must be at least 1, got 0"),
+    (lambda: from_intervals([0, 1], [2, 2], 2, blocks=2), "must lie in its receiver's block of senders"),
+    (lambda: from_intervals([0, 0], [1, 2], 2, blocks=2), "interval must lie in its receiver's block"),
 )
 
 

@@ -13,15 +13,18 @@ from hypothesis import strategies as st
 from torch.autograd import forward_ad
 
 from edgewise import AttentionGraph, bigbird, bipartite, causal, complete, propagate_attention, window
+from edgewise.graph_attention import GraphAttention
 from edgewise.graphs import per_graph, random_links
 from edgewise.propagation import ENGINES, attention_weights, choice, operation, plan_tiles, prepare
 from edgewise.propagation.fields import Fields
 from edgewise.propagation.tiles import tile_cuts
 from edgewise.propagation.tiles import tile_plan as planning
 from support import TRITON, any_graphs, dropout_mask, multigraphs, random_fields, refusals
+from support import assert_equal_as_stated as assert_equal
 from support import attention_formula as formula
 from support import check_propagation as check
 
+dense_call = importlib.import_module("edgewise.propagation.dense_call")
 sparse = importlib.import_module("edgewise.propagation.csr.pattern")
 triton_engine = importlib.import_module("edgewise.propagation.triton.triton_engine")
 engines = pytest.mark.parametrize("engine", [*ENGINES, TRITON])
@@ -107,6 +110,74 @@ def test_a_sender_in_two_tiles_gets_all_of_its_gradient():
     check(graph, "tiles", 1, 2)
 
 
+@st.composite
+def dense_graphs(draw):
+    """Sequences of one length: whole, causal, in windows; and intervals in blocks, some of them empty."""
+    count, n, m = (draw(st.integers(1, most)) for most in (3, 7, 7))
+    left, right = (draw(st.integers(-1, 7)) for _ in range(2))
+    ends = torch.tensor([sorted(draw(st.tuples(*[st.integers(0, n)] * 2))) for _ in range(count * m)])
+    start, stop = ends.T + n * torch.arange(count).repeat_interleave(m)
+    offsets = range(0, count * m + 1, m), range(0, count * n + 1, n)
+    graphs = [
+        complete([n] * count),
+        causal([n] * count),
+        window([n] * count, left + 1, right + 1),
+        bipartite([n] * count, [m] * count),
+        AttentionGraph.from_cu_seqlens(*offsets, causal=draw(st.booleans()), window=(left, right)),
+        AttentionGraph.from_intervals(start, stop, n * count, self_attention=False, blocks=count),
+    ]
+    return draw(st.sampled_from(graphs))
+
+
+options = st.tuples(st.sampled_from([None, 0.3]), st.sampled_from([1, 2]))
+values = st.sampled_from([math.nan, math.inf, -math.inf])
+
+
+@settings(max_examples=150)
+@given(dense_graphs(), options, st.sampled_from([[], [1], [2], [2, 3]]), st.integers(0, 999), values)
+def test_sequences_of_one_length_are_one_call_that_does_what_scatter_does(
+    graph, given, leading, place, value
+):
+    """Also to one number that is not finite, and with leading dimensions."""
+    assert dense_call.shortest_dense(graph, 2, 0.0)
+    (scale, heads), fields = given, random_fields(graph, 2, 3, torch.float64)
+    layer = GraphAttention(6, 2, num_kv_heads=heads, scale=scale, dtype=torch.float64)
+    tokens = [graph.num_dst, graph.num_src][: 2 - graph.self_attention]
+    states = [torch.randn(*leading, n, 6, dtype=torch.float64, requires_grad=True) for n in tokens]
+
+    def attend(engine):
+        grouped = (x[:, :heads] for x in fields[1:])
+        return propagate_attention(graph, fields[0], *grouped, scale=scale, engine=engine)
+
+    def run(engine):
+        layer.engine = engine
+        return layer(graph, *states)
+
+    for call, inputs in ((attend, fields), (run, states)):
+        assert_equal(call("auto"), call("scatter"), inputs)
+        with torch.no_grad():
+            numbers = inputs[place % len(inputs)].view(-1)
+            numbers[place % len(numbers)] = value
+        torch.testing.assert_close(call("auto"), call("scatter"), equal_nan=True)
+
+
+def test_dropout_draws_for_each_edge_up_to_a_number_of_weights(monkeypatch):
+    """Of more, those of dense sequences, PyTorch draws."""
+    graph = window([5] * 3, 2, 1)
+    fields = [x.detach() for x in random_fields(graph, 2, 3)]
+
+    def dropped(engine):
+        torch.manual_seed(0)
+        return propagate_attention(graph, *fields, engine=engine, dropout=0.4)
+
+    monkeypatch.setattr(dense_call, "DRAWN", 2 * graph.num_edges)
+    torch.testing.assert_close(dropped("auto"), dropped("scatter"))
+    monkeypatch.setattr(dense_call, "DRAWN", 2 * graph.num_edges - 1)
+    assert not torch.allclose(dropped("auto"), dropped("scatter"))
+    mean = sum(propagate_attention(graph, *fields, dropout=0.4) for _ in range(4000)) / 4000
+    torch.testing.assert_close(mean, propagate_attention(graph, *fields), atol=0.08, rtol=0.0)
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_biases_that_are_not_finite_do_what_they_do_to_a_dense_softmax(way, value):
     """Minus infinity hides an edge; at all in-edges of a receiver it leaves zeros and finite gradients."""
@@ -160,7 +231,7 @@ def test_half_precision_adds_up_many_messages_and_many_gradients(engine, dtype):
         torch.testing.assert_close(gradient, torch.full_like(v, m / n), atol=0.0, rtol=0.02)
 
 
-@engines
+@pytest.mark.parametrize("engine", ["auto", *ENGINES, TRITON])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_scores_and_biases_of_half_precision_are_not_rounded_and_do_not_overflow(engine, dtype):
     """As with ALiBi on long texts: large numbers, of which differences matter."""
@@ -173,6 +244,8 @@ def test_scores_and_biases_of_half_precision_are_not_rounded_and_do_not_overflow
         (1, None, bias, 0.0),
         (300, 0.126, bias, 0.3),
         (1, 1e4, bias, 0.0),
+        (1, 1e4, None, 0.0),
+        (1, 0.3, None, 0.0),
     ):
         given, kept = {"scale": scale, "edge_bias": edge_bias}, dropout_mask(graph, 1, dropout)
         torch.manual_seed(0)
