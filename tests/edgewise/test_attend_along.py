@@ -120,6 +120,15 @@ def test_weights_are_those_of_the_model_by_row(model):
         torch.testing.assert_close(weights[layer], on_edges, atol=1e-5, rtol=1e-5)
 
 
+def test_layers_without_a_number_are_counted_after_those_that_have_one():
+    model = made(hf.LlamaConfig(**GROUPED | {"num_hidden_layers": 3}))
+    for layer in model.model.layers[:2]:
+        layer.self_attn.layer_idx = None
+    with attend_along(model, GRAPH, need_weights=True) as weights:
+        packed(model)
+    assert [*weights] == [3, 4, 2]
+
+
 def test_a_step_with_a_cache_attends_to_what_the_function_says(model):
     """Without a choice of its own it is what the model does."""
     expected = model.generate(IDS[:, :9], max_new_tokens=6, do_sample=False)

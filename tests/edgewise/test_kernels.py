@@ -70,6 +70,8 @@ def test_packed_sequences_reach_their_kernel_in_its_meaning(graph, monkeypatch):
     [
         (complete([3, 9]), 16, torch.bfloat16, True),
         (bipartite([3, 9], [4, 4]), 16, torch.float16, True),
+        (bipartite([4, 4], [3, 9]), 16, torch.float16, True),
+        (bipartite([4, 4], [3, 3]), 16, torch.float16, False),
         (window([9, 9], 2, 0), 16, torch.bfloat16, True),
         (causal([9, 9]), 16, torch.bfloat16, False),
         (complete([3, 9]).restrict(torch.arange(12) > 0), 16, torch.bfloat16, False),

@@ -4,6 +4,7 @@ import importlib
 import math
 import pickle
 from functools import partial
+from unittest import mock
 
 import pytest
 import torch
@@ -26,6 +27,7 @@ from support import check_propagation as check
 
 dense_call = importlib.import_module("edgewise.propagation.dense_call")
 sparse = importlib.import_module("edgewise.propagation.csr.pattern")
+tiles_engine = importlib.import_module("edgewise.propagation.tiles.tiles_engine")
 triton_engine = importlib.import_module("edgewise.propagation.triton.triton_engine")
 engines = pytest.mark.parametrize("engine", [*ENGINES, TRITON])
 PIECES = pytest.param("triton in pieces", marks=pytest.mark.triton)
@@ -101,13 +103,16 @@ def test_second_derivatives_are_right_or_refused_with_a_sentence(engine, graph):
             torch.autograd.grad(output, fields[0], create_graph=True)[0].square().sum().backward()
 
 
-def test_a_sender_in_two_tiles_gets_all_of_its_gradient():
-    """Senders and receivers have the same slots here, but not the same padding."""
+def test_a_sender_in_two_tiles_gets_all_of_its_gradient(monkeypatch):
+    """Senders and receivers have the same slots first, but not the same padding; then slots are few."""
     runs = [(17 * j, 17 * j + 17) for j in range(14) for _ in range(16)]
     runs += [(238 + i, 240 + i) for i in range(31)] + [(270, 287)] * 15 + [(287, 295)] * 25
     start, stop = torch.tensor(runs).T
     graph = AttentionGraph.from_intervals(start, stop, len(runs), self_attention=False)
     check(graph, "tiles", 1, 2)
+    monkeypatch.setattr(planning, "DENSE", 0)
+    token = torch.arange(128)
+    check(AttentionGraph(torch.cat([token * 0, token + 1]), token.repeat(2), 140), "tiles", 1, 2)
 
 
 @st.composite
@@ -182,7 +187,7 @@ def test_dropout_draws_for_each_edge_up_to_a_number_of_weights(monkeypatch):
 def test_biases_that_are_not_finite_do_what_they_do_to_a_dense_softmax(way, value):
     """Minus infinity hides an edge; at all in-edges of a receiver it leaves zeros and finite gradients."""
     lists = AttentionGraph(complete([4, 3]).src, complete([4, 3]).dst, 7)
-    for graph in (complete([4, 3]), causal([5]), lists):
+    for graph in (complete([20, 3]), causal([5]), lists):  # from 16 senders a kernel loses infinities
         fields = random_fields(graph, 1, 2)
         for edges in (graph.dst == 1, (graph.dst == 2) & (graph.src < 2)):
             bias = torch.zeros(graph.num_edges, 1).masked_fill(edges[:, None], value)
@@ -191,6 +196,11 @@ def test_biases_that_are_not_finite_do_what_they_do_to_a_dense_softmax(way, valu
             torch.testing.assert_close(found, expected, equal_nan=True)
             gradients = (torch.autograd.grad(x.sum(), fields) for x in (found, expected))
             torch.testing.assert_close(*gradients, equal_nan=True)
+            halves = [x.detach().bfloat16() for x in fields]
+            rounded, _ = formula(graph, *(x.float() for x in halves), edge_bias=bias)
+            for shown in (bias, bias.bfloat16()):
+                found = propagate_attention(graph, *halves, engine=way, edge_bias=shown).float()
+                torch.testing.assert_close(found, rounded, atol=0.02, rtol=0.02, equal_nan=True)
             if way == "tiles" and value == -math.inf:  # nothing is computed anew by another engine
                 alone = ENGINES[way](graph, Fields(*fields, bias, torch.ones(graph.num_edges, 1)))
                 torch.testing.assert_close(alone, expected)
@@ -256,6 +266,19 @@ def test_scores_and_biases_of_half_precision_are_not_rounded_and_do_not_overflow
         torch.testing.assert_close(found.double(), expected, atol=0.02, rtol=0.02)
 
 
+def test_kernels_of_tiles_are_given_queries_of_the_type_of_biases(monkeypatch):
+    """Which are more precise than half precision, or are not."""
+    kernel = mock.Mock(wraps=tiles_engine.scaled_dot_product_attention)
+    monkeypatch.setattr(tiles_engine, "scaled_dot_product_attention", kernel)
+    graph = causal([3, 4])
+    fields = [x.detach().bfloat16() for x in random_fields(graph, 1, 2)]
+    for dtype in (torch.float32, torch.bfloat16):
+        bias = torch.zeros(graph.num_edges, 1, dtype=dtype)
+        assert propagate_attention(graph, *fields, edge_bias=bias, engine="tiles").dtype == torch.bfloat16
+        q, mask = kernel.call_args.args[0], kernel.call_args.kwargs["attn_mask"]
+        assert q.dtype == mask.dtype == dtype
+
+
 @engines
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_activations_can_be_computed_again(engine, reentrant):
@@ -311,6 +334,7 @@ class TestPlan:
     def test_causal_sentences_need_no_mask_even_when_padded(self):
         plan = plan_tiles(causal([5, 6, 7]))
         assert [(b.mask, b.is_causal) for b in plan.layout.buckets] == [(None, True)] * plan.calls
+        assert not any(b.is_causal for b in plan_tiles(window([5, 6, 7], 4, 0)).layout.buckets)
 
     def test_a_window_is_cut_into_few_tiles_that_waste_at_most_half_their_scores(self):
         plan = plan_tiles(window(4096, 32, 32))
