@@ -182,6 +182,8 @@ def test_dropout_draws_for_each_edge_up_to_a_number_of_weights(monkeypatch):
     draws = torch.stack([propagate_attention(graph, *fields, dropout=0.4) for _ in range(4000)])
     assert not torch.allclose(draws[0], draws[1])
     torch.testing.assert_close(draws.mean(0), propagate_attention(graph, *fields), atol=0.08, rtol=0.0)
+    fields[1][-1] = torch.nan
+    assert dropped("auto").isnan().equal(dropped("scatter").isnan())
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])

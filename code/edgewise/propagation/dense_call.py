@@ -120,7 +120,7 @@ def attend_densely(
         )
     if form.empty is not None:
         output = output.masked_fill(form.empty, 0.0)
-    if not dropout and not all_finite(q, k.select(1, 0) if form.mask is None else k, output):
+    if not all_finite(q, k.select(1, 0) if form.mask is None else k, output):
         return None
     return once_differentiable(output.transpose(1, 2))
 

@@ -77,7 +77,8 @@ def propagate_attention(
         [c, h, d]; given if ``edge_attr`` is.
     dropout : float
         Probability in [0, 1) of dropping a weight; those kept are scaled up. The draws depend on PyTorch's
-        seed, not on the engine.
+        seed, not on the engine; but ``auto`` and ``tiles`` let PyTorch draw for sequences of one length with
+        more than 2**24 weights.
 
     Returns
     -------
