@@ -16,6 +16,7 @@ from edgewise import GraphAttention, choice, prepare
 from edgewise import graphs as makers
 from edgewise.graphs import AttentionGraph, batch, bipartite, causal, complete, dgl_import, window
 from edgewise.graphs.dgl_import import dgl_available
+from edgewise.graphs.ordering import stable_order
 from edgewise.graphs.per_graph import per_graph
 from edgewise.propagation import ENGINES, plan_tiles
 from support import any_graphs, edges, multigraphs, refusals, sizes
@@ -232,6 +233,12 @@ def test_edges_of_one_pair_are_found_among_many_tokens():
     src, dst = long([10, 0]), long([0, 1])
     assert not AttentionGraph(src, dst, 3000, 10).has_multi_edges
     assert AttentionGraph(src[[0, 1, 0]], dst[[0, 1, 0]], 3000, 10).has_multi_edges
+
+
+@pytest.mark.parametrize("below", [1, 2**16, 2**16 + 1])
+def test_equal_numbers_keep_their_order_however_large(below):
+    numbers = long([below - 1, 0, below // 2, below - 1])
+    assert stable_order(numbers, below).equal(numbers.argsort(stable=True))
 
 
 def test_what_is_cached_is_made_once():
