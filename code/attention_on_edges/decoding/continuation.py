@@ -82,7 +82,9 @@ class Continuation:
             room += added
         first = torch.arange(len(ids), device=ids.device) * room
         stop = first + self.length
-        return AttentionGraph.from_intervals(first, stop, len(ids) * room, self_attention=False)
+        return AttentionGraph.from_intervals(
+            first, stop, len(ids) * room, self_attention=False, blocks=len(ids)
+        )
 
 
 class AdaptiveContinuation(Continuation):

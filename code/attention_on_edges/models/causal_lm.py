@@ -275,8 +275,9 @@ class KeyValueCache:
         positions = self.lengths.repeat_interleave(counts) + number
         first = torch.arange(len(counts), device=before.device).repeat_interleave(counts) * self.room
         self._slots = first + positions
+        rows = len(counts) if len(counts.unique()) == 1 else None  # of one length
         self._graph = AttentionGraph.from_intervals(
-            first, self._slots + 1, len(counts) * self.room, self_attention=False
+            first, self._slots + 1, len(counts) * self.room, self_attention=False, blocks=rows
         )
         self._grown = self.lengths + counts
         return PackedTexts(ids, self._graph, positions)
