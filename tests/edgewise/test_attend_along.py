@@ -143,6 +143,31 @@ def test_a_step_with_a_cache_attends_to_what_the_function_says(model):
     torch.testing.assert_close(more, model(IDS[:, :12], use_cache=False).logits[:, 9:], atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("options", [{}, {"num_beams": 3}, {"use_cache": False}], ids=str)
+def test_prompts_that_are_padded_on_the_left_go_on_as_the_model_does(options, model):
+    """With caches that grow, that slide, and without; on intervals and on lists of edges."""
+    ids, padding = IDS[:, :9].repeat(3, 1), torch.tensor([[4], [0], [2]])
+    given = {"attention_mask": (torch.arange(9) >= padding).long(), "max_new_tokens": 8, **options}
+    expected = model.generate(ids, do_sample=False, pad_token_id=0, eos_token_id=None, **given)
+
+    def lists(layer, n, m):
+        return AttentionGraph.from_mask(causal_step(layer, n, m).to_mask(), self_attention=n == m)
+
+    def causal_step(layer, n, m):
+        return AttentionGraph.from_cu_seqlens([0, n], None if n == m else [0, m], causal=True)
+
+    for graph in (causal_step, lists):
+        with attend_along(model, graph):
+            found = model.generate(ids, do_sample=False, pad_token_id=0, eos_token_id=None, **given)
+        assert torch.equal(found, expected)
+    for options in ({"need_weights": True}, {"edge_bias": torch.zeros(45, 4).double()}):
+        with (
+            pytest.raises(InputError, match="without padding|window of 5"),
+            attend_along(model, causal(9), **options),
+        ):
+            model(ids, attention_mask=given["attention_mask"], use_cache=False)
+
+
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_recomputed_activations_are_those_of_the_with_or_refused(reentrant, doubled):
     model, upstream = made(CONFIGS["Llama"]()), torch.randn(1, sum(LENGTHS), 40)
@@ -392,7 +417,9 @@ def test_what_would_be_lost_is_refused_by_name(reason):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (lambda m: {"attention_mask": (IDS > 9).long()}, "attention_mask marks padding"),
+        (lambda m: {"attention_mask": (PLACES < 5).long()}, "must pad rows on the left alone"),
+        (lambda m: {"attention_mask": torch.zeros_like(IDS)}, "a row that is padding alone"),
+        (lambda m: {"output_attentions": True}, "need_weights=True"),
         (lambda m: {"attention_mask": torch.zeros(1, 1, 21, 21)}, "LlamaAttention has attention_mask"),
         (lambda m: {"cu_seq_lens_q": torch.tensor([0, 21])}, "LlamaAttention has cu_seq_lens_q"),
         (lambda m: {"use_cache": True, "past_key_values": hf.StaticCache(m.config, 40)}, "holds 40 keys"),

@@ -45,9 +45,9 @@ def attend_along(
 
     The graph says who attends to whom, in place of causality and padding; of its edges, a sliding window of
     the model still leaves out what it always does. Positions remain the model's: packed texts need
-    ``position_ids``. Layers that sound or pixels pass before the first attention
-    are left as they are. The rows of a batch share the graph. Calls of other threads and tasks are not
-    concerned.
+    ``position_ids``. Layers that sound or pixels pass before the first attention are left as they are. The
+    rows of a batch share the graph; where ``attention_mask`` pads a row on the left, its first tokens have no
+    edges. Calls of other threads and tasks are not concerned.
 
     With a cache, receivers are the new tokens, and senders all tokens in it, the new ones last; a sliding
     layer's cache forgets the oldest, so count from the end. A function makes the graph of each step: ``lambda
@@ -78,8 +78,9 @@ def attend_along(
     Raises
     ------
     InputError
-        If the model has what would be lost: a soft cap on scores, learned sinks, a bias by position, padding,
-        a cache with room to spare; or layers that mix tokens without asking the interface; or if a layer
+        If the model has what would be lost: a soft cap on scores, learned sinks, a bias by position, padding
+        elsewhere than on the left, or beside biases or weights, a cache with room to spare; or layers that
+        mix tokens without asking the interface; or if a layer
         is called again in ``backward`` elsewhere.
     """
     if not isinstance(graph, AttentionGraph) and not callable(graph):
@@ -120,6 +121,8 @@ class _Along:
         self.next = 1 + max((number for number in numbers if number is not None), default=-1)
         self.cut: tuple[AttentionGraph, int, AttentionGraph] | None = None  # the last one by a window
         self.mask_window: int | None = None  # the window or chunk of the model's masks
+        self.padding: tuple[Tensor, int] | None = None  # columns of it in each row of this pass, and all
+        self.rows: tuple[AttentionGraph, AttentionGraph] | None = None  # the last graph of padded rows
 
     def _number(self, module: nn.Module) -> int:
         """A layer's own number, else the next after all that there are, as layers are called."""
@@ -145,31 +148,42 @@ class _Along:
             self.cut = graph, window, graph & near.to(graph.device)
         return self.cut[2]
 
+    def _in_rows(self, graph: AttentionGraph) -> AttentionGraph:
+        """A graph for each row, without edges of its padding; a cache may have forgotten columns."""
+        assert self.padding is not None  # only called then
+        if self.rows is None or self.rows[0] != graph:
+            padding, columns = self.padding
+            self.rows = graph, in_rows(graph, (padding - (columns - graph.num_src)).clamp(min=0))
+        return self.rows[1]
+
     def attend(
-        self,
-        module: nn.Module,
-        window: int | None,
-        rows: int,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        **options: Any,
+        self, module: nn.Module, window: int | None, query: Tensor, key: Tensor, value: Tensor, **options: Any
     ) -> Tensor:
-        """Queries [n, rows * h, d] to what they receive."""
+        """Queries [rows, h, n, d] to what they receive, [rows, n, h, d_v]."""
         if self.arguments is None:
             raise InputError(f"{type(module).__name__} is called after the end of its `with attend_along`")
         graph, edge_bias, engine = self.arguments
-        layer = self._number(module)
-        taken = graph if isinstance(graph, AttentionGraph) else graph(layer, len(q), len(k))
+        layer, rows, sides = self._number(module), len(query), (query.shape[2], key.shape[2])
+        taken = graph if isinstance(graph, AttentionGraph) else graph(layer, *sides)
         bias = edge_bias(layer) if callable(edge_bias) else edge_bias
-        if (taken.num_dst, taken.num_src) != (len(q), len(k)):
+        if (taken.num_dst, taken.num_src) != sides:
             raise InputError(
-                f"the graph has {taken.num_dst} receivers and {taken.num_src} senders, "
-                f"the row {len(q)} and {len(k)}"
+                f"the graph has {taken.num_dst} receivers and {taken.num_src} senders, the row {sides[0]} "
+                f"and {sides[1]}; for a cache that grows, give a function of layer, receivers and senders"
             )
         near = taken if window is None else self._cut_by_window(taken, window)
         if bias is not None and near.num_edges < taken.num_edges:
             raise InputError(f"edge_bias is of edges that the model's window of {window} leaves out")
+        if self.padding is not None:
+            if bias is not None or self.need_weights:
+                raise InputError(
+                    "edge_bias and need_weights are for rows without padding: give the rows one by one"
+                )
+            # Under autocast, rotated queries and keys are float32.
+            q, k, v = (x.to(value.dtype).transpose(1, 2).flatten(0, 1) for x in (query, key, value))
+            whole = self._in_rows(near)
+            return propagate_attention(whole, q, k, v, engine=engine, **options).unflatten(0, (rows, -1))
+        q, k, v = (x.to(value.dtype).permute(2, 0, 1, 3).flatten(1, 2) for x in (query, key, value))
         if bias is not None:
             shape = [taken.num_edges, q.shape[1] // rows]
             if list(bias.shape) != shape:
@@ -184,7 +198,28 @@ class _Along:
                 weights = attention_weights(taken, q, k, scale=options["scale"], edge_bias=hidden)
             self.weights[layer] = weights.unflatten(1, (rows, -1)).movedim(1, 0)
         whole = near if bias is None else taken
-        return propagate_attention(whole, q, k, v, edge_bias=bias, engine=engine, **options)
+        output = propagate_attention(whole, q, k, v, edge_bias=bias, engine=engine, **options)
+        return output.unflatten(1, (rows, -1)).transpose(0, 1)
+
+
+def in_rows(graph: AttentionGraph, first: Tensor) -> AttentionGraph:
+    """Return a graph for each row, side by side, of which columns before ``first`` [rows] have no edges.
+
+    Receivers are the last tokens of a row, all of them in self-attention.
+    """
+    rows, (num_src, num_dst) = len(first), (graph.num_src, graph.num_dst)
+    first, row = first.to(graph.device)[:, None], torch.arange(rows, device=graph.device)[:, None]
+    column = torch.arange(num_src - num_dst, num_src, device=graph.device)  # of each receiver
+    sides = rows * num_src, None if graph.self_attention else rows * num_dst
+    if graph._intervals is not None:
+        start, stop = graph._intervals
+        start = torch.maximum(start, first)
+        stop = torch.where(column >= first, torch.maximum(start, stop), start)
+        both = (start + row * num_src).flatten(), (stop + row * num_src).flatten()
+        return AttentionGraph._of(*sides, both, blocks=rows)
+    src, dst = graph._edges
+    real = (src >= first) & (column[dst] >= first)
+    return AttentionGraph._of(*sides, edges=((src + row * num_src)[real], (dst + row * num_dst)[real]))
 
 
 def _here() -> tuple[object, ...]:
@@ -371,6 +406,9 @@ def _along_graph(
         if kind == "chunked_attention" and key.shape[2] > along.mask_window:
             raise InputError(f"{type(module).__name__} attends in chunks, which a graph would lose")
         sliding_window = along.mask_window if kind == "sliding_attention" else None
+    outputs: Any = sys.modules.get("transformers.utils.output_capturing")
+    if outputs is not None and "attentions" in (outputs._active_collector.get() or ()):
+        raise InputError("output_attentions would lose the weights: ask attend_along for need_weights=True")
     for name, given in {"attention_mask": attention_mask, **others}.items():
         if given is not None and given is not False and name not in HARMLESS:
             raise InputError(f"{type(module).__name__} has {name}, which attention along a graph would lose")
@@ -379,10 +417,21 @@ def _along_graph(
             f"{type(module).__name__} has a sliding_window to both sides: set it to None in each module, "
             "and give graphs by layer that have it"
         )
-    # Under autocast, rotated queries and keys are float32.
-    q, k, v = (x.to(value.dtype).permute(2, 0, 1, 3).flatten(1, 2) for x in (query, key, value))
-    output = along.attend(module, sliding_window, len(query), q, k, v, scale=scaling, dropout=dropout)
-    return output.unflatten(1, query.shape[:2]).transpose(0, 1), None
+    return along.attend(module, sliding_window, query, key, value, scale=scaling, dropout=dropout), None
+
+
+def _padding(mask: Tensor) -> Tensor:
+    """How many columns of each row [rows, columns] are padding; int64 [rows]."""
+    real = mask.long()
+    if (
+        mask.dim() != 2
+        or not torch.equal(real.cummax(1).values, real)
+        or bool((real.clamp(0, 1) != real).any())
+    ):
+        raise InputError("attention_mask must pad rows on the left alone, 0 before 1, as generate() needs it")
+    if not bool(mask.any(1).all()):
+        raise InputError("attention_mask has a row that is padding alone")
+    return real.argmax(1)
 
 
 def _mask(original: Callable[..., Any], *, config: Any, **arguments: Any) -> Any:
@@ -392,10 +441,9 @@ def _mask(original: Callable[..., Any], *, config: Any, **arguments: Any) -> Any
         return original(config=config, **arguments)
     along.called, along.mask_window = True, arguments.get("local_size") or along.mask_window
     mask, tokens = arguments.get("attention_mask"), int(arguments.get("q_offset", 0)) + arguments["q_length"]
+    along.padding, along.rows = None, None
     if mask is not None and not bool(mask.all()):
-        raise InputError(
-            "attention_mask marks padding, which a graph leaves out: pack the tokens, or cut edges"
-        )
+        along.padding = _padding(mask), mask.shape[1]
     if tokens != arguments.get("kv_offset", 0) + arguments["kv_length"]:
         raise InputError(
             f"the cache holds {arguments['kv_length']} keys for {tokens} tokens: use one that grows"
