@@ -120,11 +120,11 @@ def check_probability(name: str, value: float) -> float:
 
 def check_real(name: str, value: float) -> float:
     """Return ``value``, which must be a finite number."""
-    if not isinstance(value, (float, Real)):  # to type checkers a float is no Real
+    if isinstance(value, bool) or not isinstance(value, (float, Real)):  # to type checkers no Real
         raise TypeError(f"{name} must be a number, got {value!r}")
     if not -math.inf < value < math.inf:
         raise ValueError(f"{name} must be a finite number, got {value!r}")
-    return value
+    return float(value)
 
 
 def check_choice(name: str, value: object, allowed: Iterable[str]) -> None:

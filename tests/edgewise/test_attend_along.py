@@ -162,10 +162,22 @@ def test_prompts_that_are_padded_on_the_left_go_on_as_the_model_does(options, mo
         assert torch.equal(found, expected)
     for options in ({"need_weights": True}, {"edge_bias": torch.zeros(45, 4).double()}):
         with (
-            pytest.raises(InputError, match="without padding|window of 5"),
+            pytest.raises(InputError, match=r"without padding|window of 5"),
             attend_along(model, causal(9), **options),
         ):
             model(ids, attention_mask=given["attention_mask"], use_cache=False)
+
+
+def test_a_models_window_leaves_two_edges_of_one_pair_two(doubled):
+    narrow = made(hf.MistralConfig(**GROUPED, sliding_window=5))
+    wide = made(hf.MistralConfig(**GROUPED, sliding_window=None))
+    wide.load_state_dict(narrow.state_dict())
+    src, dst = (torch.cat([ends, ends[:9]]) for ends in window(21, 3, 0).edge_index)
+    with attend_along(wide, AttentionGraph(src, dst, 21)):
+        expected = packed(wide)
+    far = (torch.cat([ends, ends.new_tensor([end])]) for ends, end in ((src, 0), (dst, 20)))
+    with attend_along(narrow, AttentionGraph(*far, 21)):
+        torch.testing.assert_close(packed(narrow), expected)
 
 
 @pytest.mark.parametrize("reentrant", [False, True])

@@ -46,6 +46,24 @@ def test_constructors_are_their_pairs_ordered_by_source(n, m, left, right):
     assert sides(bipartite(n, m)) == (n, m, False)
 
 
+def test_counts_are_integers_of_the_graphs_own():
+    offsets, none = torch.tensor([0, 3, 7]), torch.empty(0, dtype=torch.int64)
+    ends = torch.tensor([5, 5])
+    graphs = [
+        AttentionGraph(none, none, np.int32(5), np.int32(6)),
+        AttentionGraph.from_intervals(none, none, np.int32(5), self_attention=False),
+        AttentionGraph.from_edge_index(ends.new_empty(2, 0), ends[0]),
+        AttentionGraph.from_cu_seqlens(offsets, num_tokens=offsets[-1]),
+    ]
+    assert {type(n) for graph in graphs for n in (graph.num_src, graph.num_dst)} == {int}
+
+
+def test_graphs_are_made_where_their_tensors_are_whatever_the_default_device():
+    with torch.device("meta"):
+        links, near = makers.random_links(5, 2), makers.nearest(torch.eye(4, device="cpu"), 1)
+    assert (links.num_edges, near.num_edges) == (10, 4)
+
+
 @given(sizes)
 def test_several_sizes_are_a_batch(lengths):
     for make in (complete, causal, lambda n: window(n, 1, 2)):

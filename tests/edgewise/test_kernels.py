@@ -85,7 +85,7 @@ def test_auto_takes_the_kernel_for_packed_sequences_where_that_was_measured_to_p
 ):
     """On a GPU of its kind; queries are pretended to be on one."""
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
-    monkeypatch.setattr(engine_choice, "_windows", lambda: True)
+    monkeypatch.setattr(engine_choice, "options", lambda: {"window_size", "scale"})
     with FakeTensorMode():
         q, v = (torch.empty(graph.num_dst, 2, d, device="cuda", dtype=dtype) for d in (width, width + 8))
     fields = Fields(q, q, q)

@@ -142,7 +142,7 @@ def signatures() -> dict[str, str]:
 def translate(
     model: Transformer, data: TextDataset, texts: Sequence[str], search: Search = GREEDY
 ) -> list[str]:
-    """Translate texts, without the guard against loops and without copying names."""
+    """Translate texts, without the guard against loops."""
     found = Translator(model, data.splitter, search)(texts, search.beam, max_repeats=None)
     return [translation.text for translation in found]
 

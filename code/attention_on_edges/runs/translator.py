@@ -27,10 +27,7 @@ BATCH = 100
 
 @dataclass(frozen=True)
 class Translation:
-    """A translation, and the pieces and the hypothesis that the model found.
-
-    In ``text``, names and numbers are copied from the source, if the translator was to do so.
-    """
+    """A translation, and the pieces and the hypothesis that the model found."""
 
     text: str
     pieces: list[str]

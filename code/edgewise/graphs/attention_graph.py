@@ -95,7 +95,8 @@ class AttentionGraph(EdgeSet):
             ``0 <= start <= stop <= num_src`` does not hold for every receiver, or self-attention does not
             have one interval per token, or blocks are not of one size, or an interval leaves its block.
         """
-        check_ids("start", start, check_count("num_src", num_src) + 1)
+        num_src = check_count("num_src", num_src)
+        check_ids("start", start, num_src + 1)
         check_ids("stop", stop, num_src + 1)
         check_lists("start and stop", start, stop)
         if start.is_cuda:
@@ -180,9 +181,8 @@ class AttentionGraph(EdgeSet):
         """
         left, right = (None if x < 0 else x for x in check_each("window", window, 2, "side", -1))
         right = 0 if check_bool("causal", causal) else right
-        tokens = num_tokens if isinstance(num_tokens, tuple) else (num_tokens, num_tokens)
-        for count in tokens if num_tokens is not None else ():
-            check_count("num_tokens", count)
+        told = num_tokens if isinstance(num_tokens, tuple) else (num_tokens, num_tokens)
+        tokens = [x if x is None else check_count("num_tokens", x) for x in told]
         if len(tokens) != 2 or (cu_k is None and tokens[0] != tokens[1]):
             raise ValueError(f"num_tokens must be a count, of queries and keys two; got {num_tokens}")
         sizes = packed_lengths.lengths_of_offsets("cu_q", cu_q, tokens[0])
@@ -261,7 +261,8 @@ class AttentionGraph(EdgeSet):
         if edge_index.dim() != 2 or len(edge_index) != 2:
             raise ValueError(f"edge_index must be [2, E], got {list(edge_index.shape)}")
         if num_dst is None:
-            check_ids("edge_index", edge_index, check_count("num_nodes", num_src))
+            num_src = check_count("num_nodes", num_src)
+            check_ids("edge_index", edge_index, num_src)
             src, dst = own(edge_index, copy=True)
             return cls._of(num_src, None, edges=(src, dst))
         src, dst = edge_index

@@ -149,7 +149,7 @@ def from_runs(receiver: Tensor, start: Tensor, stop: Tensor, num_tokens: int) ->
     """
     runs = {"receiver": receiver, "start": start, "stop": stop}
     for name, x in runs.items():
-        check_ids(name, x[:0], num_tokens)
+        check_ids(name, x.new_empty(0) if isinstance(x, Tensor) else x, num_tokens)
         if x.shape != receiver.shape or x.dim() != 1:
             raise ValueError(f"{name} must be a list, as long as the others, got {list(x.shape)}")
     for name, x in runs.items():

@@ -32,7 +32,10 @@ class EdgeSet(GraphForms):
         if self._intervals is not None:
             start, stop = self._intervals
             return self._like(intervals=(start, torch.where(active, stop, start)))
-        keep = active[self._dst]
+        return self._kept(active[self._dst])
+
+    def _kept(self, keep: Tensor) -> Self:
+        """Those edges for which bool [E] is true, in their order."""
         return self._like(edges=(self._src[keep], self._dst[keep]))
 
     def reorder(self, order: Tensor | None = None) -> tuple[Self, Tensor]:
@@ -177,8 +180,7 @@ class EdgeSet(GraphForms):
         loops = self._loops("without_self_loops")
         if self._intervals:
             return self - loops
-        keep = self._src != self._dst
-        return self._like(edges=(self._src[keep], self._dst[keep]))
+        return self._kept(self._src != self._dst)
 
     def _loops(self, name: str) -> Self:
         self._check_same_tokens(name)

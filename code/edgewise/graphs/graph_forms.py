@@ -40,8 +40,10 @@ class GraphForms:
     _known: Known
 
     def __init__(self, src: Tensor, dst: Tensor, num_src: int, num_dst: int | None = None):
-        check_ids("src", src, check_count("num_src", num_src))
-        check_ids("dst", dst, num_src if num_dst is None else check_count("num_dst", num_dst))
+        num_src = check_count("num_src", num_src)
+        num_dst = None if num_dst is None else check_count("num_dst", num_dst)
+        check_ids("src", src, num_src)
+        check_ids("dst", dst, num_src if num_dst is None else num_dst)
         check_lists("src and dst", src, dst)
         self._hold(num_src, num_dst, edges=(own(src, copy=True), own(dst, copy=True)))
 

@@ -34,6 +34,7 @@ Known = dict[str, Any]
 _shared: OrderedDict[Hashable, Known] = OrderedDict()
 _sizes: dict[Hashable, int] = {}
 _lock = threading.Lock()
+_names: dict[str, str] = {}
 
 
 def shared(key: Hashable) -> Known:
@@ -62,6 +63,8 @@ def per_graph(find: Callable[..., Value]) -> Callable[..., Value]:
 
     Compiled programs use what is known, they find nothing. What was found in inference mode serves training.
     """
+    if _names.setdefault(find.__name__, find.__module__) != find.__module__:
+        raise ValueError(f"{find.__name__} of {_names[find.__name__]} is kept under that name already")
 
     @functools.wraps(find)
     def ask(graph: Any, *numbers: int) -> Value:

@@ -74,8 +74,9 @@ def _link(points: Tensor, sizes: Sizes | None, find: Callable[[Tensor], Tensor])
         raise ValueError(f"sizes must sum to the {len(points)} points, got {sum(counts)}")
     clouds = points.detach().cpu().double().split(counts)
     firsts = accumulate(counts, initial=0)
-    none = torch.empty(2, 0, dtype=torch.int64)
-    found = (first + find(x) if len(x) else none for first, x in zip(firsts, clouds, strict=False))
+    with torch.device("cpu"):
+        none = torch.empty(2, 0, dtype=torch.int64)
+        found = [first + find(x) if len(x) else none for first, x in zip(firsts, clouds, strict=False)]
     src, dst = torch.cat([none, *found], 1)
     return from_pairs(src, dst, len(points)).without_self_loops().to(points.device)
 

@@ -72,17 +72,17 @@ def random_links(
     if not excluded.self_attention or excluded.num_src != n:
         raise ValueError(f"besides must be a graph over the same {n} tokens, got {excluded}")
     most = torch.minimum(most, stop - start)
-    stop = torch.arange(1, n + 1) if check_bool("causal", causal) else stop
+    stop = torch.arange(1, n + 1, device="cpu") if check_bool("causal", causal) else stop
     excluded = excluded & AttentionGraph._of(n, None, (start, stop))
     order = (excluded._dst * n + excluded._src).sort().values  # by receiver, then by sender
     receiver, sender = order // max(n, 1), order % max(n, 1)
     degree = torch.bincount(receiver, minlength=n)
-    generator = torch.Generator().manual_seed(check_count("seed", seed))
+    generator = torch.Generator("cpu").manual_seed(check_count("seed", seed))
     dst, rank = _draw(stop - start - degree, most, generator)
     first = degree.cumsum(0) - degree
-    strangers_before = sender - start[receiver] - (torch.arange(len(order)) - first[receiver])
+    strangers_before = sender - start[receiver] - (torch.arange(len(order), device="cpu") - first[receiver])
     passed = torch.searchsorted(receiver * (n + 1) + strangers_before, dst * (n + 1) + rank, right=True)
-    return from_pairs(start[dst] + rank + passed - first[dst], dst, n).to(device_of(sizes) or "cpu")
+    return from_pairs(start[dst] + rank + passed - first[dst], dst, n).to(device_of(sizes))
 
 
 def _draw(population: Tensor, count: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -91,10 +91,11 @@ def _draw(population: Tensor, count: Tensor, generator: torch.Generator) -> tupl
     Floyd's algorithm (Bentley and Floyd 1987), all rows at once. Returns equally many rows and numbers; all
     numbers of a population of as many or fewer.
     """
-    chosen = torch.full((len(population), max(count.tolist(), default=0)), -1)
+    chosen = torch.full((len(population), max(count.tolist(), default=0)), -1, device="cpu")
     for i in range(chosen.shape[1]):
         last = population - count + i
-        number = (torch.rand(len(population), generator=generator, dtype=torch.float64) * (last + 1)).long()
+        share = torch.rand(len(population), generator=generator, dtype=torch.float64, device="cpu")
+        number = (share * (last + 1)).long()
         number = torch.minimum(number, last)  # the product may round up
         taken = (chosen == number[:, None]).any(1)
         chosen[:, i] = torch.where((last < 0) | (i >= count), -1, torch.where(taken, last, number))

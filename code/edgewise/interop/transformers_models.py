@@ -145,7 +145,12 @@ class _Along:
         if self.cut is None or self.cut[:2] != (graph, window):
             senders = None if graph.self_attention else [0, graph.num_src]
             near = AttentionGraph.from_cu_seqlens([0, graph.num_dst], senders, window=(window - 1, -1))
-            self.cut = graph, window, graph & near.to(graph.device)
+            near = near.to(graph.device)
+            self.cut = (
+                graph,
+                window,
+                graph & near if graph.in_intervals else graph._kept(graph._find_in(near)),
+            )
         return self.cut[2]
 
     def _in_rows(self, graph: AttentionGraph) -> AttentionGraph:

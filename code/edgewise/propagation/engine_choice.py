@@ -13,8 +13,6 @@ On a GPU: ``varlen`` where it is the fastest, ``triton`` where receivers attend 
 attributes, else ``tiles`` where they waste little.
 """
 
-from functools import cache
-from inspect import signature
 from typing import NamedTuple
 
 import torch
@@ -28,6 +26,7 @@ from edgewise.propagation.fields import Fields
 from edgewise.propagation.precision import HALF, in_a_transform
 from edgewise.propagation.tiles.tile_plan import TOO_FEW, TilePlan, is_one_tile, plan_tiles
 from edgewise.propagation.triton.triton_engine import has_triton
+from edgewise.propagation.varlen import options
 from edgewise.validation import check_count
 
 EDGE_WORK, TOKEN_WORK, SLOT_WORK = 2.7, 20, 40
@@ -99,20 +98,10 @@ def suits_varlen(graph: AttentionGraph, fields: Fields) -> bool:
         return False
     if width % 8 or not width == v.shape[-1] <= 256:
         return False
-    if torch.cuda.get_device_capability(q.device) < (8, 0) or not _windows():
+    if torch.cuda.get_device_capability(q.device) < (8, 0) or not {"window_size", "scale"} <= options():
         return False
     equal = len(set(packed.senders)) == len(set(packed.receivers or packed.senders)) == 1
     return not equal or packed.left is not None or packed.right not in (None, 0)
-
-
-@cache
-def _windows() -> bool:
-    """Whether this PyTorch has the kernel, with windows."""
-    try:
-        from torch.nn.attention.varlen import varlen_attn
-    except ImportError:
-        return False
-    return "window_size" in signature(varlen_attn).parameters
 
 
 def _reach(graph: AttentionGraph) -> int:

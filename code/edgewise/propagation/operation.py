@@ -116,15 +116,15 @@ def attend(
         if (output := attend_densely(form, q, k, v, scale, dropout)) is not None:
             return output.flatten(0, 1)
         engine = "csr"
-    dtype, fields = fields.q.dtype, _scaled(fields, scale)
+    dtype = fields.q.dtype
     if dropout:
-        wide = torch.promote_types(fields.q.dtype, torch.float32)
+        wide = torch.promote_types(dtype, torch.float32)
         factors = fields.q.new_empty(graph.num_edges, fields.q.shape[1], dtype=wide)
         fields = fields._replace(factors=factors.bernoulli_(1 - dropout).div_(1 - dropout))
-    return _along_edges(graph, fields, engine).to(dtype)
+    return _along_edges(graph, fields, engine, scale).to(dtype)
 
 
-def _along_edges(graph: AttentionGraph, fields: Fields, engine: str) -> Tensor:
+def _along_edges(graph: AttentionGraph, fields: Fields, engine: str, scale: float | None = None) -> Tensor:
     if engine not in ("auto", "scatter") and in_a_transform():
         raise ValueError(f"engine {engine!r} is not for transforms and forward mode: use 'scatter'")
     if engine == "auto":
@@ -133,6 +133,9 @@ def _along_edges(graph: AttentionGraph, fields: Fields, engine: str) -> Tensor:
         fields = _with_as_many_heads(fields)
         engine = engine if graph.num_edges else "scatter"
     with without_autocast(fields.q.device.type):
+        if engine == "varlen":
+            return varlen(graph, fields, scale)
+        fields = _scaled(fields, scale)
         output = (ENGINES.get(engine) or GPU_ENGINES[engine])(graph, fields)
         if engine not in ("csr", "scatter", "triton") and not _finite(fields, output):
             output = csr(graph, fields)

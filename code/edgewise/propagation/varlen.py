@@ -1,5 +1,7 @@
 """PyTorch's own kernel for packed sequences, ``varlen_attn``, in half precision on CUDA."""
 
+from functools import cache
+from inspect import signature
 from typing import Any
 
 import torch
@@ -12,13 +14,23 @@ from edgewise.propagation.precision import HALF
 from edgewise.validation import InputError
 
 
-def varlen(graph: AttentionGraph, fields: Fields) -> Tensor:
+@cache
+def options() -> frozenset[str]:
+    """Return what this PyTorch's kernel takes by name; nothing if there is none."""
+    try:
+        from torch.nn.attention.varlen import varlen_attn
+    except ImportError:
+        return frozenset()
+    return frozenset(signature(varlen_attn).parameters)
+
+
+def varlen(graph: AttentionGraph, fields: Fields, scale: float | None = None) -> Tensor:
     """PyTorch's ``varlen_attn`` for packed sequences and windows in half precision on CUDA.
 
     Raises
     ------
     InputError
-        If it is anything else, or there are biases or dropout.
+        If it is anything else, or there are biases or dropout, or this PyTorch has no kernel for it.
     """
     q, k, v = fields.q, fields.k, fields.v
     found = {
@@ -30,12 +42,16 @@ def varlen(graph: AttentionGraph, fields: Fields) -> Tensor:
     packed = graph.packed
     if packed is None:
         raise InputError("engine 'varlen' takes packed sequences alone: use 'tiles', 'csr' or 'auto'")
+    asked = {"window_size"} if scale is None else {"window_size", "scale"}
+    if not asked <= options():
+        raise InputError(f"this PyTorch's varlen_attn takes no {asked - options()}: use 'tiles' or 'auto'")
     from torch.nn.attention.varlen import varlen_attn
 
     attend: Any = varlen_attn
     sizes, total = (packed.receivers or packed.senders, packed.senders), graph.num_src + graph.num_dst
     reach = [-1 if x is None else min(x, total) for x in (packed.left, packed.right)]
-    return attend(q, k, v, *_offsets(graph), *map(max, sizes), window_size=tuple(reach))
+    named = {"window_size": tuple(reach)} | ({} if scale is None else {"scale": scale})
+    return attend(q, k, v, *_offsets(graph), *map(max, sizes), **named)
 
 
 @per_graph
