@@ -10,8 +10,9 @@ MaybeTensor = Tensor | None
 
 Tensors = list[Tensor]
 
-Engine = Callable[..., Tensor]
-"""Takes a graph and :class:`Fields`, which fit each other, and returns [num_dst, h, d_v]."""
+Engine = Callable[..., Any]
+"""Takes a graph and :class:`Fields`, which fit each other, and returns [num_dst, h, d_v]; with ``lse`` also
+the log-sum-exp of each receiver's scores, [num_dst, h]."""
 
 
 class Fields(NamedTuple):

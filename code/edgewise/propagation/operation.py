@@ -1,6 +1,8 @@
 """The one operation: arguments are checked, an engine is chosen, and what is not finite is computed anew."""
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,7 +19,7 @@ from edgewise.propagation.scatter import edge_softmax, scatter
 from edgewise.propagation.tiles.tiles_engine import tiles
 from edgewise.propagation.triton.triton_engine import triton
 from edgewise.propagation.varlen import varlen
-from edgewise.validation import check_choice, check_count, check_probability
+from edgewise.validation import InputError, check_bool, check_choice, check_count, check_probability
 
 ENGINES: dict[str, Engine] = {"scatter": scatter, "csr": csr, "tiles": tiles}
 """How the sum over edges is executed, on any graph."""
@@ -38,7 +40,8 @@ def propagate_attention(
     edge_attr: Tensor | None = None,
     edge_proj: Tensor | None = None,
     dropout: float = 0.0,
-) -> Tensor:
+    return_lse: bool = False,
+) -> Any:
     r"""Give each receiver the softmax-weighted sum of its senders' values, head by head.
 
     .. math::
@@ -80,10 +83,16 @@ def propagate_attention(
         seed, not on the engine; but ``auto`` and ``tiles`` let PyTorch draw for sequences of one length with
         more than 2**24 weights.
 
+    return_lse : bool
+        Whether to return the log-sum-exp of each receiver's scores, too; not for ``varlen``.
+
     Returns
     -------
-    Tensor
+    output : Tensor
         [num_dst, h, d_v]; zeros for a receiver without in-edges, or whose scores are all minus infinity.
+    lse : Tensor
+        [num_dst, h], if it is wanted, in float32 of half precision; minus infinity for such a receiver. See
+        :func:`merge_parts` and :func:`add_sinks`.
 
     Raises
     ------
@@ -97,7 +106,8 @@ def propagate_attention(
     q, k, v = check_tensors(graph, q=q, k=k, v=v)
     attr, proj = check_on_edges(graph, q, v, engine, edge_bias, edge_attr, edge_proj)
     fields = Fields(q, k, v, edge_bias, None, attr, proj)
-    return attend(graph, fields, engine, check_scale(scale), check_probability("dropout", dropout))
+    check_probability("dropout", dropout)
+    return attend(graph, fields, engine, check_scale(scale), dropout, check_bool("return_lse", return_lse))
 
 
 def attend(
@@ -106,10 +116,11 @@ def attend(
     engine: str = "auto",
     scale: float | None = None,
     dropout: float = 0.0,
-) -> Tensor:
+    lse: bool = False,
+) -> Any:
     """:func:`propagate_attention` of what has been checked: [num_dst, h, d_v]."""
     q, k, v, bias, _, attr, _ = fields
-    plain = engine in ("auto", "tiles") and bias is None and attr is None
+    plain = engine in ("auto", "tiles") and bias is None and attr is None and not lse
     if plain and (form := shortest_dense(graph, q.shape[1], dropout)):
         q = q.view(form.sequences, form.rows, *q.shape[1:])
         k, v = (x.view(form.sequences, form.columns, *x.shape[1:]) for x in (k, v))
@@ -121,25 +132,71 @@ def attend(
         wide = torch.promote_types(dtype, torch.float32)
         factors = fields.q.new_empty(graph.num_edges, fields.q.shape[1], dtype=wide)
         fields = fields._replace(factors=factors.bernoulli_(1 - dropout).div_(1 - dropout))
+    if lse:
+        output, found = _along_edges(graph, fields, engine, scale, lse)
+        return output.to(dtype), found
     return _along_edges(graph, fields, engine, scale).to(dtype)
 
 
-def _along_edges(graph: AttentionGraph, fields: Fields, engine: str, scale: float | None = None) -> Tensor:
+def _along_edges(
+    graph: AttentionGraph, fields: Fields, engine: str, scale: float | None = None, lse: bool = False
+) -> Any:
     if engine not in ("auto", "scatter") and in_a_transform():
         raise ValueError(f"engine {engine!r} is not for transforms and forward mode: use 'scatter'")
     if engine == "auto":
         engine = engine_for(graph, fields)
+        if lse and (engine == "varlen" or torch.compiler.is_compiling()):
+            engine = "csr"
     if engine != "triton":
         fields = _with_as_many_heads(fields)
         engine = engine if graph.num_edges else "scatter"
     with without_autocast(fields.q.device.type):
+        if engine == "varlen" and lse:
+            raise InputError("engine 'varlen' returns no log-sum-exp: use 'auto'")
         if engine == "varlen":
             return varlen(graph, fields, scale)
         fields = _scaled(fields, scale)
-        output = (ENGINES.get(engine) or GPU_ENGINES[engine])(graph, fields)
-        if engine not in ("csr", "scatter", "triton") and not _finite(fields, output):
-            output = csr(graph, fields)
+        execute, asked = ENGINES.get(engine) or GPU_ENGINES[engine], {"lse": True} if lse else {}
+        output = execute(graph, fields, **asked)
+        if engine == "tiles" and not _finite(fields, output[0] if lse else output):
+            output = csr(graph, fields, **asked)
         return output
+
+
+def merge_parts(outputs: Sequence[Tensor], lses: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Put together what receivers get along parts of their edges, as along all of them at once.
+
+    Parts are graphs over the same receivers, say pieces of a cache; an edge in two of them counts twice.
+
+    Parameters
+    ----------
+    outputs, lses : sequence of Tensor
+        Of each part, as :func:`propagate_attention` returns them: [num_dst, h, d_v] and [num_dst, h].
+
+    Returns
+    -------
+    output, lse : Tensor
+        Of all edges.
+    """
+    stacked = torch.stack([*lses])
+    nothing = (stacked == -torch.inf).all(0)  # to attend to
+    shares = stacked.masked_fill(nothing, 0.0).softmax(0).masked_fill(nothing, 0.0)[..., None]
+    output = (shares * torch.stack([*outputs])).sum(0).to(outputs[0].dtype)
+    lse = stacked.masked_fill(nothing, 0.0).logsumexp(0)
+    return output, lse.masked_fill(nothing, -torch.inf)
+
+
+def add_sinks(output: Tensor, lse: Tensor, sinks: Tensor) -> Tensor:
+    """Let each head also attend to a sink: a learned score, a value of zero (gpt-oss; Xiao et al. 2024).
+
+    Parameters
+    ----------
+    output, lse : Tensor
+        As :func:`propagate_attention` returns them.
+    sinks : Tensor
+        [h]: the learned scores.
+    """
+    return output * torch.sigmoid(lse - sinks).to(output.dtype)[..., None]
 
 
 def _with_as_many_heads(fields: Fields) -> Fields:

@@ -29,11 +29,11 @@ def make_operator(
     forward : callable
         Takes fields, as :func:`~edgewise.propagation.fields.pack` makes them, the tensors of a graph's plan,
         and a count (heads at a time in ``csr``, edges in ``triton``). Returns results, of which at most the
-        first two have gradients.
+        first three have gradients.
     like_results : callable
         Takes the same; returns tensors of the results' shapes.
     backward : callable
-        Takes the same, results that were saved, gradients of the first two, and for each field whether its
+        Takes the same, results that were saved, gradients of the first three, and for each field whether its
         gradient is wanted. Returns gradients of all fields.
     saved : slice
         Which results ``backward`` takes.
@@ -63,13 +63,13 @@ def make_operator(
         ctx.set_materialize_grads(False)  # or what leads nowhere would get zeros
 
     @without_second_derivatives()
-    def differentiate(ctx: Any, first: MaybeTensor, *others: MaybeTensor) -> tuple[Any, ...]:
+    def differentiate(ctx: Any, *of_results: MaybeTensor) -> tuple[Any, ...]:
         nothing: list[Any] = [[None] * size for size in ctx.sizes[:2]]
-        if first is None:  # from above comes nothing
+        if all(x is None for x in of_results[:3]):  # from above comes nothing
             return *nothing, None
         tensors = iter(ctx.saved_tensors)
         fields, plan, results = ([next(tensors) for _ in range(size)] for size in ctx.sizes)
-        grads = [first, *(first.new_empty(0) if x is None else x for x in others[:1])]
+        grads = [fields[0].new_empty(0) if x is None else x for x in of_results[:3]]
         found = iter(operator_backward(fields, plan, ctx.count, results, grads, ctx.wanted))
         return [next(found) if want else None for want in ctx.wanted], nothing[1], None
 

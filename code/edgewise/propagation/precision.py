@@ -21,9 +21,12 @@ def in_full_precision(engine: Engine) -> Engine:
     """Run an engine on half-precision input in float32: scores round, and sums over many in-edges stall."""
 
     @functools.wraps(engine)
-    def wrapped(graph: AttentionGraph, fields: Fields) -> Tensor:
+    def wrapped(graph: AttentionGraph, fields: Fields, lse: bool = False) -> Any:
         if fields.q.dtype not in HALF:
-            return engine(graph, fields)
+            return engine(graph, fields, lse) if lse else engine(graph, fields)
+        if lse:
+            output, found = engine(graph, fields.to(torch.float32), lse)
+            return output.to(fields.q.dtype), found
         return engine(graph, fields.to(torch.float32)).to(fields.q.dtype)
 
     return wrapped
@@ -45,7 +48,7 @@ def in_a_transform() -> bool:
     return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
-def refuse_second_derivatives(grad: Tensor, instead: str = "engine='scatter'") -> None:
+def refuse_second_derivatives(grad: object, instead: str = "engine='scatter'") -> None:
     """Raise if a gradient is to be differentiated itself, as with ``create_graph=True``: a tensor's hook."""
     if torch.is_grad_enabled():
         raise RuntimeError(
@@ -73,7 +76,7 @@ def without_second_derivatives(
     def decorated(backward: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(backward)
         def wrapped(ctx: Any, *grads: Any) -> Any:
-            refuse_second_derivatives(grads[0], instead)
+            refuse_second_derivatives(None, instead)
             if any(torch._C._functorch.is_legacy_batchedtensor(x) for x in grads if x is not None):
                 raise RuntimeError(f"for is_grads_batched and vectorized Jacobians use {instead}")
             return backward(ctx, *grads)

@@ -1,6 +1,7 @@
 """Attention by gather and scatter in plain PyTorch: any graph, any device, no DGL."""
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,24 +32,31 @@ def _scores(graph: AttentionGraph, fields: Fields, extra: Tensor | None) -> Tens
 
 def softmax_over_in_edges(graph: AttentionGraph, score: Tensor) -> Tensor:
     """Turn any scores [E, h] into weights that sum to one at each receiver; to zero if all are -inf."""
+    return _softmax_and_lse(graph, score)[0]
+
+
+def _softmax_and_lse(graph: AttentionGraph, score: Tensor) -> tuple[Tensor, Tensor]:
+    """And the log-sum-exp of each receiver's scores, [num_dst, h]."""
     dst, lowest = graph._dst, torch.finfo(score.dtype).min
     highest = score.new_full((graph.num_dst, score.shape[1]), lowest).scatter_reduce_(
         0, dst[:, None].expand_as(score), score.detach(), "amax"
     )
     weight = (score - highest.index_select(0, dst)).exp()
     total = torch.zeros_like(highest).index_add_(0, dst, weight)
-    total = total + (total == 0)  # nothing to attend to: weights of zero
-    return weight / total.index_select(0, dst)
+    nothing = total == 0  # to attend to: weights of zero
+    total = total + nothing
+    return weight / total.index_select(0, dst), (total.log() + highest).masked_fill(nothing, -math.inf)
 
 
 @in_full_precision
-def scatter(graph: AttentionGraph, fields: Fields) -> Tensor:
+def scatter(graph: AttentionGraph, fields: Fields, lse: bool = False) -> Any:
     """Gather and weight the sender's value for every edge, then sum at the receivers.
 
     Attributes of edges, projected, are added to the senders' keys and values.
     """
     value, extra = fields.v.index_select(0, graph._src), _projected(fields)  # [E, h, d]
-    share = softmax_over_in_edges(graph, _scores(graph, fields, extra))
+    share, found = _softmax_and_lse(graph, _scores(graph, fields, extra))
     message = value if extra is None else value + extra
     weighted = (share if fields.factors is None else share * fields.factors)[..., None] * message
-    return weighted.new_zeros(graph.num_dst, *weighted.shape[1:]).index_add_(0, graph._dst, weighted)
+    output = weighted.new_zeros(graph.num_dst, *weighted.shape[1:]).index_add_(0, graph._dst, weighted)
+    return (output, found) if lse else output

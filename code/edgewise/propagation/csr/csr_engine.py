@@ -39,14 +39,14 @@ with warnings.catch_warnings():  # PyTorch says once that its CSR tensors are in
 
 
 @in_full_precision
-def csr(graph: AttentionGraph, fields: Fields) -> Tensor:
+def csr(graph: AttentionGraph, fields: Fields, lse: bool = False) -> Any:
     r"""Compute scores, exponentials and sums along edges. There are no second derivatives.
 
     With :math:`W` for the projection of attributes :math:`a`, :math:`q^\top W a = (W^\top q)^\top a`
     and :math:`\sum_e w_e W a_e = W \sum_e w_e a_e`, so no attribute is projected edge by edge.
     """
     if not has_sparse_kernels(graph):
-        return scatter(graph, fields)
+        return scatter(graph, fields, lse)
     q, k, v, bias, factors, attr, proj = fields
     heads = heads_at_once(graph, q.shape[1])
     pattern = pattern_of(graph, heads)
@@ -60,12 +60,15 @@ def csr(graph: AttentionGraph, fields: Fields) -> Tensor:
     factors = None if factors is None or order is None else by_chunk(factors).index_select(1, order)
     q_attr = None if proj is None else torch.einsum("nhd,chd->nhc", q, proj)
     plan = [*pattern] if order is None else [*pattern, order]
-    output, attr_sums, *_ = _operator(pack(KernelFields(q, k, v, bias, factors, q_attr, attr)), plan, heads)
-    return output if proj is None else output + torch.einsum("nhc,chd->nhd", attr_sums, proj)
+    output, attr_sums, found, *_ = _operator(
+        pack(KernelFields(q, k, v, bias, factors, q_attr, attr)), plan, heads
+    )
+    output = output if proj is None else output + torch.einsum("nhc,chd->nhd", attr_sums, proj)
+    return (output, found.squeeze(-1)) if lse else output
 
 
 def _forward(fields: Tensors, plan: Tensors, heads: int) -> tuple[Tensor, ...]:
-    """Output [n, h, d_v], summed attributes [n, h, c], exponentials [chunks, E * heads] and their sums.
+    """Output [n, h, d_v], summed attributes, log-sum-exps, exponentials [chunks, E * heads] and their sums.
 
     The ``heads`` that are computed together are a chunk. Of the fields, numbers of edges are
     [chunks, E * heads], ``factors`` in the pattern's order, into which the plan's last tensor puts ``bias``.
@@ -79,26 +82,34 @@ def _forward(fields: Tensors, plan: Tensors, heads: int) -> tuple[Tensor, ...]:
     sums = q.new_empty(chunks, len(p.rows) - 1, 1)
     small = all(_all_below(LARGE, x) for x in (v, attr) if x is not None)
     edge = None if attr is None or order is None else order // heads
-    output, attr_sums = None, None
+    output, attr_sums, lse = None, None, None
     for chunk, (q_, k_, v_, q_attr_) in enumerate(_in_chunks(heads, q, k, v, q_attr)):
         scores = exponentials[chunk]
         _add_dots(p.rows, p.columns, scores, q_, k_, scale)
         if edge is not None:
             _add_dots(p.rows, edge, scores, q_attr_, attr, scale)
-        sums[chunk] = _exponentiate(p, scores, small)
+        sums[chunk], found = _exponentiate(p, scores, small)
+        lse = _put(lse, chunk, q, found)
         used = scores if factors is None else scores * factors[chunk]
         output = _put(output, chunk, q, _weighted_sums(p.rows, p.columns, used, v_).div_(sums[chunk]))
         if edge is not None:
             attr_sums = _put(attr_sums, chunk, q, _weighted_sums(p.rows, edge, used, attr).div_(sums[chunk]))
     assert output is not None  # there is a head
-    return output, q.new_empty(0) if attr_sums is None else attr_sums, exponentials, sums
+    assert lse is not None
+    return output, q.new_empty(0) if attr_sums is None else attr_sums, lse, exponentials, sums
 
 
 def _like_results(fields: Tensors, plan: Tensors, heads: int) -> Tensors:
     q, _, v, _, _, q_attr, _ = KernelFields._make(unpack(fields))
     chunks, attr_sums = q.shape[1] // heads, (0,) if q_attr is None else q_attr.shape
     begins, columns = (x.shape[0] for x in plan[:2])  # len() would make constants of them
-    sizes = (*q.shape[:2], v.shape[2]), attr_sums, (chunks, columns), (chunks, begins - 1, 1)
+    sizes = (
+        (*q.shape[:2], v.shape[2]),
+        attr_sums,
+        (*q.shape[:2], 1),
+        (chunks, columns),
+        (chunks, begins - 1, 1),
+    )
     return [q.new_empty(size) for size in sizes]
 
 
@@ -116,8 +127,10 @@ def _backward(
     grad_attr = attr.new_zeros(attr.shape) if attr is not None and want.attr else None
     grad_bias = bias.new_empty(bias.shape) if bias is not None and want.bias else None
     edge = None if attr is None or order is None else order // heads
-    both = q, k, v, grads[0], q_attr, None if edge is None else grads[1]
-    for chunk, (q_, k_, v_, grad, q_attr_, grad_sums) in enumerate(_in_chunks(heads, *both)):
+    outputs = q.new_zeros(*q.shape[:2], v.shape[2]) if not grads[0].numel() else grads[0]
+    of_lse = None if not grads[2].numel() else grads[2]
+    both = q, k, v, outputs, q_attr, None if edge is None else grads[1], of_lse
+    for chunk, (q_, k_, v_, grad, q_attr_, grad_sums, grad_lse) in enumerate(_in_chunks(heads, *both)):
         exponential = exponentials[chunk]
         used, grad = exponential if factors is None else exponential * factors[chunk], grad / sums[chunk]
         grad_scores = torch.zeros_like(exponential)
@@ -126,6 +139,8 @@ def _backward(
             grad_sums = grad_sums / sums[chunk]
             _add_dots(p.rows, edge, grad_scores, grad_sums, attr, scale)
         mean = _sums(p, grad_scores.mul_(used)).div_(sums[chunk]).flatten()
+        if grad_lse is not None:
+            mean = mean - scale * grad_lse.flatten() / sums[chunk].flatten()
         grad_scores.addcmul_(exponential, mean.index_select(0, p.receivers), value=-1)
         if grad_bias is not None and order is not None:
             grad_bias[chunk].index_copy_(0, order.long(), grad_scores / scale)
@@ -140,7 +155,7 @@ def _backward(
     return KernelFields(grad_q, grad_k, grad_v, grad_bias, None, grad_q_attr, grad_attr)
 
 
-_operator = make_operator("csr", _forward, _like_results, _backward, saved=slice(2, 4))
+_operator = make_operator("csr", _forward, _like_results, _backward, saved=slice(3, 5))
 
 
 def _in_chunks(heads: int, *fields: MaybeTensor) -> Iterator[list[Any]]:
@@ -204,8 +219,8 @@ def _all_below(bound: float, x: Tensor) -> bool:
     return -bound < float(low) and float(high) < bound
 
 
-def _exponentiate(p: Pattern, scores: Tensor, small: bool) -> Tensor:
-    """Turn scores into their exponentials, in place; return each receiver's sum.
+def _exponentiate(p: Pattern, scores: Tensor, small: bool) -> tuple[Tensor, Tensor]:
+    """Turn scores into their exponentials, in place; return each receiver's sum, and the scores' log-sum-exp.
 
     Unless scores and what they will weigh are small, the highest is subtracted and the sums are made one.
     """
@@ -216,8 +231,9 @@ def _exponentiate(p: Pattern, scores: Tensor, small: bool) -> Tensor:
         )
         scores.sub_(highest.masked_fill_(highest == -torch.inf, 0.0)[receivers])
     sums = _sums(p, scores.exp_())
+    lse = sums.log()
     sums.masked_fill_(sums == 0, 1.0)  # no edges, or all hidden
     if receivers is None:
-        return sums
+        return sums, lse
     scores.div_(sums[receivers, 0])
-    return torch.ones_like(sums)
+    return torch.ones_like(sums), lse.add_(highest[:, None])

@@ -22,7 +22,7 @@ from edgewise.propagation.tiles.tile_layout import Bucket, Layout, LayoutTensors
 from edgewise.propagation.tiles.tile_plan import ALWAYS_AFFORDABLE, MOST_WASTE, plan_tiles, score_positions
 
 
-def tiles(graph: AttentionGraph, fields: Fields) -> Tensor:
+def tiles(graph: AttentionGraph, fields: Fields, lse: bool = False) -> Any:
     """Gather each tile's tokens, attend inside it, scatter the outputs.
 
     Called by itself it needs finite queries, keys and values, since masked pairs inside a tile are multiplied
@@ -36,17 +36,26 @@ def tiles(graph: AttentionGraph, fields: Fields) -> Tensor:
         ``ALWAYS_AFFORDABLE`` in all.
     """
     dtype, bias = fields.q.dtype, fields.bias
-    wide = fields.factors is not None or (bias is not None and bias.dtype != dtype)
+    wide = lse or fields.factors is not None or (bias is not None and bias.dtype != dtype)
     if wide and dtype in HALF:  # scores are multiplied out below, or a bias is more precise than the kernel
-        return in_full_precision(tiles)(graph, fields)
+        return in_full_precision(tiles)(graph, fields, lse)
     plan = plan_tiles(graph)
     if not plan.affordable:
         raise ValueError(
             f"tiles would compute {plan.scores:,} scores for {plan.edges:,} edges, more than {MOST_WASTE} "
             f"per edge and more than {ALWAYS_AFFORDABLE:,}; use engine='csr' or 'auto'"
         )
-    positions = () if bias is None and fields.factors is None else score_positions(graph)
+    positions = () if bias is None and fields.factors is None and not lse else score_positions(graph)
     tensors = _tensors(graph)
+    if lse:
+        found = [_with_lse(*each) for each in _in_tiles(plan.layout, positions, fields)]
+        slots = [_as_slots(x) for x in zip(*found, strict=True)]
+        output, sums = (from_slots(x, plan.layout.receivers) for x in slots)
+        never = torch.ones(graph.num_dst, 1, dtype=torch.bool, device=graph.device)
+        never[plan.layout.receivers.tokens] = False  # in no slot
+        return once_differentiable(output), once_differentiable(
+            sums.squeeze(-1).masked_fill(never, -math.inf)
+        )
     if torch.compiler.is_compiling():
         return _operator(pack(fields), [*tensors, *positions], 0)[0]
     return once_differentiable(_execute(plan.layout, positions, fields))
@@ -71,9 +80,20 @@ def _attend(
     if factor is None:
         return scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
     assert mask is not None  # factors come with biases, of zero if there are none
-    score = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]) + mask
+    return _with_lse(bucket, q, k, v, mask, factor)[0]
+
+
+def _with_lse(
+    bucket: Bucket, q: Tensor, k: Tensor, v: Tensor, added: MaybeTensor, factor: MaybeTensor
+) -> tuple[Tensor, Tensor]:
+    """The same, multiplied out; and log-sum-exps of scores, [tiles, h, rows, 1]."""
+    assert added is not None  # zeros, if there are no biases
+    score = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]) + added
     nobody = score.amax(-1, keepdim=True) == -math.inf  # whose biases are all minus infinity
-    return (score.masked_fill(nobody, 0.0).softmax(-1).masked_fill(nobody, 0.0) * factor) @ v
+    score = score.masked_fill(nobody, 0.0)
+    weight = score.softmax(-1).masked_fill(nobody, 0.0)
+    output = (weight if factor is None else weight * factor) @ v
+    return output, score.logsumexp(-1, keepdim=True).masked_fill(nobody, -math.inf)
 
 
 def _in_tiles(

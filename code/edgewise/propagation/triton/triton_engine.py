@@ -53,7 +53,7 @@ class EdgeLists(NamedTuple):
     cuts: MaybeTensor = None
 
 
-def triton(graph: AttentionGraph, fields: Fields) -> Tensor:
+def triton(graph: AttentionGraph, fields: Fields, lse: bool = False) -> Any:
     """Attend in kernels that walk along each list of edges; sums are float32, or float64 of float64.
 
     Keys and values may have fewer heads. Attributes as in :func:`edgewise.propagation.csr.csr_engine.csr`.
@@ -74,13 +74,15 @@ def triton(graph: AttentionGraph, fields: Fields) -> Tensor:
     q, k, v, bias, factors, attr, proj = fields
     kernel_fields = KernelFields(q, k, v, bias, factors, None, None)
     if attr is None or proj is None:
-        return _attend(kernel_fields, receivers, senders, num_edges)[0]
+        output, _, found = _attend(kernel_fields, receivers, senders, num_edges)
+        return (output, found.squeeze(-1)) if lse else output
     wide = _real(q)
     q_attr = torch.einsum("nhd,chd->nhc", q.to(wide), proj.to(wide))
-    output, attr_sums, _ = _attend(
+    output, attr_sums, found = _attend(
         kernel_fields._replace(q_attr=q_attr, attr=attr), receivers, senders, num_edges
     )
-    return (output + torch.einsum("nhc,chd->nhd", attr_sums, proj.to(wide))).to(q.dtype)
+    output = (output + torch.einsum("nhc,chd->nhd", attr_sums, proj.to(wide))).to(q.dtype)
+    return (output, found.squeeze(-1)) if lse else output
 
 
 def has_triton(device: torch.device) -> bool:
@@ -235,9 +237,10 @@ def _backward(
     gradients = KernelFields._make(None if x is None else x.new_empty(x.shape) for x in differentiable)
     grad_q, grad_k, grad_v, bias, _, grad_q_attr, grad_attr = gradients
     readable, scalars, (heads, group, *sizes) = _readable(fields)
-    grad_results = [
-        torch.zeros_like(x) if g is None else g.contiguous() for g, x in zip(grads, results, strict=False)
+    grad_results: list[Any] = [
+        torch.zeros_like(x) if g is None else g.contiguous() for g, x in zip(grads[:2], results, strict=False)
     ]
+    grad_results.append(None if grads[2] is None else grads[2].contiguous())
     weight, grad_score = (results[2].new_empty(num_edges, heads) for _ in range(2))  # handed to the senders
     inputs = *readable, *results, *grad_results, weight, grad_score, grad_attr
     with torch.cuda.device_of(weight):
@@ -279,7 +282,7 @@ class _Attention(torch.autograd.Function):
         saved, many = ctx.saved_tensors, len(KernelFields._fields)  # once: checkpoints unpack it
         receivers, senders, num_edges = ctx.graph
         fields, with_attr = KernelFields._make(saved[:many]), ctx.needs_input_grad[-1]
-        found = _backward(fields, receivers, senders, num_edges, saved[many:], grads[:2], with_attr)
+        found = _backward(fields, receivers, senders, num_edges, saved[many:], grads, with_attr)
         return None, None, None, *found
 
 

@@ -150,7 +150,7 @@ def attend(
 @triton.jit(do_not_specialize=["nodes", "pieces"], do_not_specialize_on_alignment=LISTS)
 def differentiate_receivers(
     RANGES, NUMBERS, OTHERS, CUTS, Q, K, V, BIAS, FACTORS, Q_ATTR, ATTR, OUT, ATTR_SUMS, LSE,
-    GRAD_OUT, GRAD_ATTR_SUMS, WEIGHT, GRAD_SCORE, GRAD_ATTR, GRAD_Q, GRAD_Q_ATTR, PARTS,
+    GRAD_OUT, GRAD_ATTR_SUMS, GRAD_LSE, WEIGHT, GRAD_SCORE, GRAD_ATTR, GRAD_Q, GRAD_Q_ATTR, PARTS,
     q_n, q_h, k_n, k_h, v_n, v_h, scale: tl.float64, nodes, pieces,
     HEADS: constexpr, GROUP: constexpr, D: constexpr, D_V: constexpr, C: constexpr, CHUNK: constexpr,
     PADDED: constexpr, BLOCK_D: constexpr, BLOCK_V: constexpr, BLOCK_C: constexpr,
@@ -172,6 +172,8 @@ def differentiate_receivers(
     lse = tl.where(lse == -float("inf"), float("inf"), lse)  # all weights of this row are zero
     grad_out = _load(GRAD_OUT, row * D_V, nonempty, D_V, BLOCK_V, REAL)
     mean = tl.sum(_load(OUT, row * D_V, nonempty, D_V, BLOCK_V, REAL) * grad_out, 2)
+    if GRAD_LSE is not None:
+        mean -= tl.load(GRAD_LSE + row, mask=nonempty, other=0.0)
     grad_q = tl.zeros([LANES, WIDTH, BLOCK_D], REAL)
     if ATTR is not None:
         q_attr = _load(Q_ATTR, row * C, nonempty, C, BLOCK_C, REAL)
