@@ -17,7 +17,14 @@ torch.Size([7, 8])
 from edgewise.graph_attention import GraphAttention
 from edgewise.graphs import AttentionGraph, batch, bigbird, bipartite, causal, complete, dilated, window
 from edgewise.interop import attend_along, check_along, from_pyg, from_torch, to_torch
-from edgewise.propagation import attention_weights, choice, prepare, propagate_attention
+from edgewise.propagation import (
+    add_sinks,
+    attention_weights,
+    choice,
+    merge_parts,
+    prepare,
+    propagate_attention,
+)
 from edgewise.transformer_layer import GraphTransformerLayer
 
 __version__ = "0.4.0"
@@ -26,6 +33,7 @@ __all__ = [
     "AttentionGraph",
     "GraphAttention",
     "GraphTransformerLayer",
+    "add_sinks",
     "attend_along",
     "attention_weights",
     "batch",
@@ -38,6 +46,7 @@ __all__ = [
     "dilated",
     "from_pyg",
     "from_torch",
+    "merge_parts",
     "prepare",
     "propagate_attention",
     "to_torch",

@@ -36,7 +36,6 @@ CONFIGS = {
 EXPERTS = GROUPED | {"num_local_experts": 2}
 REFUSED = {
     "softcap": lambda: hf.Gemma2Config(**GROUPED),
-    "s_aux": lambda: hf.GptOssConfig(**EXPERTS, num_experts_per_tok=1),
     "attends in chunks": lambda: hf.Llama4TextConfig(**EXPERTS, attention_chunk_size=20),
     "bloom does not ask": lambda: hf.BloomConfig(vocab_size=40, hidden_size=32, n_layer=2, n_head=4),
     r"layers \[0\] of minimax did not ask": lambda: hf.MiniMaxConfig(**EXPERTS, layer_types=LINEAR),
@@ -166,6 +165,20 @@ def test_prompts_that_are_padded_on_the_left_go_on_as_the_model_does(options, mo
             attend_along(model, causal(9), **options),
         ):
             model(ids, attention_mask=given["attention_mask"], use_cache=False)
+
+
+def test_learned_sinks_are_the_models_own():
+    model = made(hf.GptOssConfig(**EXPERTS, num_experts_per_tok=1, sliding_window=5))
+    model.set_attn_implementation("eager")
+    ids, mask = IDS[:, :9].repeat(2, 1), torch.arange(9) >= torch.tensor([[3], [0]])
+    given = {"position_ids": (mask.cumsum(1) - 1).clamp(min=0), "use_cache": False}
+    for attention_mask in (None, mask.long()):
+        with attend_along(model, causal(9)):
+            found = model(ids, attention_mask=attention_mask, **given).logits
+        expected = model(ids, attention_mask=attention_mask, **given).logits
+        torch.testing.assert_close(found[mask], expected[mask])
+    with pytest.raises(InputError, match="learned sinks"), attend_along(model, causal(9), need_weights=True):
+        model(ids, **given)
 
 
 def test_a_models_window_leaves_two_edges_of_one_pair_two(doubled):

@@ -105,6 +105,7 @@ def test_a_graph_owns_its_edges():
     pairs, ends = torch.tensor([[0, 1, 2], [1, 2, 0]]), torch.tensor([[0, 0, 1], [1, 2, 3]])
     made = [
         AttentionGraph.from_edge_index(pairs, 3),
+        AttentionGraph.from_edge_index(pairs.int(), 3),
         AttentionGraph(*pairs, 3),
         AttentionGraph.from_intervals(*ends, 3, self_attention=True),
     ]
@@ -153,6 +154,7 @@ test_bad_input = refusals(
     (lambda: G.from_padding_mask(torch.ones(2, 2)), TypeError, "integers, got torch.float32"),
     (lambda: G.from_scipy(scipy.sparse.eye_array(2, 3), self_attention=True), "square"),
     (lambda: edge_index(PAIRS.float(), 3), TypeError, "int64, got torch.float32"),
+    (lambda: edge_index(torch.eye(3).to_sparse_csr(), 3), TypeError, r"indices\(\)\.flip\(0\)"),
     (lambda: edge_index([[0], [1]], 3), TypeError, "int64, got list"),
     (lambda: edge_index(PAIRS.T[:1], 3), r"be \[2, E\], got \[1, 2\]"),
     (lambda: edge_index(PAIRS, 2), r"edge_index must lie in 0..1, got 2"),

@@ -16,7 +16,16 @@ from torch.autograd import forward_ad
 from edgewise import AttentionGraph, bigbird, bipartite, causal, complete, propagate_attention, window
 from edgewise.graph_attention import GraphAttention
 from edgewise.graphs import per_graph, random_links
-from edgewise.propagation import ENGINES, attention_weights, choice, operation, plan_tiles, prepare
+from edgewise.propagation import (
+    ENGINES,
+    add_sinks,
+    attention_weights,
+    choice,
+    merge_parts,
+    operation,
+    plan_tiles,
+    prepare,
+)
 from edgewise.propagation.fields import Fields
 from edgewise.propagation.tiles import tile_cuts
 from edgewise.propagation.tiles import tile_plan as planning
@@ -68,6 +77,58 @@ def test_equal_to_the_formula_on_any_graph(way, graph, heads, d, scores, seed, p
         c = 0
     highest, bias = scores
     check(graph, way, heads, d, highest, seed, bias, p, None if c else d_v, group, c)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(multigraphs, st.sampled_from([None, 0.0, -torch.inf]), st.sampled_from([1, 40]), st.integers(0, 5))
+def test_log_sum_exps_are_those_of_each_receivers_scores(way, graph, hidden, size, seed):
+    """With gradients, alone and beside those of outputs."""
+    assume(way != "tiles" or not graph.has_multi_edges)
+    q, k, v = random_fields(graph, 2, 3, torch.float64, seed)
+    bias = None if hidden is None else torch.randn(graph.num_edges, 2, dtype=torch.float64)
+    if hidden:
+        bias[::2] = hidden
+    leaves = [q, k, v] if bias is None else [q, k, v, bias.requires_grad_()]
+    output, lse = propagate_attention(
+        graph, q, k, v, engine=way, scale=size * 0.3, edge_bias=bias, return_lse=True
+    )
+    score = size * 0.3 * (q[graph.dst] * k[graph.src]).sum(-1) + (0.0 if bias is None else bias)
+    rows = [score[graph.dst == i] for i in range(graph.num_dst)]
+    nobody = torch.stack([*((row == -torch.inf).all(0) for row in rows), torch.ones(2, dtype=torch.bool)])[
+        :-1
+    ]
+    sums = [row.masked_fill(none, 0.0).logsumexp(0) for row, none in zip(rows, nobody, strict=True)]
+    expected = torch.stack([*sums, score[:0].logsumexp(0)])[:-1]
+    torch.testing.assert_close(lse, expected.masked_fill(nobody, -torch.inf))
+    weights = torch.rand_like(lse)
+
+    def gradients(values, *others):
+        total = (weights * values)[~nobody].sum() + sum(x.square().sum() for x in others)
+        return torch.autograd.grad(total, leaves, materialize_grads=True, retain_graph=True)
+
+    torch.testing.assert_close(gradients(lse), gradients(expected))
+    plain = propagate_attention(graph, q, k, v, engine="scatter", scale=size * 0.3, edge_bias=bias)
+    torch.testing.assert_close(gradients(lse, output), gradients(expected, plain))
+
+
+@pytest.mark.parametrize("engine", ["auto", *ENGINES])
+def test_parts_are_put_together_and_a_sink_is_one_more_sender(engine):
+    graph = random_links(40, 9)
+    q, k, v = random_fields(graph, 2, 3)
+    part = torch.randint(7, (graph.num_edges,))
+    parts = [AttentionGraph(graph.src[part == i], graph.dst[part == i], 40) for i in range(7)]
+    found = [propagate_attention(each, q, k, v, engine=engine, return_lse=True) for each in parts]
+    whole = propagate_attention(graph, q, k, v, return_lse=True)
+    torch.testing.assert_close(merge_parts(*zip(*found, strict=True)), whole)
+    sinks = torch.tensor([0.5, -1.0])
+    table = torch.full((graph.num_edges + 40, 2), 0.0)
+    table[graph.num_edges :] = sinks
+    more = AttentionGraph(
+        torch.cat([graph.src, torch.full((40,), 40)]), torch.cat([graph.dst, torch.arange(40)]), 41, 40
+    )
+    nothing = torch.zeros(1, 2, 3)
+    expected = propagate_attention(more, q, *(torch.cat([x, nothing]) for x in (k, v)), edge_bias=table)
+    torch.testing.assert_close(add_sinks(*whole, sinks), expected)
 
 
 def test_biases_and_dropout_reach_every_tile_of_a_window_and_all_edges_of_a_hub(way):

@@ -244,7 +244,7 @@ class AttentionGraph(EdgeSet):
         Parameters
         ----------
         edge_index : Tensor
-            int64 [2, E]; row 0 sends, row 1 receives. Its order is kept; an edge may occur twice.
+            int64 or int32 [2, E]; row 0 sends, row 1 receives. Its order is kept; an edge may occur twice.
         num_nodes : int or tuple of two int
             Nodes; or, of a graph between two sets, senders and receivers.
 
@@ -256,8 +256,14 @@ class AttentionGraph(EdgeSet):
             If it is not [2, E], or an edge is out of range.
         """
         num_src, num_dst = num_nodes if isinstance(num_nodes, tuple) else (num_nodes, None)
-        if not isinstance(edge_index, Tensor) or edge_index.dtype != torch.int64:
+        if isinstance(edge_index, Tensor) and edge_index.layout != torch.strided:
+            raise TypeError(
+                "edge_index is a sparse matrix, whose rows, as of adj.t(), are receivers: give "
+                "edge_index.to_sparse_coo().coalesce().indices().flip(0)"
+            )
+        if not isinstance(edge_index, Tensor) or edge_index.dtype not in (torch.int64, torch.int32):
             raise TypeError(f"edge_index must be a tensor of int64, got {kind_of(edge_index)}")
+        edge_index = edge_index.long()
         if edge_index.dim() != 2 or len(edge_index) != 2:
             raise ValueError(f"edge_index must be [2, E], got {list(edge_index.shape)}")
         if num_dst is None:

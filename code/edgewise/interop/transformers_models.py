@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.graphs import AttentionGraph
-from edgewise.propagation import attention_weights, propagate_attention
+from edgewise.propagation import add_sinks, attention_weights, propagate_attention
 from edgewise.validation import InputError, check_bool, check_count, kind_of
 
 HARMLESS = {
@@ -78,7 +78,7 @@ def attend_along(
     Raises
     ------
     InputError
-        If the model has what would be lost: a soft cap on scores, learned sinks, a bias by position, padding
+        If the model has what would be lost: a soft cap on scores, a bias by position, padding
         elsewhere than on the left, or beside biases or weights, a cache with room to spare; or layers that
         mix tokens without asking the interface; or if a layer
         is called again in ``backward`` elsewhere.
@@ -162,9 +162,16 @@ class _Along:
         return self.rows[1]
 
     def attend(
-        self, module: nn.Module, window: int | None, query: Tensor, key: Tensor, value: Tensor, **options: Any
+        self,
+        module: nn.Module,
+        window: int | None,
+        sinks: Tensor | None,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        **options: Any,
     ) -> Tensor:
-        """Queries [rows, h, n, d] to what they receive, [rows, n, h, d_v]."""
+        """Queries [rows, h, n, d] to what they receive, [rows, n, h, d_v]; ``sinks`` are scores [h]."""
         if self.arguments is None:
             raise InputError(f"{type(module).__name__} is called after the end of its `with attend_along`")
         graph, edge_bias, engine = self.arguments
@@ -187,13 +194,15 @@ class _Along:
             # Under autocast, rotated queries and keys are float32.
             q, k, v = (x.to(value.dtype).transpose(1, 2).flatten(0, 1) for x in (query, key, value))
             whole = self._in_rows(near)
-            return propagate_attention(whole, q, k, v, engine=engine, **options).unflatten(0, (rows, -1))
+            return _received(whole, q, k, v, sinks, engine=engine, **options).unflatten(0, (rows, -1))
         q, k, v = (x.to(value.dtype).permute(2, 0, 1, 3).flatten(1, 2) for x in (query, key, value))
         if bias is not None:
             shape = [taken.num_edges, q.shape[1] // rows]
             if list(bias.shape) != shape:
                 raise InputError(f"edge_bias must be [E, h] = {shape}, got {list(bias.shape)}")
             bias = bias.repeat(1, rows)  # the rows of a batch, which are heads here, share it
+        if self.need_weights and sinks is not None:
+            raise InputError("need_weights does not know the model's learned sinks")
         if self.need_weights:
             hidden = bias
             if near.num_edges < taken.num_edges:  # what the window leaves out has a weight of zero
@@ -203,8 +212,19 @@ class _Along:
                 weights = attention_weights(taken, q, k, scale=options["scale"], edge_bias=hidden)
             self.weights[layer] = weights.unflatten(1, (rows, -1)).movedim(1, 0)
         whole = near if bias is None else taken
-        output = propagate_attention(whole, q, k, v, edge_bias=bias, engine=engine, **options)
+        sinks = None if sinks is None else sinks.repeat(rows)
+        output = _received(whole, q, k, v, sinks, edge_bias=bias, engine=engine, **options)
         return output.unflatten(1, (rows, -1)).transpose(0, 1)
+
+
+def _received(
+    graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, **options: Any
+) -> Tensor:
+    found: Any = propagate_attention(graph, q, k, v, return_lse=sinks is not None, **options)
+    if sinks is None:
+        return found
+    output, lse = found
+    return add_sinks(output, lse, sinks)
 
 
 def in_rows(graph: AttentionGraph, first: Tensor) -> AttentionGraph:
@@ -402,6 +422,7 @@ def _along_graph(
     scaling: float | None = None,
     dropout: float = 0.0,
     sliding_window: int | None = None,
+    s_aux: Tensor | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
     """``transformers``' attention function: queries [B, h, n, d] to [B, n, h, d_v]."""
@@ -422,7 +443,8 @@ def _along_graph(
             f"{type(module).__name__} has a sliding_window to both sides: set it to None in each module, "
             "and give graphs by layer that have it"
         )
-    return along.attend(module, sliding_window, query, key, value, scale=scaling, dropout=dropout), None
+    output = along.attend(module, sliding_window, s_aux, query, key, value, scale=scaling, dropout=dropout)
+    return output, None
 
 
 def _padding(mask: Tensor) -> Tensor:

@@ -8,7 +8,9 @@ from edgewise.propagation.engine_choice import choice
 from edgewise.propagation.operation import (
     ENGINES,
     GPU_ENGINES,
+    add_sinks,
     attention_weights,
+    merge_parts,
     prepare,
     propagate_attention,
 )
@@ -18,8 +20,10 @@ from edgewise.propagation.tiles.tile_plan import plan_tiles
 __all__ = [
     "ENGINES",
     "GPU_ENGINES",
+    "add_sinks",
     "attention_weights",
     "choice",
+    "merge_parts",
     "plan_tiles",
     "prepare",
     "propagate_attention",
