@@ -2,7 +2,7 @@ import itertools
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from attention_on_edges.decoding import Continuation, beam_search, greedy
@@ -127,6 +127,7 @@ class TestBeamSearch:
         st.sampled_from([5, 0, 0.5]),
         st.sampled_from([[EOS], [EOS, 3]]),
     )
+    @example(8, 2.0, None, 0.5, [EOS])  # a longer one is the best, though less probable at every step
     def test_it_equals_exhaustive_search_when_the_beam_covers_every_prefix(
         self, seed, penalty, max_repeats, offset, ends
     ):

@@ -51,4 +51,7 @@ def test_a_tutorial_readers_calls_train_on_copy_and_record_the_attention(
         ]  # fmt: skip
     diagonal = [m[1][0].diagonal().mean().item() for m in maps]
     assert diagonal[-1] > 0.5 > diagonal[0]
+    model.att_weight_map = None
+    model(next(data(pool, mode="valid", batch_size=3)))  # in which no sentence has the script's number
+    assert model.att_weight_map is None
     assert f"epoch {epochs}" in att_animation(maps, "e2d", source, target, 0)._repr_html_()
