@@ -215,7 +215,7 @@ def planned(graph, num_heads, head_dim):
     """The graph on the meta device, with the plan that was made for it on the CPU."""
     plan, places = plan_tiles(graph), [x.to("meta") for x in score_positions(graph)]
     there = graph.to("meta")
-    taken = {f"_read_table {num_heads} {head_dim} False False": Choice("tiles", "it is told to")}
+    taken = {f"_choose {num_heads} {head_dim} False False": Choice("tiles", "it is told to")}
     there._known.update(graph._known | taken | {"score_positions": places})
     there._known["plan_tiles"] = replace(plan, lay_out=lambda: plan.tensors.to(torch.device("meta")))
     return there

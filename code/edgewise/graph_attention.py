@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from edgewise.graphs import AttentionGraph
-from edgewise.propagation.arguments import check_on_edges, check_sides
-from edgewise.propagation.dense_call import attend_densely, shortest_dense
+from edgewise.propagation.arguments import check_edge_arguments, check_sides
+from edgewise.propagation.dense_call import attend_densely, dense_if_quickest
 from edgewise.propagation.fields import Fields
 from edgewise.propagation.operation import ENGINES, GPU_ENGINES, attend, weigh
 from edgewise.propagation.precision import HALF
@@ -165,7 +165,7 @@ class GraphAttention(nn.Module):
         Returns
         -------
         output : Tensor
-            [..., num_dst, dim_out]. A receiver without in-edges gets what the output makes of zeros.
+            [..., num_dst, dim_out]. A receiver without in-edges gets the output of zeros: its bias.
         weights : Tensor
             [..., E, num_heads], if they were asked for.
 
@@ -188,13 +188,13 @@ class GraphAttention(nn.Module):
         if received is None or need_weights:
             fields = self._fields(graph, q, k, v, edge_bias, edge_attr)
         if received is None:
-            received = self._of_leading(attend(graph, fields, self.engine, self.scale, dropout), query)
+            received = self._restore_leading(attend(graph, fields, self.engine, self.scale, dropout), query)
         y = received.mean(-2) if self.output == "mean" else received.flatten(-2)
         y = y if out is None else out(y)
         y = y if skip is None else y + skip(query)
         if not need_weights:
             return y
-        return y, self._of_leading(weigh(graph, fields, self.scale)[..., None], query).squeeze(-1)
+        return y, self._restore_leading(weigh(graph, fields, self.scale)[..., None], query).squeeze(-1)
 
     def _densely(
         self, graph: AttentionGraph, q: Tensor, k: Tensor, v: Tensor, dropout: float
@@ -202,7 +202,7 @@ class GraphAttention(nn.Module):
         """What receivers get, [*, num_dst, h, d], if one dense call is the shortest way and all is finite."""
         if self.engine not in ("auto", "tiles") or self.edge is not None:
             return None
-        form = shortest_dense(graph, self.num_heads, dropout)
+        form = dense_if_quickest(graph, self.num_heads, dropout)
         if form is None or (q.dim() > 2 and form.sequences > 1 and form.mask is not None):
             return None
         width = q.shape[-1] // self.num_heads
@@ -220,12 +220,12 @@ class GraphAttention(nn.Module):
         edge_bias: Tensor | None,
         edge_attr: Tensor | None,
     ) -> Fields:
-        """As heads, leading dimensions share the graph, and what is on its edges."""
+        """Split into heads, leading dimensions among them, and check what is given on edges."""
         q, k, v = self._heads(q, self.num_heads), *(self._heads(x, self.num_kv_heads) for x in (k, v))
         times = q.shape[1] // self.num_heads
         attr, proj = self._attributes(edge_attr, q)
         shared = q if times == 1 else q[:, : self.num_heads]
-        attr, proj = check_on_edges(graph, shared, v, self.engine, edge_bias, attr, proj)
+        attr, proj = check_edge_arguments(graph, shared, v, self.engine, edge_bias, attr, proj)
         if times > 1:
             edge_bias = None if edge_bias is None else edge_bias.repeat(1, times)
             proj = None if proj is None else proj.repeat(1, times, 1)
@@ -249,7 +249,7 @@ class GraphAttention(nn.Module):
         heads = x.reshape(*x.shape[:-1], count, x.shape[-1] // count)
         return heads if x.dim() == 2 else heads.flatten(0, -4).movedim(0, 1).flatten(1, 2)
 
-    def _of_leading(self, x: Tensor, query: Tensor) -> Tensor:
+    def _restore_leading(self, x: Tensor, query: Tensor) -> Tensor:
         """[n, ... times h, d] to [..., n, h, d], with the leading dimensions of ``query``."""
         leading = query.shape[:-2]
         return x.unflatten(1, (-1, self.num_heads)).movedim(1, 0).unflatten(0, leading) if leading else x

@@ -43,8 +43,8 @@ def test_a_device_without_float64_is_asked_for_none(monkeypatch):
             (found.total + found.extra).backward()
             assert all(side.mean_steps >= 1 and side.counts for side in found.pondered.values())
             propagate_attention(links, states, states, states, engine="tiles")
-        assert operations.doubles or {"cpu"} == precision.WITHOUT_DOUBLE
-        monkeypatch.setattr(precision, "WITHOUT_DOUBLE", {"cpu"})
+        assert operations.doubles or {"cpu"} == precision.WITHOUT_FLOAT64
+        monkeypatch.setattr(precision, "WITHOUT_FLOAT64", {"cpu"})
     assert operations.doubles == []
 
 

@@ -12,7 +12,7 @@ from edgewise.graphs import random_links
 from edgewise.propagation import propagate_attention
 from edgewise.propagation.csr import csr_engine as csr
 from edgewise.propagation.csr.pattern import edge_order, pattern_of
-from edgewise.propagation.fields import Fields, KernelFields, pack
+from edgewise.propagation.fields import Fields, KernelFields, absent_to_empty
 from edgewise.propagation.tiles import tile_plan
 from edgewise.propagation.tiles import tiles_engine as tiles
 from support import TRITON, assert_equal_as_stated, random_fields
@@ -57,11 +57,11 @@ def test_operators_do_what_a_compiler_is_told(extra, graph):
     bias = torch.randn(graph.num_edges, 2, requires_grad=True) if extra == "bias" else None
     factors = torch.rand(graph.num_edges, 2).round() if extra == "factors" else None
     tensors = [*tile_plan.plan_tiles(graph).tensors, *(tile_plan.score_positions(graph) if extra else ())]
-    torch.library.opcheck(tiles._operator, (pack(Fields(*fields, bias, factors)), tensors, 0))
+    torch.library.opcheck(tiles._operator, (absent_to_empty(Fields(*fields, bias, factors)), tensors, 0))
     of_attr = [torch.randn(len(x), *shape) for x, shape in ((fields[0], (2, 4)), (graph.src, (4,)))]
     for heads in (2, 1):  # at once, and in turns
         on_edges = [x if x is None else x.detach().T.reshape(2 // heads, -1) for x in (bias, factors)]
-        given = pack(KernelFields(*fields, *on_edges, *(of_attr if extra else [None, None])))
+        given = absent_to_empty(KernelFields(*fields, *on_edges, *(of_attr if extra else [None, None])))
         plan = [*pattern_of(graph, heads), edge_order(graph, heads)], heads
         torch.library.opcheck(csr._operator, ([x.clone().requires_grad_() for x in given], *plan))
         *outputs, weights, sums = csr._operator(given, *plan)

@@ -205,7 +205,7 @@ def test_sequences_of_one_length_are_one_call_that_does_what_scatter_does(
     graph, given, leading, place, value
 ):
     """Also to one number that is not finite, and with leading dimensions."""
-    assert dense_call.shortest_dense(graph, 2, 0.0)
+    assert dense_call.dense_if_quickest(graph, 2, 0.0)
     (scale, heads), fields = given, random_fields(graph, 2, 3, torch.float64)
     layer = GraphAttention(6, 2, num_kv_heads=heads, scale=scale, dtype=torch.float64)
     tokens = [graph.num_dst, graph.num_src][: 2 - graph.self_attention]
@@ -236,9 +236,9 @@ def test_dropout_draws_for_each_edge_up_to_a_number_of_weights(monkeypatch):
         torch.manual_seed(0)
         return propagate_attention(graph, *fields, engine=engine, dropout=0.4)
 
-    monkeypatch.setattr(dense_call, "DRAWN", 2 * graph.num_edges)
+    monkeypatch.setattr(dense_call, "MOST_DRAWS", 2 * graph.num_edges)
     torch.testing.assert_close(dropped("auto"), dropped("scatter"))
-    monkeypatch.setattr(dense_call, "DRAWN", 2 * graph.num_edges - 1)
+    monkeypatch.setattr(dense_call, "MOST_DRAWS", 2 * graph.num_edges - 1)
     assert not torch.allclose(dropped("auto"), dropped("scatter"))
     draws = torch.stack([propagate_attention(graph, *fields, dropout=0.4) for _ in range(4000)])
     assert not torch.allclose(draws[0], draws[1])
@@ -505,7 +505,7 @@ def test_with_attributes_what_they_need_is_made_and_no_more(n, made):
     attributes = {"edge_attr": torch.randn(2 * n, 8), "edge_proj": torch.randn(8, 4, 32)}
     propagate_attention(graph, q, k, v, **attributes)
     assert {*graph._known} == before
-    assert any(not name.startswith(("prepared", "_read_table")) for name in before) == made
+    assert any(not name.startswith(("prepared", "_choose")) for name in before) == made
 
 
 def test_transforms_of_functions_go_through_auto():

@@ -57,7 +57,7 @@ class GraphForms:
 
     @classmethod
     def _of(cls, num_src: int, num_dst: int | None, *held: Any, **form: Any) -> Self:
-        """Build without checks, of what is right by construction, as :meth:`_hold` takes it."""
+        """Build from valid parts, unchecked; arguments as of :meth:`_hold`."""
         graph = cls.__new__(cls)
         graph._hold(num_src, num_dst, *held, **form)
         return graph
@@ -230,9 +230,7 @@ class GraphForms:
         if "prepared" in self._known and not self.in_intervals:
             tensors = (Tensor, tuple)  # a choice is a tuple, too
             known = {
-                name: x
-                for name, x in self._known.items()
-                if isinstance(x, tensors) and "_read_table" not in name
+                name: x for name, x in self._known.items() if isinstance(x, tensors) and "_choose" not in name
             }
             known |= self._facts() | {"prepared": True}
         place = torch.empty(0, device=self.device)  # which loading may map to another

@@ -25,7 +25,7 @@ OUTSIDE = (
 )
 
 GRAPHS, BYTES = 1024, 2**26
-"""Of how many packed graphs what was found is kept, and how many bytes in all."""
+"""Bounds of what is kept of packed graphs: how many graphs, and bytes in all."""
 
 
 Known = dict[str, Any]
@@ -59,7 +59,7 @@ def clear_cache() -> None:
 
 
 def per_graph(find: Callable[..., Value]) -> Callable[..., Value]:
-    """Call a function of a graph, and of numbers, once per graph, which keeps the answer under its name.
+    """Keep what a function of a graph, and of numbers, returns with the graph, under the function's name.
 
     Compiled programs use what is known, they find nothing. What was found in inference mode serves training.
     """

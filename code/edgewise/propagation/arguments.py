@@ -85,7 +85,7 @@ def _check_like(q: Tensor, name: str, x: Tensor, shape: Sequence[int], axes: str
         raise ValueError(f"{name} must be {q.dtype} on {q.device} as q is, got {x.dtype} on {x.device}")
 
 
-def check_on_edges(
+def check_edge_arguments(
     graph: AttentionGraph,
     q: Tensor,
     v: Tensor,
@@ -96,7 +96,7 @@ def check_on_edges(
 ) -> tuple[MaybeTensor, MaybeTensor]:
     """Check biases [E, h] for queries [n, h, d]; return attributes [E, c] and their projection [c, h, d].
 
-    Attributes of no numbers count as none.
+    Attributes of width 0 count as absent.
     """
     if bias is not None:
         check_floats("edge_bias", bias)

@@ -21,7 +21,7 @@ from edgewise.graphs import AttentionGraph
 from edgewise.graphs.graph_forms import check_graph
 from edgewise.graphs.per_graph import per_graph
 from edgewise.propagation.csr.pattern import has_sparse_kernels, heads_at_once
-from edgewise.propagation.dense_call import SHORT, shortest_dense
+from edgewise.propagation.dense_call import SHORT, dense_if_quickest
 from edgewise.propagation.fields import Fields
 from edgewise.propagation.precision import HALF, in_a_transform
 from edgewise.propagation.tiles.tile_plan import TOO_FEW, TilePlan, is_one_tile, plan_tiles
@@ -33,7 +33,7 @@ EDGE_WORK, TOKEN_WORK, SLOT_WORK = 2.7, 20, 40
 """How many scores of a tile cost a CPU as much as an edge or a token in ``csr``, a row or column in tiles."""
 
 CALL_WORK = {"csr": 100_000, "tiles": 20_000}
-"""And a call: in ``csr`` of all heads or of one, in ``tiles`` of all tiles of one shape."""
+"""Of a call, in this unit: ``csr`` makes one for all heads or each, ``tiles`` one for each shape of tile."""
 
 FEW = {"new": (400_000, 900_000), "prepared": (100_000, 250_000)}
 """Edges times heads times width below which ``auto`` takes ``scatter`` for lists; and with attributes.
@@ -59,7 +59,7 @@ def engine_for(graph: AttentionGraph, fields: Fields) -> str:
     if suits_varlen(graph, fields):
         return "varlen"
     has_attributes = fields.attr is not None
-    return _read_table(graph, *fields.q.shape[1:], "prepared" in graph._known, has_attributes).engine
+    return _choose(graph, *fields.q.shape[1:], "prepared" in graph._known, has_attributes).engine
 
 
 def choice(graph: AttentionGraph, num_heads: int, head_dim: int) -> Choice:
@@ -79,9 +79,9 @@ def choice(graph: AttentionGraph, num_heads: int, head_dim: int) -> Choice:
     check_count("head_dim", head_dim, 1)
     if in_a_transform():
         return Choice("scatter", "no other engine goes through torch.func's transforms and forward mode")
-    if shortest_dense(graph, num_heads, 0.0):
+    if dense_if_quickest(graph, num_heads, 0.0):
         return Choice("tiles", "its sequences are of one length: they are one dense call")
-    return _read_table(graph, num_heads, head_dim, "prepared" in graph._known, False)
+    return _choose(graph, num_heads, head_dim, "prepared" in graph._known, False)
 
 
 def suits_varlen(graph: AttentionGraph, fields: Fields) -> bool:
@@ -124,38 +124,38 @@ def work_in_tiles(plan: TilePlan, num_heads: int) -> float:
 
 
 @per_graph
-def _read_table(
-    graph: AttentionGraph, num_heads: int, head_dim: int, prepared: bool, attributes: bool
-) -> Choice:
+def _choose(graph: AttentionGraph, num_heads: int, head_dim: int, prepared: bool, attributes: bool) -> Choice:
     in_lists, on_cpu = not graph.in_intervals, graph.device.type == "cpu"
     on_gpu_with_triton = graph.device.type == "cuda" and has_triton(graph.device)
     if on_gpu_with_triton and (attributes or _reach(graph) <= SHORT):
         return Choice("triton", "on a GPU one kernel reads each edge's sender where it lies")
     if graph.num_edges == 0:
         return Choice("scatter", "there is no edge, which other engines need")
-    one = not attributes and is_one_tile(graph)
+    one_tile = not attributes and is_one_tile(graph)
     few = graph.num_edges * num_heads * head_dim < FEW["prepared" if prepared else "new"][attributes]
-    if on_cpu and few and (in_lists or attributes) and not (prepared and one and not graph.has_multi_edges):
+    tile_is_ready = prepared and one_tile and not graph.has_multi_edges
+    if on_cpu and few and (in_lists or attributes) and not tile_is_ready:
         return Choice("scatter", "so few edges are gathered sooner than sparse matrices are made")
-    sparse = "csr" if has_sparse_kernels(graph) else "scatter"
+    edge_engine = "csr" if has_sparse_kernels(graph) else "scatter"
     if attributes:
         return Choice("csr", "tiles take no attributes of edges")
-    if on_cpu and in_lists and not one and not prepared:
-        return Choice(sparse, "lists of a new graph are not cut into tiles")
-    in_csr = work_in_csr(graph, num_heads)
-    if on_cpu and in_lists and not one:
+    if on_cpu and in_lists and not one_tile and not prepared:
+        return Choice(edge_engine, "lists of a new graph are not cut into tiles")
+    csr_work = work_in_csr(graph, num_heads)
+    if on_cpu and in_lists and not one_tile:
         slots = sum(int((torch.bincount(ends) > 0).sum()) for ends in (graph._dst, graph._src))
-        if num_heads * (graph.num_edges + SLOT_WORK * slots) > in_csr:
-            return Choice(sparse, "tiles would take longer even if there were no pair without an edge")
+        if num_heads * (graph.num_edges + SLOT_WORK * slots) > csr_work:
+            return Choice(edge_engine, "tiles would take longer even if there were no pair without an edge")
     if graph.has_multi_edges:
-        return Choice(sparse, "two edges have the same sender and receiver")
-    if one:
+        return Choice(edge_engine, "two edges have the same sender and receiver")
+    if one_tile:
         return Choice("tiles", "the graph is one tile, which is small or half full")
     if not on_cpu and in_lists and graph.num_edges < FEWEST_IN_EDGES * graph.num_dst:
-        return Choice(sparse, "on a GPU so few edges are not cut into tiles")
+        return Choice(edge_engine, "on a GPU so few edges are not cut into tiles")
     plan = plan_tiles(graph)
     if not on_cpu:
-        taken = "tiles" if plan.economical or plan.scores <= TOO_FEW.get(graph.device.type, 0) else sparse
+        wasteful = not plan.economical and plan.scores > TOO_FEW.get(graph.device.type, 0)
+        taken = edge_engine if wasteful else "tiles"
         return Choice(taken, "on a GPU tiles are taken where they are economical or few")
-    less = plan.affordable and work_in_tiles(plan, num_heads) < in_csr
-    return Choice("tiles" if less else sparse, "tiles are less work" if less else "tiles are more work")
+    less = plan.affordable and work_in_tiles(plan, num_heads) < csr_work
+    return Choice("tiles" if less else edge_engine, "tiles are less work" if less else "tiles are more work")

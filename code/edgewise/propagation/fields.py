@@ -11,7 +11,7 @@ MaybeTensor = Tensor | None
 Tensors = list[Tensor]
 
 Engine = Callable[..., Any]
-"""Takes a graph and :class:`Fields`, which fit each other, and returns [num_dst, h, d_v]; with ``lse`` also
+"""Takes a graph and :class:`Fields`, which fit each other, and returns [num_dst, h, d_v]; ``with_lse`` also
 the log-sum-exp of each receiver's scores, [num_dst, h]."""
 
 
@@ -45,7 +45,7 @@ class Fields(NamedTuple):
 
 
 class KernelFields(NamedTuple):
-    """The same for kernels, or gradients; in place of ``proj``, queries times it: ``q_attr`` [n, h, c].
+    """As ``csr`` and ``triton`` take them, or gradients; for ``proj`` queries times it, ``q_attr`` [n, h, c].
 
     A score is ``q . k + q_attr . attr``, since q . (W a) = (W q) . a.
     """
@@ -59,13 +59,13 @@ class KernelFields(NamedTuple):
     attr: Any
 
 
-def pack(fields: Iterable[MaybeTensor]) -> list[Tensor]:
+def absent_to_empty(fields: Iterable[MaybeTensor]) -> list[Tensor]:
     """Fields as an operator takes them: what is not given is empty."""
     first, *rest = fields
     assert first is not None  # the queries, or the gradient of an output
     return [first, *(first.new_empty(0) if x is None else x for x in rest)]
 
 
-def unpack(tensors: Iterable[Tensor]) -> list[MaybeTensor]:
+def empty_to_absent(tensors: Iterable[Tensor]) -> list[MaybeTensor]:
     """And back."""
     return [x if x.dim() > 1 else None for x in tensors]

@@ -1,4 +1,4 @@
-"""The one operation: arguments are checked, an engine is chosen, and what is not finite is computed anew."""
+"""The one operation: arguments are checked, an engine is chosen; what is not finite comes from ``csr``."""
 
 import math
 from collections.abc import Sequence
@@ -9,12 +9,12 @@ from torch import Tensor
 
 from edgewise.graphs import AttentionGraph
 from edgewise.graphs.graph_forms import check_graph
-from edgewise.propagation.arguments import check_on_edges, check_scale, check_tensors
+from edgewise.propagation.arguments import check_edge_arguments, check_scale, check_tensors
 from edgewise.propagation.csr.csr_engine import csr
-from edgewise.propagation.dense_call import all_finite, attend_densely, dense_form, shortest_dense
+from edgewise.propagation.dense_call import all_finite, attend_densely, dense_call_of, dense_if_quickest
 from edgewise.propagation.engine_choice import engine_for
 from edgewise.propagation.fields import Engine, Fields
-from edgewise.propagation.precision import HALF, in_a_transform, in_full_precision, without_autocast
+from edgewise.propagation.precision import HALF, in_a_transform, run_in_float32, without_autocast
 from edgewise.propagation.scatter import edge_softmax, scatter
 from edgewise.propagation.tiles.tiles_engine import tiles
 from edgewise.propagation.triton.triton_engine import triton
@@ -91,8 +91,8 @@ def propagate_attention(
     output : Tensor
         [num_dst, h, d_v]; zeros for a receiver without in-edges, or whose scores are all minus infinity.
     lse : Tensor
-        [num_dst, h], if it is wanted, in float32 of half precision; minus infinity for such a receiver. See
-        :func:`merge_parts` and :func:`add_sinks`.
+        [num_dst, h], if it is wanted, float32 if the inputs are half precision; minus infinity for such a
+        receiver. See :func:`merge_parts` and :func:`add_sinks`.
 
     Raises
     ------
@@ -104,7 +104,7 @@ def propagate_attention(
     """
     check_choice("engine", engine, ["auto", *ENGINES, *GPU_ENGINES])
     q, k, v = check_tensors(graph, q=q, k=k, v=v)
-    attr, proj = check_on_edges(graph, q, v, engine, edge_bias, edge_attr, edge_proj)
+    attr, proj = check_edge_arguments(graph, q, v, engine, edge_bias, edge_attr, edge_proj)
     fields = Fields(q, k, v, edge_bias, None, attr, proj)
     check_probability("dropout", dropout)
     return attend(graph, fields, engine, check_scale(scale), dropout, check_bool("return_lse", return_lse))
@@ -116,12 +116,12 @@ def attend(
     engine: str = "auto",
     scale: float | None = None,
     dropout: float = 0.0,
-    lse: bool = False,
+    with_lse: bool = False,
 ) -> Any:
     """:func:`propagate_attention` of what has been checked: [num_dst, h, d_v]."""
     q, k, v, bias, _, attr, _ = fields
-    plain = engine in ("auto", "tiles") and bias is None and attr is None and not lse
-    if plain and (form := shortest_dense(graph, q.shape[1], dropout)):
+    plain = engine in ("auto", "tiles") and bias is None and attr is None and not with_lse
+    if plain and (form := dense_if_quickest(graph, q.shape[1], dropout)):
         q = q.view(form.sequences, form.rows, *q.shape[1:])
         k, v = (x.view(form.sequences, form.columns, *x.shape[1:]) for x in (k, v))
         if (output := attend_densely(form, q, k, v, scale, dropout)) is not None:
@@ -132,34 +132,34 @@ def attend(
         wide = torch.promote_types(dtype, torch.float32)
         factors = fields.q.new_empty(graph.num_edges, fields.q.shape[1], dtype=wide)
         fields = fields._replace(factors=factors.bernoulli_(1 - dropout).div_(1 - dropout))
-    if lse:
-        output, found = _along_edges(graph, fields, engine, scale, lse)
-        return output.to(dtype), found
-    return _along_edges(graph, fields, engine, scale).to(dtype)
+    if with_lse:
+        output, lse = _run_engine(graph, fields, engine, scale, with_lse)
+        return output.to(dtype), lse
+    return _run_engine(graph, fields, engine, scale).to(dtype)
 
 
-def _along_edges(
-    graph: AttentionGraph, fields: Fields, engine: str, scale: float | None = None, lse: bool = False
+def _run_engine(
+    graph: AttentionGraph, fields: Fields, engine: str, scale: float | None = None, with_lse: bool = False
 ) -> Any:
     if engine not in ("auto", "scatter") and in_a_transform():
         raise ValueError(f"engine {engine!r} is not for transforms and forward mode: use 'scatter'")
     if engine == "auto":
         engine = engine_for(graph, fields)
-        if lse and (engine == "varlen" or torch.compiler.is_compiling()):
+        if with_lse and (engine == "varlen" or torch.compiler.is_compiling()):
             engine = "csr"
     if engine != "triton":
         fields = _with_as_many_heads(fields)
         engine = engine if graph.num_edges else "scatter"
     with without_autocast(fields.q.device.type):
-        if engine == "varlen" and lse:
+        if engine == "varlen" and with_lse:
             raise InputError("engine 'varlen' returns no log-sum-exp: use 'auto'")
         if engine == "varlen":
             return varlen(graph, fields, scale)
         fields = _scaled(fields, scale)
-        execute, asked = ENGINES.get(engine) or GPU_ENGINES[engine], {"lse": True} if lse else {}
-        output = execute(graph, fields, **asked)
-        if engine == "tiles" and not _finite(fields, output[0] if lse else output):
-            output = csr(graph, fields, **asked)
+        execute, options = ENGINES.get(engine) or GPU_ENGINES[engine], {"with_lse": True} if with_lse else {}
+        output = execute(graph, fields, **options)
+        if engine == "tiles" and not _finite(fields, output[0] if with_lse else output):
+            output = csr(graph, fields, **options)
         return output
 
 
@@ -208,7 +208,7 @@ def _with_as_many_heads(fields: Fields) -> Fields:
 
 
 def _scaled(fields: Fields, scale: float | None) -> Fields:
-    """Scale queries for engines, which divide scores by the root of d; of half precision in float32."""
+    """Multiply queries so that engines, which divide by the root of d, get ``scale``; half in float32."""
     factor = 1.0 if scale is None else scale * math.sqrt(fields.q.shape[-1])
     if math.isclose(factor, 1, rel_tol=1e-12):
         return fields
@@ -222,7 +222,7 @@ def prepare(graph: AttentionGraph, num_heads: int, head_dim: int, edge_dim: int 
     For a graph that serves many passes, and before a module is compiled or exported; ``edge_dim`` is that of
     attributes. For a prepared graph ``auto`` takes what is fastest once all is made, for a new one of few
     edges what needs the least. Pickles take along what ``csr`` needs of edges in lists; prepare other copies
-    anew. Leading dimensions of states count as heads.
+    anew. Of states [..., n, d] leading dimensions count as heads.
     """
     check_graph(graph)
     heads, width = check_count("num_heads", num_heads, 1), check_count("head_dim", head_dim, 1)
@@ -236,8 +236,8 @@ def prepare(graph: AttentionGraph, num_heads: int, head_dim: int, edge_dim: int 
     graph._known["prepared"] = True
     try:
         with torch.no_grad():
-            for engine in ("auto", "tiles") if attr is None and dense_form(graph) else ("auto",):
-                _along_edges(graph, Fields(q, k, k, bias, None, attr, proj), engine)
+            for engine in ("auto", "tiles") if attr is None and dense_call_of(graph) else ("auto",):
+                _run_engine(graph, Fields(q, k, k, bias, None, attr, proj), engine)
     except BaseException:
         if not before:
             del graph._known["prepared"]
@@ -273,12 +273,12 @@ def attention_weights(
     :func:`propagate_attention`.
     """
     q, k = check_tensors(graph, q=q, k=k)
-    attr, proj = check_on_edges(graph, q, q, "auto", edge_bias, edge_attr, edge_proj)
+    attr, proj = check_edge_arguments(graph, q, q, "auto", edge_bias, edge_attr, edge_proj)
     return weigh(graph, Fields(q, k, k, edge_bias, None, attr, proj), check_scale(scale))
 
 
 def weigh(graph: AttentionGraph, fields: Fields, scale: float | None = None) -> Tensor:
     """:func:`attention_weights` of what has been checked: [E, h]."""
     with without_autocast(fields.q.device.type):
-        weights = in_full_precision(edge_softmax)(graph, _scaled(_with_as_many_heads(fields), scale))
+        weights = run_in_float32(edge_softmax)(graph, _scaled(_with_as_many_heads(fields), scale))
     return weights.to(fields.q.dtype)

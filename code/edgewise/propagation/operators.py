@@ -9,14 +9,14 @@ from torch import Tensor
 from edgewise.propagation.fields import KernelFields, MaybeTensor, Tensors
 from edgewise.propagation.precision import without_second_derivatives
 
-FACTORS = KernelFields._fields.index("factors")
+FACTORS_AT = KernelFields._fields.index("factors")
 """Dropout's, which have no gradient; in :class:`Fields` they are at the same place."""
 
 
 def make_operator(
     name: str,
     forward: Callable[..., Sequence[Tensor]],
-    like_results: Callable[..., Sequence[Tensor]],
+    fake_results: Callable[..., Sequence[Tensor]],
     backward: Callable[..., Sequence[MaybeTensor]],
     saved: slice,
 ) -> Callable[..., Tensors]:
@@ -27,10 +27,9 @@ def make_operator(
     name : str
         Of the operator.
     forward : callable
-        Takes fields, as :func:`~edgewise.propagation.fields.pack` makes them, the tensors of a graph's plan,
-        and a count (heads at a time in ``csr``, edges in ``triton``). Returns results, of which at most the
-        first three have gradients.
-    like_results : callable
+        Takes fields, what is absent empty, the tensors of a graph's plan, and a count (heads at a time in
+        ``csr``, edges in ``triton``). Returns results, of which at most the first three have gradients.
+    fake_results : callable
         Takes the same; returns tensors of the results' shapes.
     backward : callable
         Takes the same, results that were saved, gradients of the first three, and for each field whether its
@@ -57,22 +56,22 @@ def make_operator(
     def save(ctx: Any, inputs: tuple[Any, ...], output: Tensors) -> None:
         fields, plan, ctx.count = inputs
         results = output[saved]
-        ctx.wanted = [x.requires_grad and x.dim() > 1 and i != FACTORS for i, x in enumerate(fields)]
+        ctx.wanted = [x.requires_grad and x.dim() > 1 and i != FACTORS_AT for i, x in enumerate(fields)]
         ctx.sizes = len(fields), len(plan), len(results)
         ctx.save_for_backward(*fields, *plan, *results)
         ctx.set_materialize_grads(False)  # or what leads nowhere would get zeros
 
     @without_second_derivatives()
-    def differentiate(ctx: Any, *of_results: MaybeTensor) -> tuple[Any, ...]:
+    def differentiate(ctx: Any, *result_grads: MaybeTensor) -> tuple[Any, ...]:
         nothing: list[Any] = [[None] * size for size in ctx.sizes[:2]]
-        if all(x is None for x in of_results[:3]):  # from above comes nothing
+        if all(x is None for x in result_grads[:3]):  # from above comes nothing
             return *nothing, None
         tensors = iter(ctx.saved_tensors)
         fields, plan, results = ([next(tensors) for _ in range(size)] for size in ctx.sizes)
-        grads = [fields[0].new_empty(0) if x is None else x for x in of_results[:3]]
+        grads = [fields[0].new_empty(0) if x is None else x for x in result_grads[:3]]
         found = iter(operator_backward(fields, plan, ctx.count, results, grads, ctx.wanted))
         return [next(found) if want else None for want in ctx.wanted], nothing[1], None
 
-    operator.register_fake(lambda *args: [*like_results(*args)])
+    operator.register_fake(lambda *args: [*fake_results(*args)])
     operator.register_autograd(lambda ctx, grads: differentiate(ctx, *grads), setup_context=save)
     return operator

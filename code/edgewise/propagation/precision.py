@@ -14,19 +14,19 @@ from edgewise.propagation.fields import Engine, Fields
 
 HALF = (torch.float16, torch.bfloat16)
 
-WITHOUT_DOUBLE = {"mps"}
+WITHOUT_FLOAT64 = {"mps"}
 
 
-def in_full_precision(engine: Engine) -> Engine:
+def run_in_float32(engine: Engine) -> Engine:
     """Run an engine on half-precision input in float32: scores round, and sums over many in-edges stall."""
 
     @functools.wraps(engine)
-    def wrapped(graph: AttentionGraph, fields: Fields, lse: bool = False) -> Any:
+    def wrapped(graph: AttentionGraph, fields: Fields, with_lse: bool = False) -> Any:
         if fields.q.dtype not in HALF:
-            return engine(graph, fields, lse) if lse else engine(graph, fields)
-        if lse:
-            output, found = engine(graph, fields.to(torch.float32), lse)
-            return output.to(fields.q.dtype), found
+            return engine(graph, fields, with_lse) if with_lse else engine(graph, fields)
+        if with_lse:
+            output, lse = engine(graph, fields.to(torch.float32), with_lse)
+            return output.to(fields.q.dtype), lse
         return engine(graph, fields.to(torch.float32)).to(fields.q.dtype)
 
     return wrapped
@@ -34,7 +34,7 @@ def in_full_precision(engine: Engine) -> Engine:
 
 def widest(device: torch.device) -> torch.dtype:
     """The widest floating-point type that a device has."""
-    return torch.float32 if device.type in WITHOUT_DOUBLE else torch.float64
+    return torch.float32 if device.type in WITHOUT_FLOAT64 else torch.float64
 
 
 def without_autocast(device: str) -> contextlib.AbstractContextManager[object]:
@@ -57,7 +57,7 @@ def refuse_second_derivatives(grad: object, instead: str = "engine='scatter'") -
         )
 
 
-def once_differentiable(output: Tensor) -> Tensor:
+def refusing_second_derivatives(output: Tensor) -> Tensor:
     """Return an output whose gradient refuses to be differentiated, and says what can be."""
     if output.requires_grad:
         output.register_hook(refuse_second_derivatives)
@@ -67,9 +67,9 @@ def once_differentiable(output: Tensor) -> Tensor:
 def without_second_derivatives(
     instead: str = "engine='scatter'",
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Make a ``backward`` refuse to be differentiated itself, and several gradients at once.
+    """Make a ``backward`` refuse to be differentiated itself, and batched gradients.
 
-    PyTorch's own ``once_differentiable`` refuses only where the gradient that comes from above is
+    PyTorch's own ``refusing_second_derivatives`` refuses only where the gradient that comes from above is
     differentiable too, and takes the result for a constant elsewhere.
     """
 

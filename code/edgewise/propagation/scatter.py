@@ -8,15 +8,15 @@ from torch import Tensor
 
 from edgewise.graphs import AttentionGraph
 from edgewise.propagation.fields import Fields
-from edgewise.propagation.precision import in_full_precision
+from edgewise.propagation.precision import run_in_float32
 
 
 def edge_softmax(graph: AttentionGraph, fields: Fields) -> Tensor:
     """Score every edge, add its bias and attributes, and normalise over each receiver's in-edges: [E, h]."""
-    return softmax_over_in_edges(graph, _scores(graph, fields, _projected(fields)))
+    return softmax_over_in_edges(graph, _scores(graph, fields, _projected_attributes(fields)))
 
 
-def _projected(fields: Fields) -> Tensor | None:
+def _projected_attributes(fields: Fields) -> Tensor | None:
     """What attributes [E, c] add to keys and values: [E, h, d]."""
     if fields.attr is None or fields.proj is None:
         return None
@@ -48,15 +48,15 @@ def _softmax_and_lse(graph: AttentionGraph, score: Tensor) -> tuple[Tensor, Tens
     return weight / total.index_select(0, dst), (total.log() + highest).masked_fill(nothing, -math.inf)
 
 
-@in_full_precision
-def scatter(graph: AttentionGraph, fields: Fields, lse: bool = False) -> Any:
+@run_in_float32
+def scatter(graph: AttentionGraph, fields: Fields, with_lse: bool = False) -> Any:
     """Gather and weight the sender's value for every edge, then sum at the receivers.
 
     Attributes of edges, projected, are added to the senders' keys and values.
     """
-    value, extra = fields.v.index_select(0, graph._src), _projected(fields)  # [E, h, d]
-    share, found = _softmax_and_lse(graph, _scores(graph, fields, extra))
+    value, extra = fields.v.index_select(0, graph._src), _projected_attributes(fields)  # [E, h, d]
+    share, lse = _softmax_and_lse(graph, _scores(graph, fields, extra))
     message = value if extra is None else value + extra
     weighted = (share if fields.factors is None else share * fields.factors)[..., None] * message
     output = weighted.new_zeros(graph.num_dst, *weighted.shape[1:]).index_add_(0, graph._dst, weighted)
-    return (output, found) if lse else output
+    return (output, lse) if with_lse else output

@@ -22,9 +22,16 @@ from edgewise.propagation.csr.pattern import (
     inverse,
     pattern_of,
 )
-from edgewise.propagation.fields import Fields, KernelFields, MaybeTensor, Tensors, pack, unpack
+from edgewise.propagation.fields import (
+    Fields,
+    KernelFields,
+    MaybeTensor,
+    Tensors,
+    absent_to_empty,
+    empty_to_absent,
+)
 from edgewise.propagation.operators import make_operator
-from edgewise.propagation.precision import in_full_precision
+from edgewise.propagation.precision import run_in_float32
 from edgewise.propagation.scatter import scatter
 
 SAFE = 20.0
@@ -38,15 +45,15 @@ with warnings.catch_warnings():  # PyTorch says once that its CSR tensors are in
     torch.sparse_csr_tensor([0], [], [], (0, 0))
 
 
-@in_full_precision
-def csr(graph: AttentionGraph, fields: Fields, lse: bool = False) -> Any:
+@run_in_float32
+def csr(graph: AttentionGraph, fields: Fields, with_lse: bool = False) -> Any:
     r"""Compute scores, exponentials and sums along edges. There are no second derivatives.
 
     With :math:`W` for the projection of attributes :math:`a`, :math:`q^\top W a = (W^\top q)^\top a`
     and :math:`\sum_e w_e W a_e = W \sum_e w_e a_e`, so no attribute is projected edge by edge.
     """
     if not has_sparse_kernels(graph):
-        return scatter(graph, fields, lse)
+        return scatter(graph, fields, with_lse)
     q, k, v, bias, factors, attr, proj = fields
     heads = heads_at_once(graph, q.shape[1])
     pattern = pattern_of(graph, heads)
@@ -60,11 +67,11 @@ def csr(graph: AttentionGraph, fields: Fields, lse: bool = False) -> Any:
     factors = None if factors is None or order is None else by_chunk(factors).index_select(1, order)
     q_attr = None if proj is None else torch.einsum("nhd,chd->nhc", q, proj)
     plan = [*pattern] if order is None else [*pattern, order]
-    output, attr_sums, found, *_ = _operator(
-        pack(KernelFields(q, k, v, bias, factors, q_attr, attr)), plan, heads
+    output, attr_sums, lse, *_ = _operator(
+        absent_to_empty(KernelFields(q, k, v, bias, factors, q_attr, attr)), plan, heads
     )
     output = output if proj is None else output + torch.einsum("nhc,chd->nhd", attr_sums, proj)
-    return (output, found.squeeze(-1)) if lse else output
+    return (output, lse.squeeze(-1)) if with_lse else output
 
 
 def _forward(fields: Tensors, plan: Tensors, heads: int) -> tuple[Tensor, ...]:
@@ -74,7 +81,7 @@ def _forward(fields: Tensors, plan: Tensors, heads: int) -> tuple[Tensor, ...]:
     [chunks, E * heads], ``factors`` in the pattern's order, into which the plan's last tensor puts ``bias``.
     """
     p, order = Pattern(*plan[:6]), plan[6] if len(plan) > 6 else None
-    q, k, v, bias, factors, q_attr, attr = KernelFields._make(unpack(fields))
+    q, k, v, bias, factors, q_attr, attr = KernelFields._make(empty_to_absent(fields))
     scale, chunks = q.shape[2] ** -0.5, q.shape[1] // heads
     exponentials = q.new_zeros(chunks, len(p.columns))
     if bias is not None and order is not None:
@@ -99,8 +106,8 @@ def _forward(fields: Tensors, plan: Tensors, heads: int) -> tuple[Tensor, ...]:
     return output, q.new_empty(0) if attr_sums is None else attr_sums, lse, exponentials, sums
 
 
-def _like_results(fields: Tensors, plan: Tensors, heads: int) -> Tensors:
-    q, _, v, _, _, q_attr, _ = KernelFields._make(unpack(fields))
+def _fake_results(fields: Tensors, plan: Tensors, heads: int) -> Tensors:
+    q, _, v, _, _, q_attr, _ = KernelFields._make(empty_to_absent(fields))
     chunks, attr_sums = q.shape[1] // heads, (0,) if q_attr is None else q_attr.shape
     begins, columns = (x.shape[0] for x in plan[:2])  # len() would make constants of them
     sizes = (
@@ -121,16 +128,16 @@ def _backward(
     ``results`` are exponentials and sums.
     """
     p, order = Pattern(*plan[:6]), plan[6] if len(plan) > 6 else None
-    q, k, v, bias, factors, q_attr, attr = KernelFields._make(unpack(fields))
+    q, k, v, bias, factors, q_attr, attr = KernelFields._make(empty_to_absent(fields))
     (exponentials, sums), scale, want = results, q.shape[2] ** -0.5, KernelFields._make(wanted)
     grad_q, grad_k, grad_v, grad_q_attr = [None] * 4
     grad_attr = attr.new_zeros(attr.shape) if attr is not None and want.attr else None
     grad_bias = bias.new_empty(bias.shape) if bias is not None and want.bias else None
     edge = None if attr is None or order is None else order // heads
-    outputs = q.new_zeros(*q.shape[:2], v.shape[2]) if not grads[0].numel() else grads[0]
+    grad_output = q.new_zeros(*q.shape[:2], v.shape[2]) if not grads[0].numel() else grads[0]
     of_lse = None if not grads[2].numel() else grads[2]
-    both = q, k, v, outputs, q_attr, None if edge is None else grads[1], of_lse
-    for chunk, (q_, k_, v_, grad, q_attr_, grad_sums, grad_lse) in enumerate(_in_chunks(heads, *both)):
+    operands = q, k, v, grad_output, q_attr, None if edge is None else grads[1], of_lse
+    for chunk, (q_, k_, v_, grad, q_attr_, grad_sums, grad_lse) in enumerate(_in_chunks(heads, *operands)):
         exponential = exponentials[chunk]
         used, grad = exponential if factors is None else exponential * factors[chunk], grad / sums[chunk]
         grad_scores = torch.zeros_like(exponential)
@@ -155,7 +162,7 @@ def _backward(
     return KernelFields(grad_q, grad_k, grad_v, grad_bias, None, grad_q_attr, grad_attr)
 
 
-_operator = make_operator("csr", _forward, _like_results, _backward, saved=slice(3, 5))
+_operator = make_operator("csr", _forward, _fake_results, _backward, saved=slice(3, 5))
 
 
 def _in_chunks(heads: int, *fields: MaybeTensor) -> Iterator[list[Any]]:
@@ -222,7 +229,8 @@ def _all_below(bound: float, x: Tensor) -> bool:
 def _exponentiate(p: Pattern, scores: Tensor, small: bool) -> tuple[Tensor, Tensor]:
     """Turn scores into their exponentials, in place; return each receiver's sum, and the scores' log-sum-exp.
 
-    Unless scores and what they will weigh are small, the highest is subtracted and the sums are made one.
+    Unless scores and values are small, each maximum is subtracted, and exponentials are normalised: their
+    sums are one.
     """
     receivers = None if small and _all_below(SAFE, scores) else p.receivers.long()
     if receivers is not None:

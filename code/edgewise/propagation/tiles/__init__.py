@@ -1,1 +1,1 @@
-"""Dense tiles: cut, planned, laid out, executed."""
+"""DenseCall tiles: cut, planned, laid out, executed."""

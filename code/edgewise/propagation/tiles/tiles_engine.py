@@ -15,14 +15,14 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from edgewise.graphs import AttentionGraph
 from edgewise.graphs.per_graph import per_graph
-from edgewise.propagation.fields import Fields, MaybeTensor, Tensors, pack, unpack
+from edgewise.propagation.fields import Fields, MaybeTensor, Tensors, absent_to_empty, empty_to_absent
 from edgewise.propagation.operators import make_operator
-from edgewise.propagation.precision import HALF, in_full_precision, once_differentiable, without_autocast
+from edgewise.propagation.precision import HALF, refusing_second_derivatives, run_in_float32, without_autocast
 from edgewise.propagation.tiles.tile_layout import Bucket, Layout, LayoutTensors, Placement, unpack_layout
 from edgewise.propagation.tiles.tile_plan import ALWAYS_AFFORDABLE, MOST_WASTE, plan_tiles, score_positions
 
 
-def tiles(graph: AttentionGraph, fields: Fields, lse: bool = False) -> Any:
+def tiles(graph: AttentionGraph, fields: Fields, with_lse: bool = False) -> Any:
     """Gather each tile's tokens, attend inside it, scatter the outputs.
 
     Called by itself it needs finite queries, keys and values, since masked pairs inside a tile are multiplied
@@ -36,34 +36,35 @@ def tiles(graph: AttentionGraph, fields: Fields, lse: bool = False) -> Any:
         ``ALWAYS_AFFORDABLE`` in all.
     """
     dtype, bias = fields.q.dtype, fields.bias
-    wide = lse or fields.factors is not None or (bias is not None and bias.dtype != dtype)
-    if wide and dtype in HALF:  # scores are multiplied out below, or a bias is more precise than the kernel
-        return in_full_precision(tiles)(graph, fields, lse)
+    needs_float32 = with_lse or fields.factors is not None or (bias is not None and bias.dtype != dtype)
+    if (
+        needs_float32 and dtype in HALF
+    ):  # scores are multiplied out below, or a bias is more precise than the kernel
+        return run_in_float32(tiles)(graph, fields, with_lse)
     plan = plan_tiles(graph)
     if not plan.affordable:
         raise ValueError(
             f"tiles would compute {plan.scores:,} scores for {plan.edges:,} edges, more than {MOST_WASTE} "
             f"per edge and more than {ALWAYS_AFFORDABLE:,}; use engine='csr' or 'auto'"
         )
-    positions = () if bias is None and fields.factors is None and not lse else score_positions(graph)
+    positions = () if bias is None and fields.factors is None and not with_lse else score_positions(graph)
     tensors = _tensors(graph)
-    if lse:
+    if with_lse:
         found = [_with_lse(*each) for each in _in_tiles(plan.layout, positions, fields)]
         slots = [_as_slots(x) for x in zip(*found, strict=True)]
-        output, sums = (from_slots(x, plan.layout.receivers) for x in slots)
+        output, lse = (from_slots(x, plan.layout.receivers) for x in slots)
         never = torch.ones(graph.num_dst, 1, dtype=torch.bool, device=graph.device)
         never[plan.layout.receivers.tokens] = False  # in no slot
-        return once_differentiable(output), once_differentiable(
-            sums.squeeze(-1).masked_fill(never, -math.inf)
-        )
+        lse = lse.squeeze(-1).masked_fill(never, -math.inf)
+        return refusing_second_derivatives(output), refusing_second_derivatives(lse)
     if torch.compiler.is_compiling():
-        return _operator(pack(fields), [*tensors, *positions], 0)[0]
-    return once_differentiable(_execute(plan.layout, positions, fields))
+        return _operator(absent_to_empty(fields), [*tensors, *positions], 0)[0]
+    return refusing_second_derivatives(_execute(plan.layout, positions, fields))
 
 
 @per_graph
 def _tensors(graph: AttentionGraph) -> LayoutTensors:
-    """The plan as a compiled program is given it."""
+    """The layout as tensors, the form in which a compiled program takes it."""
     return plan_tiles(graph).tensors
 
 
@@ -112,8 +113,8 @@ def _in_tiles(
         nowhere = shown.new_zeros(len(positions[1]), 1).masked_fill(positions[1][:, None], -math.inf)
         added = _as_scores(buckets, positions[0], shown, nowhere)
         if fields.factors is not None:
-            none = fields.factors.new_zeros(len(nowhere), 1)
-            factors = _as_scores(buckets, positions[0], fields.factors, none)
+            zeros = fields.factors.new_zeros(len(nowhere), 1)
+            factors = _as_scores(buckets, positions[0], fields.factors, zeros)
     return list(zip(buckets, queries, keys, values, added, factors, strict=True))
 
 
@@ -197,10 +198,10 @@ def _fill_slots(tokens: Tensor, place: Placement) -> Tensor:
 def _forward(fields: Tensors, plan: Tensors, count: int) -> Tensors:
     """As :func:`_execute`, whatever the number of buckets: what a compiled program calls."""
     layout = unpack_layout(LayoutTensors(*plan[:3]))
-    return [_execute(layout, plan[3:], Fields._make(unpack(fields))).contiguous()]
+    return [_execute(layout, plan[3:], Fields._make(empty_to_absent(fields))).contiguous()]
 
 
-def _like_results(fields: Tensors, plan: Tensors, count: int) -> Tensors:
+def _fake_results(fields: Tensors, plan: Tensors, count: int) -> Tensors:
     q, _, v, *_ = fields
     return [q.new_empty(*q.shape[:2], v.shape[2])]
 
@@ -212,7 +213,7 @@ def _backward(
     buckets, receivers, senders = layout = unpack_layout(LayoutTensors(*plan[:3]))
     with_bias, grad = Fields._make(wanted).bias, grads[0]
     upstream = _as_tiles(_fill_slots(grad, receivers), [(b.num_tiles, b.rows) for b in buckets])
-    parts = _in_tiles(layout, plan[3:], Fields._make(unpack(fields)))
+    parts = _in_tiles(layout, plan[3:], Fields._make(empty_to_absent(fields)))
     with without_autocast(grad.device.type):
         found = [_pull_back(*each, bool(with_bias)) for each in zip(upstream, parts, strict=True)]
     slots = [_as_slots(x) for x in list(zip(*found, strict=True))[:3]]
@@ -233,4 +234,4 @@ def _pull_back(grad: Tensor, tile: tuple[Any, ...], with_bias: bool) -> tuple[Te
     return torch.func.vjp(attend, *fields, *[added] * with_bias)[1](grad)
 
 
-_operator = make_operator("tiles", _forward, _like_results, _backward, saved=slice(0))
+_operator = make_operator("tiles", _forward, _fake_results, _backward, saved=slice(0))

@@ -16,7 +16,14 @@ from torch import Tensor
 from edgewise.graphs import AttentionGraph
 from edgewise.graphs.graph_forms import ascends
 from edgewise.graphs.per_graph import per_graph
-from edgewise.propagation.fields import Fields, KernelFields, MaybeTensor, Tensors, pack, unpack
+from edgewise.propagation.fields import (
+    Fields,
+    KernelFields,
+    MaybeTensor,
+    Tensors,
+    absent_to_empty,
+    empty_to_absent,
+)
 from edgewise.propagation.operators import make_operator
 from edgewise.propagation.precision import without_second_derivatives
 from edgewise.validation import InputError
@@ -53,7 +60,7 @@ class EdgeLists(NamedTuple):
     cuts: MaybeTensor = None
 
 
-def triton(graph: AttentionGraph, fields: Fields, lse: bool = False) -> Any:
+def triton(graph: AttentionGraph, fields: Fields, with_lse: bool = False) -> Any:
     """Attend in kernels that walk along each list of edges; sums are float32, or float64 of float64.
 
     Keys and values may have fewer heads. Attributes as in :func:`edgewise.propagation.csr.csr_engine.csr`.
@@ -74,15 +81,15 @@ def triton(graph: AttentionGraph, fields: Fields, lse: bool = False) -> Any:
     q, k, v, bias, factors, attr, proj = fields
     kernel_fields = KernelFields(q, k, v, bias, factors, None, None)
     if attr is None or proj is None:
-        output, _, found = _attend(kernel_fields, receivers, senders, num_edges)
-        return (output, found.squeeze(-1)) if lse else output
+        output, _, lse = _attend(kernel_fields, receivers, senders, num_edges)
+        return (output, lse.squeeze(-1)) if with_lse else output
     wide = _real(q)
     q_attr = torch.einsum("nhd,chd->nhc", q.to(wide), proj.to(wide))
-    output, attr_sums, found = _attend(
+    output, attr_sums, lse = _attend(
         kernel_fields._replace(q_attr=q_attr, attr=attr), receivers, senders, num_edges
     )
     output = (output + torch.einsum("nhc,chd->nhd", attr_sums, proj.to(wide))).to(q.dtype)
-    return (output, found.squeeze(-1)) if lse else output
+    return (output, lse.squeeze(-1)) if with_lse else output
 
 
 def has_triton(device: torch.device) -> bool:
@@ -261,7 +268,7 @@ def _attend(
     """See ``_forward``. Programs call an operator, which in eager mode takes longer than a function."""
     if torch.compiler.is_compiling():
         lists = [x for x in (*receivers, *senders) if x is not None]
-        return _operator(pack(fields), lists, num_edges)
+        return _operator(absent_to_empty(fields), lists, num_edges)
     return _Attention.apply(receivers, senders, num_edges, *fields)
 
 
@@ -279,7 +286,7 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     @without_second_derivatives()
     def backward(ctx: Any, *grads: MaybeTensor) -> Any:
-        saved, many = ctx.saved_tensors, len(KernelFields._fields)  # once: checkpoints unpack it
+        saved, many = ctx.saved_tensors, len(KernelFields._fields)  # once: checkpoints empty_to_absent it
         receivers, senders, num_edges = ctx.graph
         fields, with_attr = KernelFields._make(saved[:many]), ctx.needs_input_grad[-1]
         found = _backward(fields, receivers, senders, num_edges, saved[many:], grads, with_attr)
@@ -294,14 +301,14 @@ def _of_operator(
     fields: Tensors, plan: Tensors, count: int, results: Tensors, grads: Tensors, wanted: list[bool]
 ) -> KernelFields:
     grad_results = [x if x.numel() else None for x in grads]
-    kernel_fields, with_attr = KernelFields._make(unpack(fields)), KernelFields._make(wanted).attr
+    kernel_fields, with_attr = KernelFields._make(empty_to_absent(fields)), KernelFields._make(wanted).attr
     return _backward(kernel_fields, *_unlist(plan), count, results, grad_results, with_attr)
 
 
 _operator = make_operator(
     "triton",
-    lambda fields, plan, count: _forward(KernelFields._make(unpack(fields)), _unlist(plan)[0]),
-    lambda fields, plan, count: _results(KernelFields._make(unpack(fields))),
+    lambda fields, plan, count: _forward(KernelFields._make(empty_to_absent(fields)), _unlist(plan)[0]),
+    lambda fields, plan, count: _results(KernelFields._make(empty_to_absent(fields))),
     _of_operator,
     saved=slice(3),
 )
