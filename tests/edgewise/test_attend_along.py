@@ -167,6 +167,17 @@ def test_prompts_that_are_padded_on_the_left_go_on_as_the_model_does(options, mo
             model(ids, attention_mask=given["attention_mask"], use_cache=False)
 
 
+def test_a_mask_of_other_layers_does_not_hide_padding(doubled):
+    """Decoders of pairs ask for a mask of the source, too, which they have not here."""
+    sizes = {"d_model": 32, "decoder_layers": 2, "decoder_attention_heads": 4, "decoder_ffn_dim": 48}
+    model = made(hf.BartConfig(vocab_size=40, is_decoder=True, is_encoder_decoder=False, **sizes))
+    ids, mask = IDS[:, :9].repeat(2, 1), torch.arange(9) >= torch.tensor([[3], [0]])
+    with attend_along(model, causal(9)):
+        found = model(ids, attention_mask=mask.long(), use_cache=False).logits
+    expected = model(ids, attention_mask=mask.long(), use_cache=False).logits
+    torch.testing.assert_close(found[mask], expected[mask])
+
+
 def test_learned_sinks_are_the_models_own():
     model = made(hf.GptOssConfig(**EXPERTS, num_experts_per_tok=1, sliding_window=5))
     model.set_attn_implementation("eager")

@@ -4,7 +4,7 @@ import pytest
 import torch
 import transformers as hf
 
-from edgewise import attend_along, causal, check_along, complete
+from edgewise import AttentionGraph, attend_along, causal, check_along, complete
 from edgewise.validation import InputError
 
 SIZES = """0 pad_token_id eos_token_id num_kv_shared_layers
@@ -23,6 +23,42 @@ pytestmark = pytest.mark.nightly
 def small(config, **given):
     given |= {name: size for name, size in SIZES.items() if isinstance(getattr(config, name, ""), int | None)}
     return config(**given, **{name: small(part) for name, part in config.sub_configs.items()})
+
+
+def goes_on(model, **options):
+    """Two prompts, one padded on the left, as the model continues them."""
+    ids = torch.arange(5, 19).view(2, 7)
+    mask = (torch.arange(7) >= torch.tensor([[3], [0]])).long()
+    return model.generate(
+        ids * mask, attention_mask=mask, max_new_tokens=5, do_sample=False, pad_token_id=0, eos_token_id=None,
+        **options,
+    )  # fmt: skip
+
+
+def step(layer, n, m):
+    return AttentionGraph.from_cu_seqlens([0, n], None if n == m else [0, m], causal=True)
+
+
+@pytest.mark.filterwarnings("ignore")
+@torch.no_grad()
+def test_padded_prompts_go_on_in_every_family_that_is_taken():
+    equal = 0
+    for family in hf.models.auto.modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+        try:  # in float64, in which eager attention of padding is NaN
+            config = small(hf.CONFIG_MAPPING[family], is_decoder=True)
+            model = hf.AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").double().eval()
+            [torch.nn.init.normal_(parameter, std=0.2) for parameter in model.parameters()]
+            expected = [goes_on(model), goes_on(model, num_beams=3)]
+        except Exception:
+            continue
+        try:
+            with attend_along(model, step):
+                found = [goes_on(model), goes_on(model, num_beams=3)]
+        except InputError:
+            continue
+        equal += 1
+        assert all(map(torch.equal, found, expected)), family
+    assert equal >= 60
 
 
 @pytest.mark.filterwarnings("ignore")

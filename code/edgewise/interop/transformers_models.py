@@ -4,7 +4,7 @@ import asyncio
 import copy
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, partial
@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 from torch import Tensor, nn
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from edgewise.graphs import AttentionGraph
 from edgewise.propagation import add_sinks, attention_weights, propagate_attention
@@ -121,8 +122,7 @@ class _Along:
         self.next = 1 + max((number for number in numbers if number is not None), default=-1)
         self.cut: tuple[AttentionGraph, int, AttentionGraph] | None = None  # the last one by a window
         self.mask_window: int | None = None  # the window or chunk of the model's masks
-        self.padding: tuple[Tensor, int] | None = None  # columns of it in each row of this pass, and all
-        self.rows: tuple[AttentionGraph, AttentionGraph] | None = None  # the last graph of padded rows
+        self.rows: tuple[AttentionGraph, Tensor, AttentionGraph] | None = None  # the last, of a mask
 
     def _number(self, module: nn.Module) -> int:
         """A layer's own number, else the next after all that there are, as layers are called."""
@@ -153,25 +153,28 @@ class _Along:
             )
         return self.cut[2]
 
-    def _in_rows(self, graph: AttentionGraph) -> AttentionGraph:
+    def _in_rows(self, graph: AttentionGraph, mask: Tensor) -> AttentionGraph:
         """A graph for each row, without edges of its padding; a cache may have forgotten columns."""
-        assert self.padding is not None  # only called then
-        if self.rows is None or self.rows[0] != graph:
-            padding, columns = self.padding
-            self.rows = graph, in_rows(graph, (padding - (columns - graph.num_src)).clamp(min=0))
-        return self.rows[1]
+        if self.rows is None or self.rows[0] != graph or self.rows[1] is not mask:
+            padding = _paddings[mask] - (mask.shape[-1] - graph.num_src)
+            self.rows = graph, mask, in_rows(graph, padding.clamp(min=0))
+        return self.rows[2]
 
     def attend(
         self,
         module: nn.Module,
         window: int | None,
+        mask: Tensor | None,
         sinks: Tensor | None,
         query: Tensor,
         key: Tensor,
         value: Tensor,
         **options: Any,
     ) -> Tensor:
-        """Queries [rows, h, n, d] to what they receive, [rows, n, h, d_v]; ``sinks`` are scores [h]."""
+        """Queries [rows, h, n, d] to what they receive, [rows, n, h, d_v].
+
+        ``mask`` is one of :data:`_paddings`, ``sinks`` are scores [h].
+        """
         if self.arguments is None:
             raise InputError(f"{type(module).__name__} is called after the end of its `with attend_along`")
         graph, edge_bias, engine = self.arguments
@@ -186,14 +189,14 @@ class _Along:
         near = taken if window is None else self._cut_by_window(taken, window)
         if bias is not None and near.num_edges < taken.num_edges:
             raise InputError(f"edge_bias is of edges that the model's window of {window} leaves out")
-        if self.padding is not None:
+        if mask is not None:
             if bias is not None or self.need_weights:
                 raise InputError(
                     "edge_bias and need_weights are for rows without padding: give the rows one by one"
                 )
             # Under autocast, rotated queries and keys are float32.
             q, k, v = (x.to(value.dtype).transpose(1, 2).flatten(0, 1) for x in (query, key, value))
-            whole = self._in_rows(near)
+            whole = self._in_rows(near, mask)
             return _received(whole, q, k, v, sinks, engine=engine, **options).unflatten(0, (rows, -1))
         q, k, v = (x.to(value.dtype).permute(2, 0, 1, 3).flatten(1, 2) for x in (query, key, value))
         if bias is not None:
@@ -435,7 +438,8 @@ def _along_graph(
     outputs: Any = sys.modules.get("transformers.utils.output_capturing")
     if outputs is not None and "attentions" in (outputs._active_collector.get() or ()):
         raise InputError("output_attentions would lose the weights: ask attend_along for need_weights=True")
-    for name, given in {"attention_mask": attention_mask, **others}.items():
+    mask = attention_mask if attention_mask is not None and attention_mask in _paddings else None
+    for name, given in {"attention_mask": attention_mask if mask is None else None, **others}.items():
         if given is not None and given is not False and name not in HARMLESS:
             raise InputError(f"{type(module).__name__} has {name}, which attention along a graph would lose")
     if sliding_window is not None and not getattr(module, "is_causal", True):
@@ -443,36 +447,38 @@ def _along_graph(
             f"{type(module).__name__} has a sliding_window to both sides: set it to None in each module, "
             "and give graphs by layer that have it"
         )
-    output = along.attend(module, sliding_window, s_aux, query, key, value, scale=scaling, dropout=dropout)
+    output = along.attend(
+        module, sliding_window, mask, s_aux, query, key, value, scale=scaling, dropout=dropout
+    )
     return output, None
 
 
-def _padding(mask: Tensor) -> Tensor:
-    """How many columns of each row [rows, columns] are padding; int64 [rows]."""
+_paddings: MutableMapping[Tensor, Tensor] = WeakTensorKeyDictionary()
+"""Of masks [rows, 1, 1, columns] that layers get in a ``with``: columns of padding in each row, [rows]."""
+
+
+def _marked(mask: Tensor) -> Tensor:
+    """The mask as one that layers find their padding by, so that masks of other layers do not count."""
     real = mask.long()
-    if (
-        mask.dim() != 2
-        or not torch.equal(real.cummax(1).values, real)
-        or bool((real.clamp(0, 1) != real).any())
-    ):
-        raise InputError("attention_mask must pad rows on the left alone, 0 before 1, as generate() needs it")
+    rises = mask.dim() == 2 and torch.equal(real.cummax(1).values, real)
+    if not rises or bool((real.clamp(0, 1) != real).any()):
+        raise InputError("attention_mask must pad rows on the left alone, as generate() needs it: 0, then 1")
     if not bool(mask.any(1).all()):
         raise InputError("attention_mask has a row that is padding alone")
-    return real.argmax(1)
+    marked = mask.bool()[:, None, None].clone()  # of the dimensions of masks, which some models edit
+    _paddings[marked] = real.argmax(1)
+    return marked
 
 
 def _mask(original: Callable[..., Any], *, config: Any, **arguments: Any) -> Any:
-    """``transformers``' mask function: in a ``with`` no mask, if there is nothing that a graph would lose."""
+    """``transformers``' mask function: in a ``with`` padding alone, if nothing else would be lost."""
     along = next((each for each in _open() if id(config) in each.configs), None)
     if along is None:
         return original(config=config, **arguments)
     along.called, along.mask_window = True, arguments.get("local_size") or along.mask_window
     mask, tokens = arguments.get("attention_mask"), int(arguments.get("q_offset", 0)) + arguments["q_length"]
-    along.padding, along.rows = None, None
-    if mask is not None and not bool(mask.all()):
-        along.padding = _padding(mask), mask.shape[1]
     if tokens != arguments.get("kv_offset", 0) + arguments["kv_length"]:
         raise InputError(
             f"the cache holds {arguments['kv_length']} keys for {tokens} tokens: use one that grows"
         )
-    return None
+    return None if mask is None or bool(mask.all()) else _marked(mask)
