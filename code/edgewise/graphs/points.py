@@ -41,7 +41,7 @@ def nearest(points: Tensor, k: int, sizes: Sizes | None = None) -> AttentionGrap
     def find(cloud: Tensor) -> Tensor:
         most = min(k + 1, len(cloud))
         near = torch.from_numpy(_tree(cloud).query(cloud.numpy(), range(1, most + 1))[1])
-        token = torch.arange(len(cloud))
+        token = torch.arange(len(cloud), device="cpu")
         missing = (near != token[:, None]).all(1)  # the point itself, among more that are in the same place
         near[missing, -1:] = token[missing, None]
         return torch.stack([near.flatten(), token.repeat_interleave(most)])
@@ -74,9 +74,8 @@ def _link(points: Tensor, sizes: Sizes | None, find: Callable[[Tensor], Tensor])
         raise ValueError(f"sizes must sum to the {len(points)} points, got {sum(counts)}")
     clouds = points.detach().cpu().double().split(counts)
     firsts = accumulate(counts, initial=0)
-    with torch.device("cpu"):
-        none = torch.empty(2, 0, dtype=torch.int64)
-        found = [first + find(x) if len(x) else none for first, x in zip(firsts, clouds, strict=False)]
+    none = torch.empty(2, 0, dtype=torch.int64, device="cpu")
+    found = [first + find(x) if len(x) else none for first, x in zip(firsts, clouds, strict=False)]
     src, dst = torch.cat([none, *found], 1)
     return from_pairs(src, dst, len(points)).without_self_loops().to(points.device)
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs import AttentionGraph
-from edgewise.propagation.fields import Fields
+from edgewise.propagation.fields import Fields, MaybeTensor
 from edgewise.propagation.precision import run_in_float32
 
 
@@ -32,20 +32,21 @@ def _scores(graph: AttentionGraph, fields: Fields, extra: Tensor | None) -> Tens
 
 def softmax_over_in_edges(graph: AttentionGraph, score: Tensor) -> Tensor:
     """Turn any scores [E, h] into weights that sum to one at each receiver; to zero if all are -inf."""
-    return _softmax_and_lse(graph, score)[0]
+    return _softmax_and_lse(graph, score, with_lse=False)[0]
 
 
-def _softmax_and_lse(graph: AttentionGraph, score: Tensor) -> tuple[Tensor, Tensor]:
-    """And the log-sum-exp of each receiver's scores, [num_dst, h]."""
+def _softmax_and_lse(graph: AttentionGraph, score: Tensor, with_lse: bool) -> tuple[Tensor, MaybeTensor]:
+    """And the log-sum-exp of each receiver's scores, [num_dst, h], if it is wanted."""
     dst, lowest = graph._dst, torch.finfo(score.dtype).min
     highest = score.new_full((graph.num_dst, score.shape[1]), lowest).scatter_reduce_(
         0, dst[:, None].expand_as(score), score.detach(), "amax"
     )
     weight = (score - highest.index_select(0, dst)).exp()
     total = torch.zeros_like(highest).index_add_(0, dst, weight)
-    nothing = total == 0  # to attend to: weights of zero
-    total = total + nothing
-    return weight / total.index_select(0, dst), (total.log() + highest).masked_fill(nothing, -math.inf)
+    empty = total == 0  # receivers with nothing to attend to: weights of zero
+    total = total + empty
+    lse = (total.log() + highest).masked_fill(empty, -math.inf) if with_lse else None
+    return weight / total.index_select(0, dst), lse
 
 
 @run_in_float32
@@ -55,7 +56,7 @@ def scatter(graph: AttentionGraph, fields: Fields, with_lse: bool = False) -> An
     Attributes of edges, projected, are added to the senders' keys and values.
     """
     value, extra = fields.v.index_select(0, graph._src), _projected_attributes(fields)  # [E, h, d]
-    share, lse = _softmax_and_lse(graph, _scores(graph, fields, extra))
+    share, lse = _softmax_and_lse(graph, _scores(graph, fields, extra), with_lse)
     message = value if extra is None else value + extra
     weighted = (share if fields.factors is None else share * fields.factors)[..., None] * message
     output = weighted.new_zeros(graph.num_dst, *weighted.shape[1:]).index_add_(0, graph._dst, weighted)

@@ -81,7 +81,7 @@ def _attend(
     if factor is None:
         return scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
     assert mask is not None  # factors come with biases, of zero if there are none
-    return _with_lse(bucket, q, k, v, mask, factor)[0]
+    return _weigh(q, k, v, mask, factor)[0]
 
 
 def _with_lse(
@@ -89,12 +89,19 @@ def _with_lse(
 ) -> tuple[Tensor, Tensor]:
     """The same, multiplied out; and log-sum-exps of scores, [tiles, h, rows, 1]."""
     assert added is not None  # zeros, if there are no biases
+    output, score, nobody = _weigh(q, k, v, added, factor)
+    return output, score.logsumexp(-1, keepdim=True).masked_fill(nobody, -math.inf)
+
+
+def _weigh(
+    q: Tensor, k: Tensor, v: Tensor, added: Tensor, factor: MaybeTensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What a tile's rows get, its scores, zero in rows of none, and which rows these are."""
     score = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]) + added
     nobody = score.amax(-1, keepdim=True) == -math.inf  # whose biases are all minus infinity
     score = score.masked_fill(nobody, 0.0)
     weight = score.softmax(-1).masked_fill(nobody, 0.0)
-    output = (weight if factor is None else weight * factor) @ v
-    return output, score.logsumexp(-1, keepdim=True).masked_fill(nobody, -math.inf)
+    return (weight if factor is None else weight * factor) @ v, score, nobody
 
 
 def _in_tiles(
