@@ -195,7 +195,7 @@ class MultiHeadAttention(nn.Module):
     def forward(
         self, x: Tensor, memory: Tensor | None = None, mask: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """DenseCall self-attention of ``x``, or cross-attention from ``x`` to ``memory``.
+        """Dense self-attention of ``x``, or cross-attention from ``x`` to ``memory``.
 
         Parameters
         ----------

@@ -117,10 +117,8 @@ class GraphAttention(nn.Module):
             name = "dim_model" if dim_out is None else "dim_out"
             raise ValueError(f"{name} ({self.dim_out}) must be divisible by num_heads ({num_heads})")
         inner = self.dim_out * (num_heads if output == "mean" else 1)
-        linear, kv_width = (
-            partial(nn.Linear, device=device, dtype=dtype),
-            inner // num_heads * self.num_kv_heads,
-        )
+        linear = partial(nn.Linear, device=device, dtype=dtype)
+        kv_width = inner // num_heads * self.num_kv_heads
         self.query = linear(self.dim_model, inner, check_bool("bias", bias))
         self.key, self.value = (linear(self.dim_context, kv_width, bias) for _ in range(2))
         self.edge = linear(self.edge_dim, inner, False) if self.edge_dim else None

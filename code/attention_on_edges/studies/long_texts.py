@@ -74,7 +74,7 @@ EDGES: dict[str, Callable[[int], int]] = {
 
 
 def long_plan(small: bool = False) -> dict[str, Run]:
-    """DenseCall attention and each graph, on every length."""
+    """Dense attention and each graph, on every length."""
     lengths = [64, 128] if small else LENGTHS
     return {name: partial(_growth, name, lengths) for name in EDGES}
 

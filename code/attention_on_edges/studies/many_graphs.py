@@ -238,7 +238,7 @@ def _both_ways(graph: AttentionGraph, engines: Sequence[str]) -> dict[str, Calla
 
 
 def under_a_mask(graph: AttentionGraph) -> Callable[..., Tensor]:
-    """DenseCall attention on a graph with self-edges, under its mask: q, k, v [n, h, d] to [n, h, d].
+    """Dense attention on a graph with self-edges, under its mask: q, k, v [n, h, d] to [n, h, d].
 
     Parts of the graph that stand side by side, with no edge between them, are padded to the largest, if that
     is less than one mask of all pairs.

@@ -16,7 +16,6 @@ from edgewise.propagation.precision import HALF, in_a_transform, refusing_second
 SMALL, FULL = 2**14, 3
 """Pairs of tokens up to which a mask is used, and pairs per edge up to which it is used above that."""
 
-
 SHORT = 128
 """Senders of a receiver, side by side, up to which Triton's kernel is taken on a GPU, not dense tiles."""
 

@@ -82,7 +82,6 @@ def propagate_attention(
         Probability in [0, 1) of dropping a weight; those kept are scaled up. The draws depend on PyTorch's
         seed, not on the engine; but ``auto`` and ``tiles`` let PyTorch draw for sequences of one length with
         more than 2**24 weights.
-
     return_lse : bool
         Whether to return the log-sum-exp of each receiver's scores, too; not for ``varlen``.
 

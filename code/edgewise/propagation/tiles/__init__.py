@@ -1,1 +1,1 @@
-"""DenseCall tiles: cut, planned, laid out, executed."""
+"""Dense tiles: cut, planned, laid out, executed."""

@@ -36,10 +36,9 @@ def tiles(graph: AttentionGraph, fields: Fields, with_lse: bool = False) -> Any:
         ``ALWAYS_AFFORDABLE`` in all.
     """
     dtype, bias = fields.q.dtype, fields.bias
+    # Scores are multiplied out below, or a bias is more precise than the kernel.
     needs_float32 = with_lse or fields.factors is not None or (bias is not None and bias.dtype != dtype)
-    if (
-        needs_float32 and dtype in HALF
-    ):  # scores are multiplied out below, or a bias is more precise than the kernel
+    if needs_float32 and dtype in HALF:
         return run_in_float32(tiles)(graph, fields, with_lse)
     plan = plan_tiles(graph)
     if not plan.affordable:
